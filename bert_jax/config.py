@@ -7,7 +7,6 @@ without folder and ending, `pretrain:size=mini`, is a config that comes with the
 """
 
 import ast
-import contextlib
 import difflib
 import functools
 import importlib
@@ -213,36 +212,6 @@ def _unset_alternatives(config: ConfigDict, given: Collection[str]) -> ConfigDic
     return config
 
 
-@contextlib.contextmanager
-def key_names(config: ConfigDict) -> Iterator[None]:
-    """Rewords errors about options with the config's keys: `text_column` as `data.text_column`.
-
-    Raises:
-        UserError: instead of an OptionError about an option that is a key.
-    """
-    # If several sections have a key of this name, the first one in this order is meant: those that
-    # only this task has come first.
-    shared = ("data", "train", "optimizer", "model", "tokenizer", "distillation", "mesh")
-    every = (name for name, value in config.items() if isinstance(value, ConfigDict))
-    sections = (*sorted(set(every) - set(shared)), *shared)
-
-    def key_of(option: str) -> str | None:
-        keys = (f"{section}.{option}" for section in sections if option in config[section])
-        is_key = option in config and not isinstance(config[option], ConfigDict)
-        return next(keys, option if is_key else None)
-
-    def name(option: str, value: str | None) -> str:
-        key = key_of(option) or option
-        return key if value is None else f"{key}={_LITERALS.get(value, value)}"
-
-    try:
-        yield
-    except OptionError as error:
-        if key_of(error.option) is None:
-            raise
-        raise UserError(error.worded(name)) from error
-
-
 def differing_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
     """Dotted keys whose values differ, with both values (None where a key is missing)."""
     before, after = dict(_flat(old)), dict(_flat(new))
@@ -305,10 +274,6 @@ def _call(path: Path, arguments: str) -> Any:
         return module.get_config(**values)
     except Exception as error:
         raise UserError(f"{path}: get_config: {type(error).__name__}: {error}") from error
-
-
-# Python's constants as users may write them on the command line.
-_LITERALS = {"True": "true", "False": "false"}
 
 
 # How the Python literal of a list of texts begins.

@@ -2,16 +2,13 @@
 
 import contextlib
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from numbers import Real
 from typing import Any
 
 # JAX counts and indexes with int32, and computes with float32.
 LARGEST_WHOLE = 2**31 - 1
 LARGEST, SMALLEST = 3.4e38, 1.2e-38
-
-# How an interface (Python, config, command line) writes an option: (Python name, value or None).
-OptionName = Callable[[str, str | None], str]
 
 # Terminal control characters, line breaks, changes of the writing direction, and halves of a
 # character, which cannot be printed: names in files may contain them.
@@ -35,47 +32,41 @@ class UserError(Exception):
 class OptionError(UserError):
     """An option has a wrong value, or an option is the remedy for bad input.
 
-    The same option is `text_column` in Python, `data.text_column` in a config and `--text-column`
-    on the command line. The code that raises the error uses the Python name; so does `str(error)`.
-    The config and the command line write the message with `worded`.
+    An option is named by its key in a config (`data.text_column`); one that is no key of a config
+    by its argument in Python, or by its flag where only the command line has it.
 
         raise OptionError("top_k", 0, "it must be at least 1")
         raise OptionError(
-            "text_column", None, "set {text_column}, or {header=False} if this line is a row",
-            problem=f"{place}: there is no column {name!r}",
+            "data.text_column", None, "set data.text_column, or data.header=false if it is a row",
+            problem=f"{path}:{number}: there is no column {name!r}",
         )
 
     Attributes:
-        option: Python name of the option.
+        key: the option.
         value: value of the option.
-        rule: requirement on the value, or the remedy. Options in it stand in braces, `{name}` or
-            `{name=value}`, so it must not contain text from users.
-        problem: replaces "OPTION is VALUE" unchanged; it may contain names from data and files.
+        rule: requirement on the value, or the remedy. It may name other keys, so it must not
+            contain text from users.
+        problem: replaces "KEY is VALUE"; it may contain names from data and files.
     """
 
-    def __init__(self, option: str, value: Any, rule: str, problem: str = "") -> None:
-        super().__init__(option, value, rule, problem)
-        self.option, self.value, self.rule, self.problem = option, value, rule, problem
+    def __init__(self, key: str, value: Any, rule: str, problem: str = "") -> None:
+        super().__init__(key, value, rule, problem)
+        self.key, self.value, self.rule, self.problem = key, value, rule, problem
 
     def __str__(self) -> str:
-        return self.worded(_python_name)
+        return one_line(f"{self.problem or f'{self.key} is {self.value!r}'}; {self.rule}")
 
-    def worded(self, name: OptionName) -> str:
-        """The message with the option names of an interface (Python, config, command line)."""
-        problem = self.problem or f"{name(self.option, None)} is {self.value!r}"
-        return one_line(f"{problem}; {_with_names(self.rule, name)}")
+    def renamed(self, name: Callable[[str], str]) -> "OptionError":
+        """The same error for users who do not write a config.
 
-    def renamed(self, names: Mapping[str, str]) -> "OptionError":
-        """The same error for a caller with other names for some options."""
-
-        def field(option: str, value: str | None) -> str:
-            return "{" + _python_name(names.get(option, option), value) + "}"
-
-        rule = _with_names(self.rule, field)
-        return OptionError(names.get(self.option, self.option), self.value, rule, self.problem)
+        Args:
+            name: key, or "KEY=VALUE" in the rule → what they write.
+        """
+        rule = re.sub(r"\b(data|model)\.\w+(=\w+)?", lambda key: name(key[0]), self.rule)
+        return OptionError(name(self.key), self.value, rule, self.problem)
 
 
-def require_at_least(option: str, value: Any, least: int, most: int = LARGEST_WHOLE) -> None:
+def require_at_least(key: str, value: Any, least: int, most: int = LARGEST_WHOLE) -> None:
     """Checks a whole number; None is an option that is not set.
 
     Raises:
@@ -84,15 +75,15 @@ def require_at_least(option: str, value: Any, least: int, most: int = LARGEST_WH
     if value is None:
         return
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise OptionError(option, value, f"it must be a whole number, at least {least}")
+        raise OptionError(key, value, f"it must be a whole number, at least {least}")
     if value < least:
-        raise OptionError(option, value, f"it must be at least {least}")
+        raise OptionError(key, value, f"it must be at least {least}")
     if value > most:
-        raise OptionError(option, value, f"it must be at most {most:,}")
+        raise OptionError(key, value, f"it must be at most {most:,}")
 
 
 def require_between(
-    option: str,
+    key: str,
     value: Any,
     low: float = -LARGEST,
     high: float = LARGEST,
@@ -103,7 +94,7 @@ def require_between(
     """Checks a number; None is an option that is not set.
 
     Args:
-        option: Python name of the option.
+        key: the option, see `OptionError`.
         value: value of the option.
         low: the lowest value; above 0, the lowest is the smallest number of float32.
         high: the highest value; by default, every number of float32 is allowed.
@@ -128,17 +119,17 @@ def require_between(
     elif is_number and abs(value) > LARGEST:
         limits.append("finite in float32")
     kind = "" if is_number else "a number, " if limits else "a number"
-    raise OptionError(option, value, f"it must be {kind}{' and '.join(limits)}")
+    raise OptionError(key, value, f"it must be {kind}{' and '.join(limits)}")
 
 
-def require_one_of(option: str, value: Any, known: Collection[str]) -> None:
+def require_one_of(key: str, value: Any, known: Collection[str]) -> None:
     """Checks a name; "" among the known ones is an option that is not set.
 
     Raises:
         OptionError: it is not known.
     """
     if value not in known:
-        raise OptionError(option, value, f"known are {', '.join(filter(None, known))}")
+        raise OptionError(key, value, f"known are {', '.join(filter(None, known))}")
 
 
 class RetryableError(UserError):
@@ -154,21 +145,6 @@ class UnreachableError(UserError):
 
 class NotFiniteError(UserError):
     """A model's score is not finite: its parameters are damaged, or its training diverges."""
-
-
-@contextlib.contextmanager
-def renamed_options(**names: str) -> Iterator[None]:
-    """Renames options in errors, for a function whose callees have other option names.
-
-        with renamed_options(max_length="length"): ...
-
-    Raises:
-        OptionError: an OptionError of the callees, with the new names.
-    """
-    try:
-        yield
-    except OptionError as error:
-        raise error.renamed(names) from error
 
 
 @contextlib.contextmanager
@@ -205,12 +181,3 @@ def one_line(text: str) -> str:
     text = escaped(text)
     too_long = len(text) > _HEAD + _TAIL
     return f"{text[:_HEAD]} … {text[-_TAIL:]}" if too_long else text
-
-
-def _python_name(option: str, value: str | None) -> str:
-    return option if value is None else f"{option}={value}"
-
-
-def _with_names(rule: str, name: OptionName) -> str:
-    """The rule with its fields `{name}` and `{name=value}` as written by an interface."""
-    return re.sub(r"\{([a-z_.]+)(?:=([^{}]*))?\}", lambda field: name(field[1], field[2]), rule)

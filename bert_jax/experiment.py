@@ -8,9 +8,9 @@ when they are first needed, so that `plan` and `bench` work before there are dat
 import dataclasses
 import functools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
@@ -23,7 +23,6 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription, config_bytes
 from bert_jax.checkpoints.hub import MODEL, MODEL_CONFIG, RESULT, resolve
 from bert_jax.checkpoints.runs import newest_step
-from bert_jax.config import key_names
 from bert_jax.data.pretraining.preparation.options import PrepareOptions
 from bert_jax.distillation.options import DistillationOptions
 from bert_jax.distillation.report import compare
@@ -52,22 +51,6 @@ from bert_jax.training.step import abstract_state, check_memory, explain_step_ou
 PREDICTIONS = "predictions"
 WARNINGS = "warnings"
 """The key of `result.json` that is no metric."""
-
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
-
-
-def _names_keys(
-    method: Callable[Concatenate["Experiment", Arguments], Result],
-) -> Callable[Concatenate["Experiment", Arguments], Result]:
-    """Rewords errors of a method with the keys of the config."""
-
-    @functools.wraps(method)
-    def call(self: "Experiment", *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        with key_names(self.config):
-            return method(self, *args, **kwargs)
-
-    return call
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,29 +81,26 @@ class Experiment:
         Raises:
             UserError: a value is out of range.
         """
-        with key_names(config):
-            require_at_least("seed", config.seed, 0, 2**32 - 1)
-            model_init.check_options(config)
-            experiment = cls(
-                ConfigDict(config.to_dict()),
-                from_keys(TrainOptions, config.train),
-                from_keys(OptimizerOptions, config.optimizer),
-                from_keys(MeshShape, config.mesh),
-            )
-            from_keys(DistillationOptions, config.distillation)
-            experiment._train_spec.check_options(config)
-            return experiment
+        require_at_least("seed", config.seed, 0, 2**32 - 1)
+        model_init.check_options(config)
+        experiment = cls(
+            ConfigDict(config.to_dict()),
+            from_keys(TrainOptions, config.train),
+            from_keys(OptimizerOptions, config.optimizer),
+            from_keys(MeshShape, config.mesh),
+        )
+        from_keys(DistillationOptions, config.distillation)
+        experiment._train_spec.check_options(config)
+        return experiment
 
     # The parts, built when they are first needed.
 
     @functools.cached_property
-    @_names_keys
     def model_init(self) -> ModelInit:
         """Architecture, tokenizer and initial parameters of the model."""
         return model_init.of_config(self.config, self.platform)
 
     @functools.cached_property
-    @_names_keys
     def task(self) -> Task:
         """The task, with its data loaded, and the teacher of `distillation`, if there is one."""
         create, init = self._train_spec.create_without_data, self.model_init
@@ -132,19 +112,16 @@ class Experiment:
         return distilled(task, self.config, init.execution, make)
 
     @functools.cached_property
-    @_names_keys
     def options(self) -> TrainOptions:
         """The section `train`, with epochs converted to steps."""
         return self.train_options.resolved(self.task.examples_per_epoch)
 
     @functools.cached_property
-    @_names_keys
     def optimizer(self) -> Optimizer:
         """The optimizer with its schedule."""
         return make_optimizer(self.optimizer_options, self.options.steps)
 
     @functools.cached_property
-    @_names_keys
     def mesh(self) -> Mesh:
         """The mesh of the local devices; `mesh=auto` needs the task.
 
@@ -158,13 +135,11 @@ class Experiment:
         check_batch_size(options.global_batch_size, mesh, options.microbatches)
         return mesh
 
-    @_names_keys
     def check_devices(self) -> None:
         """Refuses a mesh that does not fit the devices or the batch, before data are read."""
         if not self.mesh_shape.auto:
             _ = self.mesh
 
-    @_names_keys
     def check(self) -> None:
         """Refuses what a training would refuse, before anything is written.
 
@@ -175,7 +150,6 @@ class Experiment:
         abstract = abstract_state(self.task, self.optimizer, self.mesh)
         check_memory(self.task, abstract, self.options, self.mesh)
 
-    @_names_keys
     def check_options(self, examples_per_epoch: int) -> None:
         """Checks the schedule and the precision, which need neither data nor model."""
         options = self.train_options.resolved(examples_per_epoch)
@@ -184,7 +158,6 @@ class Experiment:
 
     # The work of the verbs.
 
-    @_names_keys
     def prepare_options(self) -> PrepareOptions:
         """The options of `bert-jax prepare`.
 
@@ -199,7 +172,6 @@ class Experiment:
             )
         return prepare_options(self.config)
 
-    @_names_keys
     def describe_data(self) -> None:
         """Prints what is read, and what looks wrong in it, on the main host's stderr."""
         if is_main_host():
@@ -207,7 +179,6 @@ class Experiment:
             differing = presets.deviations(self.config, self.task.description.config)
             _warn([*self.task.data_summary.warnings(), *differing])
 
-    @_names_keys
     def train(self, workdir: Path, *, describe: bool = True) -> dict[str, float]:
         """Trains a run to its end; writes `model/`, `curves.png` and `result.json` beside its logs.
 
@@ -233,7 +204,6 @@ class Experiment:
             metrics = self._run(workdir, is_new)
             return self._publish(workdir, metrics)
 
-    @_names_keys
     def evaluate(
         self, *, workdir: Path | None = None, model: Path | None = None, output: Path | None = None
     ) -> dict[str, float]:
@@ -275,7 +245,6 @@ class Experiment:
             metrics = task.evaluate(params, mesh, place, kept)  # sets those of the test sets
         return {**metrics, **task.test_metrics, **task.baselines()}
 
-    @_names_keys
     def plan(self, devices: Slice, plan_options: PlanOptions) -> list[dict[str, Any]]:
         """Plans the cost of a training on devices that need not exist locally, see `make_plans`."""
         planned = dataclasses.replace(self, platform=devices.hardware.platform, with_data=False)
@@ -287,13 +256,12 @@ class Experiment:
             dtype=planned.model_init.execution.dtype,
         )
 
-    @_names_keys
     def bench(self, options: BenchOptions) -> dict[str, Any]:
         """Times the work of a config on the local devices, see `benchmarks.bench`."""
         spec = self._train_spec
         if options.work == "finetune" and spec.prepare_options is not None:
             raise OptionError(
-                "work", "finetune", "it needs the config of a labelled task, or {work=train}"
+                "work", "finetune", "it needs the config of a labelled task, or --work train"
             )
         here = dataclasses.replace(self, with_data=spec.has_data(self.config))
         return time_work(options, here.workload)

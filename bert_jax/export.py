@@ -63,6 +63,6 @@ def _part(config: ConfigDict, description: ModelDescription, name: str) -> Train
     parts = find_task(config.task).TRAIN.parts
     if name not in parts:
         known = f"; known are {', '.join(parts)}" if parts else ""
-        rule = f"a run of the task {config.task} has no such part{known}: leave {{part}} out"
+        rule = f"a run of the task {config.task} has no such part{known}: leave --part out"
         raise OptionError("part", name, rule)
     return parts[name](config, description, model_init.execution(config))

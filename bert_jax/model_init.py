@@ -84,9 +84,9 @@ def of_config(config: ConfigDict, platform: str = "") -> ModelInit:
         )
         if tokenizer is not None and tokenizer.fingerprint() != model_tokenizer.fingerprint():
             raise OptionError(
-                "path",
+                "tokenizer.path",
                 config.tokenizer.path,
-                "leave {path} out",
+                "leave tokenizer.path out",
                 problem=f"the tokenizer {config.tokenizer.path} is another than that of the model "
                 f"{directory}",
             )
@@ -108,8 +108,8 @@ def _with_layers(
 ) -> ModelDescription:
     """The description of the model to start from, with a part of its layers."""
     if description is None:
-        rule = "it chooses layers of the model {init_from}: give one, or leave {keep_layers} out"
-        raise OptionError("keep_layers", layers, rule)
+        rule = "it chooses layers of the model init_from: give one, or leave model.keep_layers out"
+        raise OptionError("model.keep_layers", layers, rule)
     fewer, _ = surgery.with_layers(description.config, layers)
     return dataclasses.replace(description, config=fewer)
 
@@ -135,9 +135,9 @@ def _in_family(description: ModelDescription, family: Family) -> EncoderConfig:
     if family.tokenizer_kind != source.tokenizer_kind:
         differing.append("kind of tokenizer")
     if differing:
-        rule = f"{{init_from}} holds a model of the family {source.model_type}, with another "
+        rule = f"init_from holds a model of the family {source.model_type}, with another "
         raise OptionError(
-            "family", family.model_type, f"{rule}{', '.join(differing)}; leave it out"
+            "model.family", family.model_type, f"{rule}{', '.join(differing)}; leave it out"
         )
     return new
 
@@ -262,9 +262,9 @@ def model_config(
         old, new = getattr(base, field.name), getattr(described, field.name)
         if old != new and field.name not in TRAINING_FIELDS:
             raise OptionError(
-                field.name,
+                f"model.{field.name}",
                 new,
-                f"{{init_from}} has a model with {old!r}; give the same one, or leave section "
+                f"init_from has a model with {old!r}; give the same one, or leave section "
                 "model out",
             )
     return described

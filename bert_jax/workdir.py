@@ -100,7 +100,7 @@ FREE_KEYS = frozenset(
 LENGTH_KEYS = frozenset({"train.steps", "train.epochs"})
 
 
-def _unusable(problem: str, remedy: str = "use another {workdir}") -> OptionError:
+def _unusable(problem: str, remedy: str = "use another --workdir") -> OptionError:
     return OptionError("workdir", None, remedy, problem)
 
 
@@ -148,7 +148,7 @@ def check_config(workdir: Path, config: ConfigDict) -> ConfigDict | None:
     if holds_several:
         raise _unusable(
             f"{workdir} holds several runs",
-            "give one of those in it as {workdir} to continue it, or another place for a new run",
+            "give one of those in it as --workdir to continue it, or another place for a new run",
         )
     if not (workdir / CONFIG).is_file():
         return None
@@ -163,7 +163,7 @@ def check_config(workdir: Path, config: ConfigDict) -> ConfigDict | None:
         raise _unusable(
             f"{workdir} belongs to another config: {key} was {old_value!r} and is {new_value!r}"
             f" now ({len(changed)} keys differ)",
-            "use another {workdir}, or that value",
+            "use another --workdir, or that value",
         )
     return old
 
@@ -196,7 +196,7 @@ def init_workdir(workdir: Path, config: ConfigDict, task: Task) -> None:
         if not path.is_file():
             raise _unusable(
                 f"{path} of the main host is not seen from here",
-                "give a {workdir} on a disk that all hosts share",
+                "give a --workdir on a disk that all hosts share",
             )
         return
     make_directory(workdir)
@@ -222,7 +222,7 @@ def _change_length(workdir: Path, done: int, before: int, now: int) -> None:
     if now < done:
         raise _unusable(
             f"{workdir} has done {done} steps already, and the config asks for {now}",
-            f"use another {{workdir}}, or at least {{steps={done}}}",
+            f"use another --workdir, or at least train.steps={done}",
         )
     if is_main_host():
         say(
@@ -295,18 +295,18 @@ def check_unchanged(workdir: Path, task: Task) -> None:
         raise _unusable(
             f"{workdir} learns the labels {', '.join(before)}, but those of the data are now "
             f"{', '.join(labels)}",
-            "use another {workdir}, or the old data",
+            "use another --workdir, or the old data",
         )
     if old.config != task.description.config:
         names = differing_names(vars(old.config), vars(task.description.config))
         raise _unusable(
             f"{workdir} was started with another model: {', '.join(names)} changed since",
-            "use another {workdir}, or the old model",
+            "use another --workdir, or the old model",
         )
     if changed := differing_names(read_json_object(workdir / DATA), _of_data(task)):
         raise _unusable(
             f"{workdir} was started with other data: {', '.join(changed)} changed since",
-            "use another {workdir}, or the old data",
+            "use another --workdir, or the old data",
         )
 
 

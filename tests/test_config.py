@@ -12,12 +12,11 @@ from bert_jax.config import (
     complete_config,
     default_config,
     differing_keys,
-    key_names,
     load_config,
     override_keys,
     set_key,
 )
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.families import bert
 from bert_jax.families.bert import FAMILY as BERT
@@ -172,7 +171,9 @@ def test_the_architecture_of_a_model_to_begin_with(config, tokenizer):
     set_all(config, model__hidden_dropout_prob="0.3")
     assert model_init.model_config(config, tokenizer, BERT, base).hidden_dropout_prob == 0.3
     set_all(config, model__num_hidden_layers="7")
-    with pytest.raises(UserError, match="num_hidden_layers is 7; init_from has a model with 4; "):
+    with pytest.raises(
+        UserError, match="model.num_hidden_layers is 7; init_from has a model with 4; "
+    ):
         model_init.model_config(config, tokenizer, BERT, base)
 
 
@@ -247,24 +248,6 @@ def test_the_task_of_a_config_is_not_overridden(config):
         override_keys(config, [("task", "tagging")])
     assert str(error.value) == expected
     assert override_keys(config, [("task", "pretraining")]).task == "pretraining"
-
-
-def test_errors_about_options_name_keys():
-    config = default_config("classification")
-
-    def message(option, rule):
-        with pytest.raises(UserError) as error, key_names(config):
-            raise OptionError(option, 3, rule)
-        return str(error.value)
-
-    assert message("text_column", "set {header=False}") == (
-        "data.text_column is 3; set data.header=false"
-    )
-    assert message("steps", "or set {epochs=1}") == "train.steps is 3; or set train.epochs=1"
-    assert message("seed", "see {pooling}") == "seed is 3; see pooling"
-    # Options that are not keys are left to the command line.
-    with pytest.raises(OptionError), key_names(config):
-        raise OptionError("top_k", 0, "it must be at least 1")
 
 
 def test_configs_of_the_package_have_bare_names():

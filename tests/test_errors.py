@@ -11,7 +11,6 @@ from bert_jax.errors import (
     OptionError,
     RetryableError,
     UserError,
-    renamed_options,
     require_at_least,
     require_between,
     require_one_of,
@@ -19,47 +18,37 @@ from bert_jax.errors import (
 from bert_jax.process import say, show
 
 
-def as_flag(option, value):
-    flag = "--" + option.replace("_", "-")
-    return flag if value is None else f"{flag} {value}"
-
-
-def test_option_error_is_worded_by_each_face():
-    error = OptionError("top_k", 0, "it must be at least 1")
-    assert isinstance(error, UserError)
-    assert str(error) == "top_k is 0; it must be at least 1"
-    assert error.worded(as_flag) == "--top-k is 0; it must be at least 1"
-    assert str(pickle.loads(pickle.dumps(error))) == str(error)
-
-
-def test_options_in_the_remedy_are_worded_and_users_text_is_kept():
+def test_an_option_is_named_by_its_key_and_on_the_command_line_by_its_flag():
     error = OptionError(
-        "text_column",
+        "data.text_column",
         None,
-        "set {text_column}, or {header=False} if this line is a row",
-        problem="text_column.tsv:1: there is no column '{top_k}'",
+        "set data.text_column, or data.header=false if this line is a row",
+        problem="data.text_column.tsv:1: there is no column 'data.quotes'",
     )
-    assert str(error) == (
-        "text_column.tsv:1: there is no column '{top_k}'; set text_column, or header=False if this "
-        "line is a row"
+    problem = "data.text_column.tsv:1: there is no column 'data.quotes'; "
+    assert isinstance(error, UserError)
+    assert (error.key, str(error)) == (
+        "data.text_column",
+        f"{problem}set data.text_column, or data.header=false if this line is a row",
     )
-    assert error.worded(as_flag) == (
-        "text_column.tsv:1: there is no column '{top_k}'; set --text-column, or --header False if "
-        "this line is a row"
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    parser = Parser(prog="bert-jax predict")
+    parser.add_argument("--text-column")
+    parser.add_argument("--input-format")
+    parser.add_argument("--no-header", dest="header", action="store_false")
+    assert outcome(error, parser) == (
+        f"{problem}set --text-column, or --no-header if this line is a row",
+        2,
     )
-
-
-def test_a_caller_renames_options():
-    with pytest.raises(OptionError) as caught, renamed_options(max_length="length", format="kind"):
-        raise OptionError("max_length", 99, "lower {max_length}, or set {format=text} and {other}")
-    assert str(caught.value) == "length is 99; lower length, or set kind=text and other"
-    assert caught.value.option == "length"
-    # A key of a config may have the new name.
-    with pytest.raises(OptionError) as caught, renamed_options(vocab_size="tokenizer.vocab_size"):
-        raise OptionError("vocab_size", 9, "give another {vocab_size}, as {vocab_size=30}")
-    assert str(caught.value) == (
-        "tokenizer.vocab_size is 9; give another tokenizer.vocab_size, as tokenizer.vocab_size=30"
+    error = OptionError("data.format", "x", "set data.format=text, see config.json and data.other")
+    assert outcome(error, parser)[0] == (
+        "--input-format is 'x'; set --input-format text, see config.json and data.other"
     )
+    # A verb with a config has other options under the same names.
+    parser.add_argument("--config")
+    assert outcome(error, parser)[0] == str(error)
+    top = OptionError("header", 0, "it must be at least 1")
+    assert outcome(top, parser)[0] == "--no-header is 0; it must be at least 1"
 
 
 def test_numbers_and_names_are_checked():
@@ -128,7 +117,7 @@ def test_a_message_is_one_line_of_limited_length():
     name = "a\x1b[2Jb\nc\u2028d"
     assert str(UserError(f"no tensor {name}; stop")) == "no tensor a\\x1b[2Jb\\nc\\u2028d; stop"
     problem = f"x is {'y' * 5000}{name}"
-    assert str(OptionError("x", None, "give {x}", problem)).endswith(
+    assert str(OptionError("x", None, "give x", problem)).endswith(
         "yyya\\x1b[2Jb\\nc\\u2028d; give x"
     )
     message = str(UserError(f"{'y' * 5000}; stop"))

@@ -117,7 +117,7 @@ def test_what_is_not_exported_is_told(run, tmp_path, capsys):
 def test_a_run_has_no_other_parts(run, tmp_path):
     message = (
         "part is 'discriminator'; a run of the task replaced_tokens has no such part; known are "
-        "generator: leave part out"
+        "generator: leave --part out"
     )
     with pytest.raises(UserError, match=f"^{message}$"):
         export(run, tmp_path / "model", part="discriminator")

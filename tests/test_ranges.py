@@ -129,7 +129,9 @@ def test_what_an_error_says(task, key, value, message):
 
 
 def test_epochs_beyond_the_counters():
-    with pytest.raises(UserError, match="^epochs is 1.*; that is 40,000,000,000 steps, and 2,147"):
+    with pytest.raises(
+        UserError, match="^train.epochs is 1.*; that is 40,000,000,000 steps, and 2,147"
+    ):
         TrainOptions(steps=0, epochs=1e10).resolved(100)
 
 

@@ -277,7 +277,7 @@ def test_other_work_directories_are_refused(make_config, three_seeds, tmp_path):
         sweep.train_seeds(make_config(train__seeds=(1,)), workdir / "seed-1")
     assert sorted(path.name for path in workdir.iterdir()) == before
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot make .*; use another workdir"):
+    with pytest.raises(UserError, match="cannot make .*; use another --workdir"):
         sweep.train_seeds(make_config(train__seeds=(1,)), tmp_path / "file" / "runs")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import flax.linen as nn
 
-from bert_jax.errors import UserError, listed, renamed_options
+from bert_jax.errors import OptionError, UserError, listed
 from bert_jax.families.family import (
     DEFAULT_MODEL_TYPE,
     FIXED_FIELDS,
@@ -184,9 +184,10 @@ def read_config(path: Path, default_type: str = DEFAULT_MODEL_TYPE) -> ModelDesc
     if isinstance(named, dict | list):
         known["num_labels"] = len(named)
     try:
-        with renamed_options(**family.field_names):
-            config = EncoderConfig(**known, **family.constants)
-    except UserError as error:
+        config = EncoderConfig(**known, **family.constants)
+    except OptionError as error:
+        names = {f"model.{name}": key for name, key in keys.items()}
+        error = error.renamed(lambda key: names.get(key, key))
         raise UserError(f"{path}: {error}") from error
     owned = _OWN if labels or named is None else set(_OWN).difference(LABEL_KEYS)
     return ModelDescription(

@@ -23,13 +23,14 @@ class Parser(argparse.ArgumentParser):
         """Prints the error and exits with 2."""
         self.exit(BAD_INPUT, f"{self.prog}: {message}; see {self.prog} --help\n")
 
-    def option_name(self, option: str, value: str | None = None) -> str:
-        """The command-line form of a Python option, see `errors.OptionName`."""
-        for action in self._actions:
-            if action.dest == option and action.option_strings:
-                flag = action.option_strings[-1]
-                return flag if value is None or action.nargs == 0 else f"{flag} {value}"
-        return option if value is None else f"{option}={value}"
+    def flag_of(self, option: str) -> str:
+        """The flag of an option, see `OptionError.renamed`; keys of a `--config` stay."""
+        key, _, value = option.partition("=")
+        flags = {action.dest: action.option_strings[-1:] for action in self._actions}
+        name = key if "config" in flags else key.rpartition(".")[2]
+        for flag in flags.get(name) or flags.get(f"input_{name}") or ():
+            return f"{flag} {value}" if value and value != "false" else flag
+        return option
 
 
 def outcome(error: BaseException, parser: Parser) -> tuple[str, int]:
@@ -39,7 +40,7 @@ def outcome(error: BaseException, parser: Parser) -> tuple[str, int]:
     if state.was_raised:
         return INTERRUPTED, STOPPED
     if isinstance(error, OptionError):
-        return error.worded(parser.option_name), BAD_INPUT
+        return str(error.renamed(parser.flag_of)), BAD_INPUT
     if isinstance(error, UserError):
         return str(error), STOPPED if isinstance(error, RetryableError) else BAD_INPUT
     if isinstance(error, OSError):

@@ -140,9 +140,9 @@ class PreparedDataset:
                 str(path.parent.relative_to(folder)) for path in folder.rglob("dataset_info.json")
             )
             raise OptionError(
-                "data_dir",
+                "data.data_dir",
                 data_dir,
-                "prepare it with `tfds build`, or set {data_dir}",
+                "prepare it with `tfds build`, or set data.data_dir",
                 problem=f"{self.name}: TensorFlow Datasets has prepared no such data set in "
                 f"{folder}; it has {', '.join(known) or 'none'}",
             )

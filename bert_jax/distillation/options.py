@@ -40,18 +40,20 @@ class DistillationOptions:
     def __post_init__(self) -> None:
         weights = ("task", "soft", "cosine", "hidden", "attention", "value_relation")
         for name in (f"{part}_weight" for part in weights):
-            require_between(name, getattr(self, name), 0)
-        require_between("temperature", self.temperature, 1e-6, 100)
+            require_between(f"distillation.{name}", getattr(self, name), 0)
+        require_between("distillation.temperature", self.temperature, 1e-6, 100)
         for layer in self.layer_map:
-            require_at_least("layer_map", layer, 0)
+            require_at_least("distillation.layer_map", layer, 0)
         if self.layer_map and not any(self.layer_map):
-            raise OptionError("layer_map", self.layer_map, "give a layer of the teacher, from 1")
+            raise OptionError(
+                "distillation.layer_map", self.layer_map, "give a layer of the teacher, from 1"
+            )
         if self.teacher and not any(getattr(self, f"{part}_weight") for part in weights[1:]):
-            rule = "give it a weight above 0; without the teacher, leave {teacher} out"
-            raise OptionError("soft_weight", self.soft_weight, rule)
+            rule = "give it a weight above 0; without the teacher, leave distillation.teacher out"
+            raise OptionError("distillation.soft_weight", self.soft_weight, rule)
         if self.keep_logits and self.compares_layers:
             rule = "scores alone are kept: leave it out, or the weights of layers"
-            raise OptionError("keep_logits", self.keep_logits, rule)
+            raise OptionError("distillation.keep_logits", self.keep_logits, rule)
 
     @property
     def compares_layers(self) -> bool:

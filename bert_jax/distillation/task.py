@@ -72,7 +72,7 @@ class DistilledTask(Task):
         if options.keep_logits or reader is not rows:
             if not isinstance(reader, LabelledTask):
                 rule = "leave it out: all scores of all words of a corpus would take terabytes"
-                raise OptionError("keep_logits", options.keep_logits, rule)
+                raise OptionError("distillation.keep_logits", options.keep_logits, rule)
             self._kept = TeacherScores(reader, teacher, options.keep_logits)
 
     # The loss of a training.
@@ -288,7 +288,7 @@ def _compared_layers(
     )
     if len(layers) != count or max(layers) > most:
         raise OptionError(
-            "layer_map",
+            "distillation.layer_map",
             options.layer_map,
             f"the student has {count} layers: give a layer of the teacher, from 1 to {most}, for "
             "each of them, or 0 for those that are not compared",
@@ -297,18 +297,18 @@ def _compared_layers(
     for key in ("attention_weight", "value_relation_weight"):
         if getattr(options, key) and heads[0] != heads[1]:
             raise OptionError(
-                key,
+                f"distillation.{key}",
                 getattr(options, key),
                 f"they are compared head by head: the student has {heads[0]} heads and the "
-                f"teacher {heads[1]}; leave {{{key}}} out",
+                f"teacher {heads[1]}; leave it out",
             )
     widths = own.hidden_size, other.hidden_size
     if options.cosine_weight and widths[0] != widths[1]:
         raise OptionError(
-            "cosine_weight",
+            "distillation.cosine_weight",
             options.cosine_weight,
             f"hidden states of the student have {widths[0]} numbers and those of the teacher "
-            f"{widths[1]}; give {{hidden_weight}} instead, which projects them",
+            f"{widths[1]}; give distillation.hidden_weight instead, which projects them",
         )
     return tuple((number, layer) for number, layer in enumerate(layers, start=1) if layer)
 
@@ -332,7 +332,7 @@ def distilled(
         if options != DistillationOptions():
             rule = "give the directory of a model for the same task"
             problem = "section distillation is set, and it names no teacher"
-            raise OptionError("teacher", "", rule, problem)
+            raise OptionError("distillation.teacher", "", rule, problem)
         return task
     length = task.options.length if isinstance(task, LabelledTask) else config.data.length
     teacher = Teacher.of(options.teacher, task, execution, length)
@@ -340,10 +340,10 @@ def distilled(
     rows = reader if teacher.makes_rows_for(task) else task
     if reader is not rows and options.compares_layers:
         raise OptionError(
-            "teacher",
+            "distillation.teacher",
             options.teacher,
-            "leave {hidden_weight}, {attention_weight}, {value_relation_weight} and "
-            "{cosine_weight} out",
+            "compare scores alone: leave the weights of hidden states, attention, value relations "
+            "and cosine out",
             problem=f"the teacher {options.teacher} has another tokenizer than the student: the "
             "states of their tokens cannot be compared",
         )

@@ -60,7 +60,7 @@ class Teacher:
         tokenizer = model_directory.load_tokenizer(directory, description)
         if length > description.config.max_length:
             rule = f"the teacher {path} has {description.config.max_length} positions: lower it"
-            raise OptionError("length", length, rule)
+            raise OptionError("data.length", length, rule)
         return cls(directory, description, tokenizer, task.module_of(description, execution))
 
     def reads_rows_of(self, task: Task) -> bool:
@@ -99,7 +99,7 @@ class Teacher:
         """
         if task.scores_tokens and not self.makes_rows_for(task):
             raise OptionError(
-                "teacher",
+                "distillation.teacher",
                 str(self.directory),
                 "give a teacher with the student's tokenizer",
                 problem=f"the teacher {self.directory} has another tokenizer than the student, and "
@@ -134,7 +134,7 @@ class Teacher:
         )
         if report.new:
             rule = "give a model that was trained for this task"
-            raise OptionError("teacher", None, rule, f"{self.directory}: {report}")
+            raise OptionError("distillation.teacher", None, rule, f"{self.directory}: {report}")
         return params
 
     @functools.cached_property
@@ -152,10 +152,14 @@ def _check(path: str, description: ModelDescription, task: Task) -> None:
     student = task.description
 
     def refused(problem: str, rule: str) -> OptionError:
-        return OptionError("teacher", path, rule, f"the teacher {path} {problem}")
+        return OptionError("distillation.teacher", path, rule, f"the teacher {path} {problem}")
 
     if not task.score_kind:
-        raise OptionError("teacher", path, "this task has no distillation: leave {teacher} out")
+        raise OptionError(
+            "distillation.teacher",
+            path,
+            "this task has no distillation: leave distillation.teacher out",
+        )
     heads = {student.head}
     if Head.PRETRAINING in heads or Head.MASKED_LM in heads:
         heads = {Head.PRETRAINING, Head.MASKED_LM}
@@ -191,5 +195,5 @@ def _check(path: str, description: ModelDescription, task: Task) -> None:
             if surplus
             else f"has them in another order, {', '.join(of_teacher)}"
         )
-        rule = "train the student from the teacher's directory ({init_from}), or give another"
+        rule = "train the student from the teacher's directory (init_from), or give another"
         raise refused(f"{problem}; the student's labels are {', '.join(of_student)}", rule)

@@ -52,7 +52,7 @@ class TeacherScores:
         """
         if directory and is_remote(directory):
             rule = "give a directory on this machine, from which scores are mapped into memory"
-            raise OptionError("keep_logits", directory, rule)
+            raise OptionError("distillation.keep_logits", directory, rule)
         self._task, self._teacher, self._directory = task, teacher, directory
         self._scores: np.ndarray | None = None
 
@@ -91,8 +91,8 @@ class TeacherScores:
             length: T of the batch.
         """
         if self._scores is None:
-            rule = "leave {keep_logits} out to time a step"
-            raise OptionError("keep_logits", self._directory, rule)
+            rule = "leave distillation.keep_logits out to time a step"
+            raise OptionError("distillation.keep_logits", self._directory, rule)
         shape = self._shape(len(examples), length)
         return np.asarray(self._scores[_part(examples, shape)])
 

@@ -216,12 +216,12 @@ class Family:
             OptionError: the size is unknown, the family does not have a field, or a value is out of
                 range.
         """
-        require_one_of("size", size, self.sizes)
+        require_one_of("model.size", size, self.sizes)
         known = self.file_fields()
         for name, value in fields.items():
             if name not in known:
                 problem = f"{self.model_type} models have no {name}"
-                raise OptionError(name, value, f"known are {', '.join(known)}", problem)
+                raise OptionError(f"model.{name}", value, f"known are {', '.join(known)}", problem)
         named = {**self.defaults, **self.sizes[size], **fields}
         return EncoderConfig(**named, **self.constants)
 

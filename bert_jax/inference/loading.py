@@ -13,12 +13,13 @@ from bert_jax.checkpoints import google_files, model_directory
 from bert_jax.checkpoints.config_file import LABEL_KEYS, HeadError, ModelDescription
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.checkpoints.sentence_transformers.weights import read_modules
-from bert_jax.errors import OptionError, UserError, renamed_options
+from bert_jax.errors import OptionError, UserError, require_at_least
 from bert_jax.families.family import find_class
 from bert_jax.files import is_remote
 from bert_jax.inference.memory import keep_freed_memory
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.pickling import Origin, parts_of, states_of
+from bert_jax.inference.surgery import MOST_POSITIONS
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.execution import resolve_execution
 from bert_jax.process import say
@@ -150,7 +151,7 @@ def _with_requested_labels(
         raise OptionError(
             "labels",
             labels,
-            f"leave {{labels}} out, or set {{task}} to {able}",
+            f"leave labels out, or give task={able}",
             problem=f"a model with the head {head.value if head else 'unknown'} has no labels",
         )
     if stored_head is not head and {stored_head, head} <= set(family.heads_of_labels):
@@ -233,8 +234,8 @@ def convert(
             except UserError as error:
                 raise UserError(f"{path}: {error}") from error
     if positions is not None:
-        with renamed_options(length="positions"):
-            model = model.extend_positions(positions)
+        require_at_least("positions", positions, 1, MOST_POSITIONS)
+        model = model.extend_positions(positions)
     if keep_layers is not None:
         model = model.keep_layers(keep_layers)
     if to == "google":

@@ -15,7 +15,7 @@ from bert_jax.data.outputs import STDOUT, is_regular
 from bert_jax.data.readers.lines import STDIN, may_wait
 from bert_jax.data.readers.sources import is_dataset
 from bert_jax.data.resumable_outputs import ResumableOutputs
-from bert_jax.errors import OptionError, UserError, renamed_options
+from bert_jax.errors import OptionError, UserError
 from bert_jax.files import is_remote
 from bert_jax.inference.fingerprint import model_fingerprint
 from bert_jax.inference.model import LoadedModel
@@ -93,7 +93,6 @@ def predict(
     chosen.check_options(task, options)
     options = dataclasses.replace(options, output_format=chosen.output_format(target, options))
     with (
-        renamed_options(format="input_format"),
         chosen.open(source, options) as entries,
         contextlib.ExitStack() as files,
     ):
@@ -276,7 +275,7 @@ def _default_task(head: Head | None) -> str:
     raise OptionError(
         "task",
         None,
-        f"set {{task}} to one of {', '.join(able or names)}",
+        f"give a task, one of {', '.join(able or names)}",
         problem=f"{len(able) or 'no'} tasks predict with the head of the model, "
         f"{head.value if head else 'unknown'}",
     )

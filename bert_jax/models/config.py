@@ -243,16 +243,17 @@ class EncoderConfig:
         ):
             divisor = getattr(self, part)
             if divisor is not None and whole % divisor:
-                raise OptionError(name, whole, f"it must be a multiple of {{{part}}}, {divisor}")
+                rule = f"it must be a multiple of model.{part}, {divisor}"
+                raise OptionError(f"model.{name}", whole, rule)
         if self.max_length < 1:
             raise OptionError(
-                "max_position_embeddings",
+                "model.max_position_embeddings",
                 self.max_position_embeddings,
                 f"it must be greater than {self.position_offset}, the rows before the first token",
             )
         if self.mlm_extended_decoder and self.embedding_width > self.hidden_size:
-            rule = f"it must be at most {{hidden_size}}, {self.hidden_size}"
-            raise OptionError("embedding_size", self.embedding_size, rule)
+            rule = f"it must be at most model.hidden_size, {self.hidden_size}"
+            raise OptionError("model.embedding_size", self.embedding_size, rule)
 
     @property
     def width_field(self) -> str:
@@ -309,24 +310,24 @@ def check_fields(fields: Mapping[str, Any]) -> None:
         OptionError: a value has another type, or is out of range.
     """
     for name, value in fields.items():
-        default = getattr(EncoderConfig, name)
+        default, key = getattr(EncoderConfig, name), f"model.{name}"
         if value is None:
             if default is not None:
-                raise OptionError(name, value, f"it must be of type {type(default).__name__}")
+                raise OptionError(key, value, f"it must be of type {type(default).__name__}")
         elif name in _SIZES:
             most = _MOST.get(name, LARGEST_WHOLE)
-            require_at_least(name, value, _SIZES[name], most)
+            require_at_least(key, value, _SIZES[name], most)
         elif name in _PROBABILITIES:
-            require_between(name, value, 0, 1, without_high=True)
+            require_between(key, value, 0, 1, without_high=True)
         elif name == "layer_norm_eps":
-            require_between(name, value, 0, 1, without_low=True)
+            require_between(key, value, 0, 1, without_low=True)
         elif name in _CHOICES:
-            require_one_of(name, value, _CHOICES[name])
+            require_one_of(key, value, _CHOICES[name])
         elif type(default) is bool:
             if not isinstance(value, bool):
-                raise OptionError(name, value, "it must be True or False")
+                raise OptionError(key, value, "it must be True or False")
         else:
-            require_between(name, value, 0, 1)
+            require_between(key, value, 0, 1)
 
 
 @dataclasses.dataclass(frozen=True)

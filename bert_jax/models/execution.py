@@ -45,12 +45,12 @@ class Execution:
         if self.dtype not in ("float32", "bfloat16"):
             raise OptionError("precision", self.dtype, "known are auto, float32, bfloat16")
         if not isinstance(self.scan_layers, bool):
-            raise OptionError("scan_layers", self.scan_layers, "it must be True or False")
+            raise OptionError("model.scan_layers", self.scan_layers, "it must be True or False")
         if self.attention not in SETTINGS:
             known = ", ".join(("auto", *SETTINGS))
-            raise OptionError("attention", self.attention, f"known are {known}")
-        require_one_of("remat", self.remat, REMAT)
-        require_at_least("pad_vocab_to_multiple_of", self.pad_vocab_to_multiple_of, 1)
+            raise OptionError("model.attention", self.attention, f"known are {known}")
+        require_one_of("model.remat", self.remat, REMAT)
+        require_at_least("model.pad_vocab_to_multiple_of", self.pad_vocab_to_multiple_of, 1)
 
     def padded_vocab_size(self, vocab_size: int) -> int:
         """The number of rows of a table for V words, including padding."""

@@ -122,15 +122,15 @@ def chosen_layers(layers: int | Sequence[int], count: int) -> tuple[int, ...]:
         OptionError: a layer does not exist, or appears twice.
     """
     if isinstance(layers, int) and not isinstance(layers, bool):
-        require_at_least("keep_layers", layers, 1, count)
+        require_at_least("model.keep_layers", layers, 1, count)
         last = count - 1
         return tuple(round(last * index / max(layers - 1, 1)) for index in range(layers))
     numbers = tuple(layers) if isinstance(layers, Sequence) else (layers,)
     for number in numbers:
-        require_at_least("keep_layers", number, 0, count - 1)
+        require_at_least("model.keep_layers", number, 0, count - 1)
     if not numbers or list(numbers) != sorted(set(numbers)):
         rule = "give the numbers of the layers that stay, each once and in increasing order"
-        raise OptionError("keep_layers", layers, rule)
+        raise OptionError("model.keep_layers", layers, rule)
     return tuple(numbers)
 
 
@@ -179,7 +179,7 @@ def with_layers(
             f"its {groups} groups of {in_group} layers share their parameters: keep as many layers "
             "of each group that stays"
         )
-        raise OptionError("keep_layers", layers, rule)
+        raise OptionError("model.keep_layers", layers, rule)
     return dataclasses.replace(fewer, num_hidden_groups=len(kept)), tuple(kept)
 
 

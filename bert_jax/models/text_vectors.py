@@ -140,7 +140,7 @@ class TextVectors:
                 raise OptionError(
                     "pooling",
                     ",".join(self.poolings),
-                    "choose a {pooling} that fits, or mend the files in the folders of the model",
+                    "choose a pooling that fits, or mend the files in the folders of the model",
                     problem=f"the vectors have {width} values, and the model's "
                     f"{type(module).__name__} takes {taken}",
                 )
@@ -159,7 +159,7 @@ class TextVectors:
                 something that is not supported.
         """
         if self.unsupported and pooling is None:
-            rule = "name a {pooling} for the vectors of the encoder alone, or give another model"
+            rule = "name a pooling for the vectors of the encoder alone, or give another model"
             raise OptionError("pooling", None, rule, self.unsupported)
         vectors = TextVectors() if self.unsupported else self
         if pooling is not None:

@@ -52,9 +52,9 @@ def choose_mesh(training: Training, devices: list[jax.Device], memory_bytes: int
     least = min(peaks, key=lambda shape: peaks[shape])
     microbatches = training.options.microbatches
     raise OptionError(
-        "microbatches",
+        "train.microbatches",
         microbatches,
-        f"set {{remat=full}}, or raise {{microbatches}} (now {microbatches}) of a new run",
+        f"set model.remat=full, or raise train.microbatches (now {microbatches}) of a new run",
         problem=f"mesh=auto: a step needs about {peaks[least] / 2**30:.1f} GiB of each device, "
         f"even with {label(least)}; {limit / 2**30:.1f} are available",
     )
@@ -85,9 +85,9 @@ def device_memory(devices: Sequence[jax.Device]) -> int:
     hardware = hardware_of(kind)
     if hardware is None or hardware.memory_bytes is None:
         raise OptionError(
-            "auto",
+            "mesh.auto",
             True,
-            "set {data} and {fsdp}",
+            "set mesh.data and mesh.fsdp",
             problem=f"mesh=auto: how much memory a {kind} has is not known",
         )
     return hardware.memory_bytes
@@ -132,7 +132,7 @@ def parse_mesh(text: str) -> MeshShape:
             raise OptionError(
                 "mesh",
                 text,
-                "write {mesh=fsdp=8,data=4}, or auto, or all",
+                "write --mesh fsdp=8,data=4, or auto, or all",
                 problem=f"{text}: {part!r} is not AXIS=SIZE of one of {', '.join(AXES)}",
             )
         sizes[axis] = int(size)

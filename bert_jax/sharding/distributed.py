@@ -48,14 +48,14 @@ class ProcessOptions:
             raise OptionError(
                 missing[0],
                 None,
-                "several processes need {coordinator} HOST:PORT, {processes} N and {process_id} I; "
+                "several processes need --coordinator HOST:PORT, --processes N and --process-id I; "
                 "in a cluster that JAX supports, none of them",
             )
         if self.process_id is not None and not 0 <= self.process_id < (self.processes or 1):
             raise OptionError(
                 "process_id",
                 self.process_id,
-                f"of {{processes={self.processes}}}, the last is {(self.processes or 1) - 1}",
+                f"of --processes {self.processes}, the last is {(self.processes or 1) - 1}",
             )
         if self.coordinator is not None:
             host, _, port = self.coordinator.rpartition(":")
@@ -113,7 +113,7 @@ def start(options: ProcessOptions) -> None:
         raise OptionError(
             "coordinator",
             None,
-            "give {coordinator} HOST:PORT, {processes} N and {process_id} I, or {processes} 1 to "
+            "give --coordinator HOST:PORT, --processes N and --process-id I, or --processes 1 to "
             "run alone",
             problem=f"the cluster does not name the processes ({first_line(error)})",
         ) from error

@@ -76,9 +76,9 @@ def batch_share(mesh: Mesh) -> BatchShare:
     if share is None:
         sizes = ", ".join(f"{axis}={size}" for axis, size in mesh.shape.items())
         raise OptionError(
-            "tensor",
+            "mesh.tensor",
             mesh.shape["tensor"],
-            "choose {tensor} so that it divides the devices of a process, or is a multiple of them",
+            "choose a mesh.tensor that divides the devices of a process, or is a multiple of them",
             problem=f"a mesh {sizes} does not fit {jax.process_count()} processes of "
             f"{jax.local_device_count()} devices each",
         )
@@ -94,9 +94,9 @@ def check_batch_size(global_batch_size: int, mesh: Mesh, microbatches: int = 1) 
     parts = mesh.shape["data"] * mesh.shape["fsdp"]
     if global_batch_size % (parts * microbatches):
         raise OptionError(
-            "global_batch_size",
+            "train.global_batch_size",
             global_batch_size,
-            f"it must be a multiple of {parts} devices ({{data}} × {{fsdp}}) × {microbatches} "
+            f"it must be a multiple of {parts} devices (mesh.data × mesh.fsdp) × {microbatches} "
             "micro-batches",
         )
     batch_share(mesh)

@@ -34,19 +34,20 @@ class MeshShape:
 
     def __post_init__(self) -> None:
         for axis, size in zip(AXES, self.sizes, strict=True):
-            require_at_least(axis, size, -LARGEST_WHOLE)
+            require_at_least(f"mesh.{axis}", size, -LARGEST_WHOLE)
         if self.sizes.count(-1) > 1 or any(size < 1 and size != -1 for size in self.sizes):
             raise OptionError(
-                "data",
+                "mesh.data",
                 self.data,
-                "{data}, {fsdp} and {tensor} must be at least 1, and only one may be -1 (the rest)",
+                "mesh.data, mesh.fsdp and mesh.tensor must be at least 1, and only one may be -1 "
+                "(the rest)",
                 problem=f"there is no mesh {self}",
             )
         if self.auto and (self.data, self.fsdp, self.tensor) != (-1, 1, 1):
             raise OptionError(
-                "auto",
+                "mesh.auto",
                 True,
-                "leave out mesh=auto, or {data}, {fsdp} and {tensor}",
+                "leave out mesh=auto, or mesh.data, mesh.fsdp and mesh.tensor",
                 problem=f"mesh=auto chooses the sizes, but {self} are set",
             )
 
@@ -72,9 +73,9 @@ def make_mesh(shape: MeshShape, devices: list[jax.Device] | None = None) -> Mesh
         sizes[sizes.index(-1)] = len(devices) // known
     if math.prod(sizes) != len(devices):
         raise OptionError(
-            "data",
+            "mesh.data",
             shape.data,
-            f"the product of {{data}}, {{fsdp}} and {{tensor}} must be {len(devices)}",
+            f"the product of mesh.data, mesh.fsdp and mesh.tensor must be {len(devices)}",
             problem=f"a mesh {shape} does not fit {len(devices)} devices",
         )
     return Mesh(_device_grid(devices, sizes), AXES)

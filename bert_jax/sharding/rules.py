@@ -200,9 +200,9 @@ def _check_divisible(mesh: Mesh, name: str, shape: tuple[int, ...], spec: Partit
         if size % math.prod(mesh.shape[axis] for axis in axes):
             split = " × ".join(f"{axis}={mesh.shape[axis]}" for axis in axes)
             raise OptionError(
-                axes[0],
+                f"mesh.{axes[0]}",
                 mesh.shape[axes[0]],
-                f"choose another {{{axes[0]}}} or another size of the model",
+                f"choose another mesh.{axes[0]} or another size of the model",
                 problem=f"{name} has an axis of {size}, which {split} does not divide",
             )
 

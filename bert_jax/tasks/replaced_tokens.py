@@ -60,10 +60,12 @@ class ReplacedTokenOptions:
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        require_between("generator_size", self.generator_size, 0, 1, without_low=True)
-        require_between("generator_weight", self.generator_weight, 0, 1e6)
-        require_between("discriminator_weight", self.discriminator_weight, 0, 1e6)
-        require_between("temperature", self.temperature, 0, 1e6, without_low=True)
+        require_between(
+            "replaced_tokens.generator_size", self.generator_size, 0, 1, without_low=True
+        )
+        require_between("replaced_tokens.generator_weight", self.generator_weight, 0, 1e6)
+        require_between("replaced_tokens.discriminator_weight", self.discriminator_weight, 0, 1e6)
+        require_between("replaced_tokens.temperature", self.temperature, 0, 1e6, without_low=True)
 
 
 class ReplacedTokensTask(PretrainingTask):
@@ -176,7 +178,7 @@ def check_options(config: ConfigDict) -> None:
     if config.data.objective != "none" or config.data.span_boundary:
         rule = "replaced-token detection has no second objective: leave it out"
         name = "span_boundary" if config.data.span_boundary else "objective"
-        raise OptionError(name, config.data[name], rule)
+        raise OptionError(f"data.{name}", config.data[name], rule)
 
 
 def _task(

@@ -206,7 +206,7 @@ class Tokenizer(abc.ABC):
         limit = None
         if max_length is not None:
             if truncation == "only_second" and pairs is None:
-                raise OptionError("truncation", truncation, "there are no pairs: give {pairs}, too")
+                raise OptionError("truncation", truncation, "there are no pairs: give pairs, too")
             special = self.num_special_tokens(pair=pairs is not None) if add_special_tokens else 0
             if (limit := max_length - special) < 1:
                 rule = f"it leaves no space beside the special tokens: give at least {special + 1}"

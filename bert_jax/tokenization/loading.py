@@ -3,7 +3,7 @@
 import dataclasses
 from pathlib import Path
 
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import UserError
 from bert_jax.files import as_path, fetch
 from bert_jax.process import say
 from bert_jax.tokenization import byte_level_bpe, sentencepiece, unigram, wordpiece
@@ -68,8 +68,7 @@ def load_tokenizer(
     """
     path = fetch(as_path(path))
     if not path.exists():
-        rule = "give a directory or a file as {path}"
-        raise OptionError("path", str(path), rule, f"the tokenizer {path} does not exist")
+        raise UserError(f"the tokenizer {path} does not exist; give a directory or a file")
     switches = {
         "do_lower_case": lowercase,
         "strip_accents": strip_accents,

@@ -281,13 +281,15 @@ def _explained(error: RuntimeError, vocab_size: int) -> OptionError:
     message = str(error)
     if limit := re.search(r"too high .* value <= (\d+)", message):
         rule = f"the text is enough for {limit[1]} pieces: give at most {limit[1]}, or more text"
-        return OptionError("vocab_size", vocab_size, rule)
+        return OptionError("tokenizer.vocab_size", vocab_size, rule)
     if limit := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
-        return _too_small(vocab_size, int(limit[1]), ", or lower {character_coverage}")
+        return _too_small(vocab_size, int(limit[1]), ", or lower tokenizer.character_coverage")
     problem = f"SentencePiece cannot train {vocab_size} pieces: {message}"
-    return OptionError("vocab_size", vocab_size, "give another {vocab_size}", problem)
+    return OptionError(
+        "tokenizer.vocab_size", vocab_size, "give another tokenizer.vocab_size", problem
+    )
 
 
 def _too_small(vocab_size: int, least: int, otherwise: str = "") -> OptionError:
     rule = f"the special tokens and the alphabet of the text are {least} pieces: give at least that"
-    return OptionError("vocab_size", vocab_size, rule + otherwise)
+    return OptionError("tokenizer.vocab_size", vocab_size, rule + otherwise)

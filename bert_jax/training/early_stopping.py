@@ -48,16 +48,17 @@ class EarlyStopping:
         if name not in metrics:
             if metrics:
                 raise OptionError(
-                    "best_metric",
+                    "data.best_metric",
                     name,
-                    "set {best_metric} to one of them",
+                    "set data.best_metric to one of them",
                     problem=f"there is no metric {name!r}, only {', '.join(metrics)}",
                 )
             if self.patience:
                 raise OptionError(
-                    "patience",
+                    "train.patience",
                     self.patience,
-                    "it needs labelled examples to evaluate on; set {validation}, or {patience=0}",
+                    "it needs labelled examples to evaluate on; set data.validation, or "
+                    "train.patience=0",
                 )
             return False
         value = float(metrics[name])

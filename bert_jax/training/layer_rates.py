@@ -57,7 +57,9 @@ def rate_factors(
     pairs = zip(jax.tree.leaves(places), jax.tree.leaves(params), strict=True)
     count = max((leaf.shape[0] for place, leaf in pairs if place == LAYERS), default=0)
     if frozen_layers > count:
-        raise OptionError("freeze_layers", frozen_layers, f"this model has {count} layers")
+        raise OptionError(
+            "optimizer.freeze_layers", frozen_layers, f"this model has {count} layers"
+        )
     frozen = count if freeze_encoder else frozen_layers
     layers = np.array([layer_decay ** (count + 1 - layer) for layer in range(1, count + 1)])
     layers[:frozen] = 0
@@ -75,9 +77,9 @@ def rate_factors(
     factors = jax.tree.map(factor, places, params)
     if not any(factor.any() for factor in jax.tree.leaves(factors)):
         raise OptionError(
-            "freeze_encoder",
+            "optimizer.freeze_encoder",
             freeze_encoder,
-            "change {freeze_encoder} or {freeze_layers}",
+            "change optimizer.freeze_encoder or optimizer.freeze_layers",
             problem="this model has no head, and nothing else is left to train",
         )
     return factors

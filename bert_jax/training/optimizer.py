@@ -81,25 +81,25 @@ class OptimizerOptions:
     shard_over_data: bool = False
 
     def __post_init__(self) -> None:
-        require_one_of("name", self.name, ("adamw", "lamb"))
-        require_one_of("decay", self.decay, DECAYS)
-        require_one_of("decay_from", self.decay_from, DECAY_STARTS)
+        require_one_of("optimizer.name", self.name, ("adamw", "lamb"))
+        require_one_of("optimizer.decay", self.decay, DECAYS)
+        require_one_of("optimizer.decay_from", self.decay_from, DECAY_STARTS)
         for key in ("learning_rate", "head_learning_rate", "weight_decay", "max_grad_norm"):
-            require_between(key, getattr(self, key), 0)
+            require_between(f"optimizer.{key}", getattr(self, key), 0)
         for key in ("freeze_layers", "warmup_steps"):
-            require_at_least(key, getattr(self, key), 0)
-        require_between("warmup_ratio", self.warmup_ratio, 0, 1)
+            require_at_least(f"optimizer.{key}", getattr(self, key), 0)
+        require_between("optimizer.warmup_ratio", self.warmup_ratio, 0, 1)
         if self.head_learning_rate and not self.learning_rate:
             raise OptionError(
-                "learning_rate",
+                "optimizer.learning_rate",
                 self.learning_rate,
-                "it must be above 0 beside {head_learning_rate}; to train the head alone, give its "
-                "rate as {learning_rate}, and {freeze_encoder=True}",
+                "it must be above 0 beside optimizer.head_learning_rate; to train the head alone, "
+                "give its rate as optimizer.learning_rate, and optimizer.freeze_encoder=true",
             )
         for key in ("beta1", "beta2"):
-            require_between(key, getattr(self, key), 0, 1, without_high=True)
-        require_between("epsilon", self.epsilon, 0, without_low=True)
-        require_between("layer_decay", self.layer_decay, 0, 1, without_low=True)
+            require_between(f"optimizer.{key}", getattr(self, key), 0, 1, without_high=True)
+        require_between("optimizer.epsilon", self.epsilon, 0, without_low=True)
+        require_between("optimizer.layer_decay", self.layer_decay, 0, 1, without_low=True)
 
     def schedule(self, steps: int) -> optax.Schedule:
         """The learning rate over `steps` steps."""

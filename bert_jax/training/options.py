@@ -51,22 +51,22 @@ class TrainOptions:
 
     def __post_init__(self) -> None:
         for name in ("global_batch_size", "microbatches", "keep_checkpoints"):
-            require_at_least(name, getattr(self, name), 1)
+            require_at_least(f"train.{name}", getattr(self, name), 1)
         for name in ("steps", "log_every", "checkpoint_every", "evaluate_per_epoch", "patience"):
-            require_at_least(name, getattr(self, name), 0)
-        require_between("epochs", self.epochs, 0)
+            require_at_least(f"train.{name}", getattr(self, name), 0)
+        require_between("train.epochs", self.epochs, 0)
         if not self.steps and not self.epochs:
-            raise OptionError("steps", 0, "it must be at least 1, or {epochs} above 0")
+            raise OptionError("train.steps", 0, "it must be at least 1, or train.epochs above 0")
         if self.global_batch_size % self.microbatches:
-            rule = f"it must be a multiple of {{microbatches}}, {self.microbatches}"
-            raise OptionError("global_batch_size", self.global_batch_size, rule)
-        require_between("eval_every", self.eval_every, 0, LARGEST_WHOLE)
-        require_one_of("export", self.export, EXPORTS)
+            rule = f"it must be a multiple of train.microbatches, {self.microbatches}"
+            raise OptionError("train.global_batch_size", self.global_batch_size, rule)
+        require_between("train.eval_every", self.eval_every, 0, LARGEST_WHOLE)
+        require_one_of("train.export", self.export, EXPORTS)
         if not all(type(seed) is int and 0 <= seed < 2**32 for seed in self.seeds):
             rule = "seeds are whole numbers from 0 to 2**32 - 1"
-            raise OptionError("seeds", self.seeds, rule)
+            raise OptionError("train.seeds", self.seeds, rule)
         if len(set(self.seeds)) < len(self.seeds):
-            raise OptionError("seeds", self.seeds, "seeds must be distinct; leave one out")
+            raise OptionError("train.seeds", self.seeds, "seeds must be distinct; leave one out")
 
     def resolved(self, examples_per_epoch: int) -> "TrainOptions":
         """The options with epochs converted to steps; an epoch ends with a last, partial batch.
@@ -84,7 +84,7 @@ class TrainOptions:
             steps = max(1, math.ceil(round(self.epochs * batches, 6)))
             if steps > LARGEST_WHOLE:
                 rule = f"that is {steps:,} steps, and {LARGEST_WHOLE:,} are possible"
-                raise OptionError("epochs", self.epochs, rule)
+                raise OptionError("train.epochs", self.epochs, rule)
             changes["steps"] = steps
         if self.evaluate_per_epoch and not self.eval_every:
             changes["eval_every"] = Fraction(batches, self.evaluate_per_epoch)

@@ -41,11 +41,11 @@ def learning_rate(
     Raises:
         UserError: a name is unknown, or the warm-up is longer than the training.
     """
-    require_one_of("decay", decay, DECAYS)
-    require_one_of("decay_from", decay_from, DECAY_STARTS)
+    require_one_of("optimizer.decay", decay, DECAYS)
+    require_one_of("optimizer.decay_from", decay_from, DECAY_STARTS)
     if not 0 <= warmup_steps <= steps:
-        rule = f"it must lie between 0 and {{steps}}, {steps}; or give {{warmup_ratio}}"
-        raise OptionError("warmup_steps", warmup_steps, rule)
+        rule = f"it must lie between 0 and train.steps, {steps}; or give optimizer.warmup_ratio"
+        raise OptionError("optimizer.warmup_steps", warmup_steps, rule)
     start = 0 if decay_from == "start" else warmup_steps
     length = max(1, steps - start)
     if decay == "linear":
@@ -69,9 +69,11 @@ def steps_of_warmup(steps: int, ratio: float, all_steps: int) -> int:
     Raises:
         UserError: both are set, or the fraction is out of range.
     """
-    require_between("warmup_ratio", ratio, 0, 1)
+    require_between("optimizer.warmup_ratio", ratio, 0, 1)
     if steps and ratio:
-        raise OptionError("warmup_ratio", ratio, f"set it or {{warmup_steps}} ({steps}) to 0")
+        raise OptionError(
+            "optimizer.warmup_ratio", ratio, f"set it or optimizer.warmup_steps ({steps}) to 0"
+        )
     return steps or round(ratio * all_steps)
 
 

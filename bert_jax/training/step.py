@@ -116,9 +116,9 @@ def check_memory(task: Task, abstract: TrainState, options: TrainOptions, mesh: 
     available = reported_memory(list(mesh.devices.flat))
     if available is not None and needed > available:
         raise OptionError(
-            "global_batch_size",
+            "train.global_batch_size",
             options.global_batch_size,
-            "lower {global_batch_size}",
+            "lower train.global_batch_size",
             problem=f"a batch of {options.global_batch_size:,} rows needs more than "
             f"{needed / 2**30:,.1f} GiB of each device, which has {available / 2**30:,.1f} GiB",
         )
@@ -128,8 +128,8 @@ def _check_state(abstract: TrainState, constants: Any = None) -> None:
     teachers = "" if constants is None else ", those of the teacher"
     what = f"the parameters{teachers} and the moments of the optimizer"
     if problem := lack_of_memory((abstract, constants), what):
-        rule = "make the model smaller ({size}, {hidden_size}, {num_hidden_layers}), or set {fsdp}"
-        raise OptionError("size", None, rule, problem)
+        rule = "make the model smaller (model.size, or width and layers), or set mesh.fsdp"
+        raise OptionError("model.size", None, rule, problem)
 
 
 def _initial_state(params: Any, optimizer: Optimizer) -> TrainState:
@@ -304,7 +304,7 @@ def explain_step_out_of_memory(
     return explain_out_of_memory(
         f"{rows // parts} rows at a time (global batch of {options.global_batch_size}, "
         f"{options.microbatches} micro-batches, {parts} parts of the batch)",
-        "microbatches",
-        "set {remat=full}, split the state by {fsdp}, or start a new run with more "
-        "{microbatches}; `bert-jax plan` shows what fits",
+        "train.microbatches",
+        "set model.remat=full, split the state by mesh.fsdp, or start a new run with more "
+        "train.microbatches; `bert-jax plan` shows what fits",
     )

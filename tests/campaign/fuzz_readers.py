@@ -296,7 +296,7 @@ def _read_choices(directory: Path) -> None:
 
 
 def _read_overrides(directory: Path) -> None:
-    from bert_jax.config import default_config, key_names, override_keys
+    from bert_jax.config import default_config, override_keys
     from bert_jax.options import from_keys
     from bert_jax.sharding.mesh import MeshShape
     from bert_jax.training.options import TrainOptions
@@ -305,9 +305,8 @@ def _read_overrides(directory: Path) -> None:
     lines = (directory / "a.overrides").read_bytes().decode(errors="surrogateescape").split("\n")
     pairs = [line.partition("=")[::2] for line in lines if line]
     config = override_keys(default_config("classification"), pairs)
-    with key_names(config):
-        from_keys(TrainOptions, config.train)
-        from_keys(MeshShape, config.mesh)
+    from_keys(TrainOptions, config.train)
+    from_keys(MeshShape, config.mesh)
 
 
 def _make_corpus(directory: Path) -> None:

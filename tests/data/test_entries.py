@@ -94,7 +94,7 @@ def test_commas(rows):
 def test_a_format_that_the_name_does_not_tell(rows):
     assert rows("a.txt", '{"text": "sun"}\n', form="jsonl") == [("sun", {}, 1)]
     assert rows("a.jsonl", '{"text"\n', form="text") == [('{"text"', {}, 1)]
-    with pytest.raises(UserError, match="format is 'xml'; known are jsonl, tsv, csv"):
+    with pytest.raises(UserError, match="data.format is 'xml'; known are jsonl, tsv, csv"):
         rows("a.txt", "", form="xml")
 
 
@@ -131,9 +131,11 @@ def test_rows_that_are_malformed(rows, name, content, message):
 def test_requested_columns_must_be_there(rows):
     with pytest.raises(UserError, match=r"a.jsonl:2: there is no column 'b', only 'text'; set"):
         rows("a.jsonl", '{"text": "a", "b": "c"}\n{"text": "a", "b": null}', "text", "b")
-    with pytest.raises(UserError, match="a.csv:1: there is no column 'b', only 'text'; set pa"):
+    with pytest.raises(
+        UserError, match="a.csv:1: there is no column 'b', only 'text'; set data.pa"
+    ):
         rows("a.csv", "text\n", "text", "b")
-    with pytest.raises(UserError, match=r"pair_column is"):
+    with pytest.raises(UserError, match=r"data.pair_column is"):
         rows("a.csv", "text\n", "", "b")
 
 

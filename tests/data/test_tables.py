@@ -121,11 +121,11 @@ def test_endings_and_options_that_say_nothing(table):
         *("tsv", "csv", "jsonl"),
         *("", ""),
     ]
-    with pytest.raises(UserError, match="a.txt: its ending names no format; set form"):
+    with pytest.raises(UserError, match="a.txt: its ending names no format; set data.form"):
         table("a.txt", "a\tb\n")
-    with pytest.raises(UserError, match="format is 'xml'; known are jsonl, tsv, csv"):
+    with pytest.raises(UserError, match="data.format is 'xml'; known are jsonl, tsv, csv"):
         TableOptions("xml")
-    with pytest.raises(UserError, match="quotes is 'all'; known are auto, none, csv"):
+    with pytest.raises(UserError, match="data.quotes is 'all'; known are auto, none, csv"):
         TableOptions(quotes="all")
 
 

@@ -78,12 +78,24 @@ def test_another_tokenizer_is_only_for_scores_of_whole_examples(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"soft_weight": 0.0, "teacher": "t"}, "soft_weight is 0.0; give it a weight above 0"),
-        ({"temperature": 0.0}, "temperature is 0.0; it must be at least 1e-06 and at most 100"),
-        ({"hidden_weight": -1.0}, "hidden_weight is -1.0; it must be at least 0"),
-        ({"keep_logits": "d", "hidden_weight": 1.0}, "keep_logits is 'd'; scores alone are kept"),
-        ({"layer_map": (-1,)}, "layer_map is -1; it must be at least 0"),
-        ({"layer_map": (0, 0)}, r"layer_map is \(0, 0\); give a layer of the teacher, from 1"),
+        (
+            {"soft_weight": 0.0, "teacher": "t"},
+            "distillation.soft_weight is 0.0; give it a weight above 0",
+        ),
+        (
+            {"temperature": 0.0},
+            "distillation.temperature is 0.0; it must be at least 1e-06 and at most 100",
+        ),
+        ({"hidden_weight": -1.0}, "distillation.hidden_weight is -1.0; it must be at least 0"),
+        (
+            {"keep_logits": "d", "hidden_weight": 1.0},
+            "distillation.keep_logits is 'd'; scores alone are kept",
+        ),
+        ({"layer_map": (-1,)}, "distillation.layer_map is -1; it must be at least 0"),
+        (
+            {"layer_map": (0, 0)},
+            r"distillation.layer_map is \(0, 0\); give a layer of the teacher, from 1",
+        ),
     ],
 )
 def test_options(options, message):
@@ -118,7 +130,7 @@ def test_layers_that_are_kept():
     assert chosen_layers(1, 4) == (0,)
     assert chosen_layers((1, 3), 4) == (1, 3)
     for layers in (0, 5, (), (4,), (1, 1), (2, 1), (-1,), True, 1.5, "2"):
-        with pytest.raises(UserError, match="^keep_layers is "):
+        with pytest.raises(UserError, match="^model.keep_layers is "):
             chosen_layers(layers, 4)
 
 

@@ -81,8 +81,8 @@ def test_labels_are_for_heads_that_have_them(make_model, tmp_path):
     with pytest.raises(UserError) as error:
         bert_jax.load(tmp_path / "model", labels=["cat", "dog"])
     assert str(error.value) == (
-        "a model with the head masked_lm has no labels; leave labels out, or set task to "
-        "classification or tagging"
+        "a model with the head masked_lm has no labels; leave labels out, or give "
+        "task=classification or tagging"
     )
 
 

@@ -196,7 +196,7 @@ def test_the_bar(ask, capsys):
         ("embed", '{"text": "a"}', {"pooling": "x"}, "pooling is 'x'; known are"),
         ("embed", '{"text": "a"}', {"batch_size": 0}, "batch_size is 0"),
         ("embed", '{"text": "a"}', {"max_length": 99}, "max_length is 99"),
-        ("embed", '{"text": "a"}', {"input_format": "xml"}, "input_format is 'xml'"),
+        ("embed", '{"text": "a"}', {"input_format": "xml"}, "data.format is 'xml'"),
         ("hidden_states", '{"text": "a"}', {"layers": (9,)}, "layer 9 does not exist"),
         ("attentions", '{"text": "a"}', {"layers": (0,)}, "layer 0 does not exist"),
         (

@@ -12,22 +12,22 @@ from bert_jax.models.config import EncoderConfig
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"hidden_size": 0}, "hidden_size is 0; it must be at least 1"),
-        ({"vocab_size": -5}, "vocab_size is -5; it must be at least 1"),
-        ({"num_hidden_layers": 0}, "num_hidden_layers is 0; it must be at least 1"),
+        ({"hidden_size": 0}, "model.hidden_size is 0; it must be at least 1"),
+        ({"vocab_size": -5}, "model.vocab_size is -5; it must be at least 1"),
+        ({"num_hidden_layers": 0}, "model.num_hidden_layers is 0; it must be at least 1"),
         (
             {"hidden_size": 100, "num_attention_heads": 12},
-            "hidden_size is 100; it must be a multiple of num_attention_heads, 12",
+            "model.hidden_size is 100; it must be a multiple of model.num_attention_heads, 12",
         ),
         (
             {"hidden_act": "prelu"},
-            "hidden_act is 'prelu'; known are gelu, gelu_python, gelu_10, quick_gelu, gelu_new, ",
+            "model.hidden_act is 'prelu'; known are gelu, gelu_python, gelu_10, quick_gelu, ",
         ),
         (
             {"hidden_dropout_prob": 1.0},
-            r"hidden_dropout_prob is 1.0; it must be at least 0 and below 1",
+            r"model.hidden_dropout_prob is 1.0; it must be at least 0 and below 1",
         ),
-        ({"attention_probs_dropout_prob": -0.1}, "attention_probs_dropout_prob is -0.1"),
+        ({"attention_probs_dropout_prob": -0.1}, "model.attention_probs_dropout_prob is -0.1"),
         (
             {"num_layers": 3},
             "bert models have no num_layers; known are vocab_size, hidden_size, ",
@@ -84,7 +84,7 @@ def test_named_sizes(size, layers, width, heads):
 def test_a_size_with_other_fields():
     config = bert.FAMILY.new_config("tiny", vocab_size=100, num_attention_heads=4)
     assert (config.vocab_size, config.head_dim, config.hidden_size) == (100, 32, 128)
-    with pytest.raises(UserError, match="size is 'huge'; known are tiny, mini, "):
+    with pytest.raises(UserError, match="model.size is 'huge'; known are tiny, mini, "):
         bert.FAMILY.new_config("huge")
 
 

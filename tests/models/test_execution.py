@@ -66,14 +66,14 @@ def test_the_local_gpu(monkeypatch, capability, dtype):
     ("fields", "message"),
     [
         ({"dtype": "float16"}, "precision is 'float16'; known are auto, float32, bfloat16"),
-        ({"scan_layers": 1}, "scan_layers is 1; it must be True or False"),
-        ({"remat": "some"}, "remat is 'some'; known are none, dots, dots_with_no_"),
+        ({"scan_layers": 1}, "model.scan_layers is 1; it must be True or False"),
+        ({"remat": "some"}, "model.remat is 'some'; known are none, dots, dots_with_no_"),
         (
             {"attention": "flash"},
-            "attention is 'flash'; known are auto, xla, pallas, cudnn",
+            "model.attention is 'flash'; known are auto, xla, pallas, cudnn",
         ),
-        ({"attention": "blocked"}, "attention is 'blocked'"),
-        ({"pad_vocab_to_multiple_of": 0}, "pad_vocab_to_multiple_of is 0; it must be at le"),
+        ({"attention": "blocked"}, "model.attention is 'blocked'"),
+        ({"pad_vocab_to_multiple_of": 0}, "model.pad_vocab_to_multiple_of is 0; it must be at le"),
     ],
 )
 def test_what_is_wrong_is_named(fields, message):

@@ -248,7 +248,7 @@ def test_what_a_new_word_does_follows_from_its_pieces(tied):
         (3, (0, 1, 4, 5), (4, 2), [0, 2]),
         (3, 3, (3, 3), [0, 1, 2]),  # layers 0, 2, 5
         (6, (1, 2, 5), (3, 3), [1, 2, 5]),
-        (3, (0, 1, 4), None, "keep_layers is .*; its 3 groups of 2 layers share their"),
+        (3, (0, 1, 4), None, "model.keep_layers is .*; its 3 groups of 2 layers share their"),
     ],
 )
 def test_layers_that_share_parameters_are_kept_by_groups(groups, layers, sizes, rows):

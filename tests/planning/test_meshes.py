@@ -54,7 +54,7 @@ def test_layers_are_cut_where_the_batch_leaves_nothing_else(choose):
 def test_a_large_batch_needs_microbatches(choose):
     rows = {"train__global_batch_size": 512, "data__length": 24}
     # No mesh makes the activations smaller: each device has its rows.
-    with pytest.raises(UserError, match="raise microbatches"):
+    with pytest.raises(UserError, match="raise train.microbatches"):
         choose(8, 100, **rows)
     # Then there is a sum of gradients besides: 60 MB of state, and a little.
     assert choose(8, 100, **rows, train__microbatches=32) == MeshShape(data=8)
@@ -63,12 +63,12 @@ def test_a_large_batch_needs_microbatches(choose):
 def test_what_fits_nowhere_is_an_error_with_a_remedy(choose):
     message = (
         r"mesh=auto: a step needs about 0.0 GiB of each device, even with fsdp=2,tensor=4; 0.0 "
-        r"are available; set remat=full, or raise microbatches \(now 1\) of a new run"
+        r"are available; set model.remat=full, or raise train.microbatches \(now 1\) of a new run"
     )
     with pytest.raises(UserError, match=message):
         choose(8, 1)
     with pytest.raises(
-        UserError, match="global_batch_size is 7; it must be a multiple of 3 devices"
+        UserError, match="train.global_batch_size is 7; it must be a multiple of 3 devices"
     ):
         choose(3, 100, train__global_batch_size=7)
 

@@ -23,14 +23,16 @@ def test_none_or_all_of_the_flags():
 @pytest.mark.parametrize("names", [["coordinator"], ["processes"], ["process_id", "coordinator"]])
 def test_some_of_the_flags_are_refused(names):
     missing = next(name for name in FLAGS if name not in names)
-    with pytest.raises(UserError, match=f"^{missing} is None; several processes need coordinator"):
+    with pytest.raises(
+        UserError, match=f"^{missing} is None; several processes need --coordinator"
+    ):
         ProcessOptions(**{name: FLAGS[name] for name in names})
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"process_id": 4}, "^process_id is 4; of processes=4, the last is 3$"),
+        ({"process_id": 4}, "^process_id is 4; of --processes 4, the last is 3$"),
         ({"process_id": -1}, "^process_id is -1; it must be at least 0"),
         ({"processes": 0}, "^processes is 0; it must be at least 1"),
         ({"coordinator": "10.0.0.1"}, "^coordinator is '10.0.0.1'; it must be HOST:PORT"),

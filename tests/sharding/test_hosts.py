@@ -31,8 +31,8 @@ def test_batches_that_divide(batch, mesh, microbatches):
 @pytest.mark.parametrize(
     ("batch", "mesh", "microbatches", "message"),
     [
-        (12, (8, {}), 1, "^global_batch_size is 12; it must be a multiple of 8 devices"),
-        (8, (8, {"fsdp": 4}), 2, r"8 devices \(data × fsdp\) × 2 micro-batches"),
+        (12, (8, {}), 1, "^train.global_batch_size is 12; it must be a multiple of 8 devices"),
+        (8, (8, {"fsdp": 4}), 2, r"8 devices \(mesh.data × mesh.fsdp\) × 2 micro-batches"),
         (10, (1, {}), 4, "10; it must be a multiple of 1 devices .* × 4 micro-batches"),
     ],
 )

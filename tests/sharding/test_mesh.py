@@ -47,7 +47,7 @@ def test_the_default_is_all_devices():
         ({"data": -1, "fsdp": -1}, 8, "must be at least 1, and only one may be -1"),
         ({"data": 0}, 8, "must be at least 1, and only one may be -1"),
         ({"tensor": -2}, 8, "must be at least 1, and only one may be -1"),
-        ({"data": 16}, 8, "the product of data, fsdp and tensor must be 8"),
+        ({"data": 16}, 8, "the product of mesh.data, mesh.fsdp and mesh.tensor must be 8"),
     ],
 )
 def test_sizes_that_do_not_fit(shape, count, message):

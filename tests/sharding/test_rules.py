@@ -191,7 +191,7 @@ def test_moments_lie_where_their_parameters_lie():
 
 def test_an_axis_that_the_mesh_does_not_divide():
     shapes = shapes_of(find_family("bert").new_config("tiny"))
-    message = "has an axis of 2, which tensor=4 does not divide; choose another tensor or"
+    message = "has an axis of 2, which tensor=4 does not divide; choose another mesh.tensor or"
     with pytest.raises(UserError, match=message):
         state_shardings(mesh_of(tensor=4), {"bert": shapes["bert"]["encoder"]})
 

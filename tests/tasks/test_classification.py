@@ -257,8 +257,7 @@ def test_scores_that_would_take_all_memory(base_model, write_table, sentences, m
     monkeypatch.setattr(classification, "host_memory", lambda: 479)
     message = (
         "dev.tsv: 30 texts by 2 labels take 0.0 GiB of this machine's 0.0 GiB; "
-        "use fewer texts; or is another column that of the labels? Name it with "
-        "data.label_column"
+        "use fewer texts; or, if another column has the labels, set data.label_column"
     )
     with pytest.raises(UserError, match=re.escape(message)):
         _task(base_model, table, validation=validation)
@@ -431,8 +430,8 @@ def test_a_run_may_become_longer_but_not_shorter_than_it_is(
     with pytest.raises(UserError) as error:
         begin(epochs=2.0)
     assert str(error.value) == (
-        f"{workdir} has done 9 steps already, and the config asks for 6; use another workdir, or "
-        "at least steps=9"
+        f"{workdir} has done 9 steps already, and the config asks for 6; use another --workdir, or "
+        "at least train.steps=9"
     )
     write_table("train.tsv", [*rows, ("a dog .", "a")])
     with pytest.raises(UserError, match="run was started with other data"):

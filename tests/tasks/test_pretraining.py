@@ -193,7 +193,7 @@ def test_pairs_need_a_family_with_a_head_for_them():
     config = default_config("pretraining")
     set_key(config, "model.family", "roberta", where="test")
     with pytest.raises(
-        UserError, match="^objective is 'nsp'; models of the family roberta have no"
+        UserError, match="^data.objective is 'nsp'; models of the family roberta have no"
     ):
         pretraining.TRAIN.create_without_data(config, model_init.of_config(config))
 

@@ -265,8 +265,16 @@ def test_a_row_that_fills_up_a_batch_changes_nothing(make_task, loss):
         ({"loss": "angular"}, ROWS, "data.loss is 'angular'; known are cosine, contras"),
         ({"pooling": "pooler"}, ROWS, "pooling is 'pooler'; known are cls, max, mean, mean_sq"),
         ({"label_range": (5,)}, ROWS, r"data.label_range is \(5,\); give the least and the great"),
-        ({"label_range": ("low", "high")}, ROWS, "label_range is .*; give the least and the great"),
-        ({"label_range": ("nan", 1)}, ROWS, "label_range is .*; give the least and the greatest"),
+        (
+            {"label_range": ("low", "high")},
+            ROWS,
+            "data.label_range is .*; give the least and the great",
+        ),
+        (
+            {"label_range": ("nan", 1)},
+            ROWS,
+            "data.label_range is .*; give the least and the greatest",
+        ),
         ({"text_column": "sentence1"}, ROWS, r"train.tsv:2: there is no second text to compare"),
         ({}, [("a", "b", 4)] * 3, r"train.tsv:2: the label 4 is not between 0 and"),
     ],
@@ -291,12 +299,12 @@ def test_what_is_refused(train, write_table, tmp_path, keys, rows, message):
         (
             "softmax",
             {"optimizer.freeze_encoder": True},
-            "freeze_encoder is True; that leaves nothing to train",
+            "optimizer.freeze_encoder is True; that leaves nothing to train",
         ),
         (
             "cosine",
             {"optimizer.freeze_layers": 2},
-            "freeze_layers is 2; that leaves nothing to train",
+            "optimizer.freeze_layers is 2; that leaves nothing to train",
         ),
     ],
 )

@@ -109,8 +109,8 @@ def test_an_alphabet_that_does_not_fit_is_cut_and_said():
             }[size]
         )
     assert list(map(str, problems)) == [
-        f"vocab_size is {size}; the special tokens and the alphabet of the text are 12 pieces: "
-        "give at least that"
+        f"tokenizer.vocab_size is {size}; the special tokens and the alphabet of the text are 12 "
+        "pieces: give at least that"
         for size in (9, 8, 7)
     ]
 
@@ -202,13 +202,19 @@ def test_training_without_words_is_refused(texts):
 def test_vocabulary_sizes_that_the_text_cannot_give_are_explained():
     texts = ["hello world foo bar"] * 3
 
-    with pytest.raises(UserError, match=r"vocab_size is 10; .* of the text are 21 pieces"):
+    with pytest.raises(
+        UserError, match=r"tokenizer.vocab_size is 10; .* of the text are 21 pieces"
+    ):
         train_wordpiece(texts, vocab_size=10)
-    with pytest.raises(UserError, match=r"vocab_size is 260; .* of the text are 261 pieces"):
+    with pytest.raises(
+        UserError, match=r"tokenizer.vocab_size is 260; .* of the text are 261 pieces"
+    ):
         train_byte_level_bpe(texts, vocab_size=260)
-    with pytest.raises(UserError, match=r"vocab_size is 10; .* of the text are 16 pieces"):
+    with pytest.raises(
+        UserError, match=r"tokenizer.vocab_size is 10; .* of the text are 16 pieces"
+    ):
         train_sentencepiece(texts, vocab_size=10, lowercase=True)
-    with pytest.raises(UserError, match=r"vocab_size is 1000; .* give at most 17, or"):
+    with pytest.raises(UserError, match=r"tokenizer.vocab_size is 1000; .* give at most 17, or"):
         train_sentencepiece(texts, vocab_size=1000, lowercase=True)
     with pytest.raises(UserError, match=r"cannot train 0 pieces"):
         train_sentencepiece(texts, vocab_size=0, lowercase=True)

@@ -104,10 +104,12 @@ def test_of_a_frozen_encoder_pooler_and_head_are_left(options):
 
 
 def test_what_cannot_be_frozen():
-    with pytest.raises(UserError, match=r"^freeze_layers is 4; this model has 3 layers$"):
+    with pytest.raises(UserError, match=r"^optimizer.freeze_layers is 4; this model has 3 layers$"):
         factors_of(Head.CLASSIFICATION, frozen_layers=4)
     nothing = abstract_params(Encoder(CONFIG, add_pooling_layer=False))
-    with pytest.raises(UserError, match="nothing else is left to train; change freeze_encoder or"):
+    with pytest.raises(
+        UserError, match="nothing else is left to train; change optimizer.freeze_encoder or"
+    ):
         rate_factors(nothing, freeze_encoder=True)
 
 

@@ -104,13 +104,13 @@ def test_rates_are_those_of_the_definition_at_every_step(decay):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"decay": "step"}, "^decay is 'step'; known are linear, cosine, inverse"),
-        ({"decay_from": "end"}, "^decay_from is 'end'; known are start, warmup"),
+        ({"decay": "step"}, "^optimizer.decay is 'step'; known are linear, cosine, inverse"),
+        ({"decay_from": "end"}, "^optimizer.decay_from is 'end'; known are start, warmup"),
         (
             {"warmup_steps": 11},
-            "^warmup_steps is 11; it must lie between 0 and steps, 10; or give",
+            "^optimizer.warmup_steps is 11; it must lie between 0 and train.steps, 10; or give",
         ),
-        ({"warmup_steps": -1}, "^warmup_steps is -1; it must lie between 0 and"),
+        ({"warmup_steps": -1}, "^optimizer.warmup_steps is -1; it must lie between 0 and"),
     ],
 )
 def test_bad_options(options, message):
@@ -129,9 +129,12 @@ def test_the_length_of_the_warm_up(steps, ratio, found):
 def test_a_warm_up_that_is_set_twice_or_is_no_share():
     with pytest.raises(UserError) as raised:
         steps_of_warmup(100, 0.1, 345)
-    assert str(raised.value) == "warmup_ratio is 0.1; set it or warmup_steps (100) to 0"
+    assert (
+        str(raised.value)
+        == "optimizer.warmup_ratio is 0.1; set it or optimizer.warmup_steps (100) to 0"
+    )
     for ratio in (-0.1, 1.5, float("nan")):
         with pytest.raises(
-            UserError, match="^warmup_ratio is .*; it must be .*at least 0 and at most 1"
+            UserError, match="^optimizer.warmup_ratio is .*; it must be .*at least 0 and at most 1"
         ):
             steps_of_warmup(0, ratio, 345)

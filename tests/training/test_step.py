@@ -428,7 +428,7 @@ def test_too_little_memory_is_one_line_with_its_remedy():
     (line,) = str(found.value).splitlines()
     assert line.startswith("the memory of a device does not suffice for 32 rows at a time")
     assert "RESOURCE_EXHAUSTED" in line
-    assert "set remat=full" in line
+    assert "set model.remat=full" in line
 
 
 def test_other_errors_pass():
@@ -458,7 +458,9 @@ def test_what_can_never_fit_is_refused():
         UserError, match=r"^a batch of 1,000,000,000 rows needs more than 748\.8 GiB"
     ):
         check(1, 10**9)
-    with pytest.raises(UserError, match="each device, which has .* GiB; lower global_batch_size"):
+    with pytest.raises(
+        UserError, match="each device, which has .* GiB; lower train.global_batch_size"
+    ):
         check(1, 10**12 // 1000, 1000)  # the batch itself remains
     with pytest.raises(UserError, match="^the parameters and the moments .* need 11,175.9 GiB of"):
         check(10**9, 32)

@@ -56,28 +56,28 @@ class PretrainingOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require_at_least("length", self.length, 8)
-        require_one_of("masking", self.masking, UNITS)
-        require_one_of("mask_rounding", self.mask_rounding, ROUNDINGS)
-        require_one_of("random_tokens", self.random_tokens, RANDOM_TOKENS)
-        require_at_least("max_predictions", self.max_predictions, 1)
+        require_at_least("data.length", self.length, 8)
+        require_one_of("data.masking", self.masking, UNITS)
+        require_one_of("data.mask_rounding", self.mask_rounding, ROUNDINGS)
+        require_one_of("data.random_tokens", self.random_tokens, RANDOM_TOKENS)
+        require_at_least("data.max_predictions", self.max_predictions, 1)
         require_between(
-            "mask_fraction", self.mask_fraction, 0, 1, without_low=True, without_high=True
+            "data.mask_fraction", self.mask_fraction, 0, 1, without_low=True, without_high=True
         )
-        require_between("mask_replace_prob", self.mask_replace_prob, 0, 1)
-        require_between("random_replace_prob", self.random_replace_prob, 0, 1)
+        require_between("data.mask_replace_prob", self.mask_replace_prob, 0, 1)
+        require_between("data.random_replace_prob", self.random_replace_prob, 0, 1)
         if self.mask_replace_prob + self.random_replace_prob > 1:
-            rule = f"with {{mask_replace_prob}}, {self.mask_replace_prob}, it must be at most 1"
-            raise OptionError("random_replace_prob", self.random_replace_prob, rule)
-        require_one_of("objective", self.objective, OBJECTIVES)
-        require_between("short_probability", self.short_probability, 0, 1)
+            rule = f"with data.mask_replace_prob, {self.mask_replace_prob}, it must be at most 1"
+            raise OptionError("data.random_replace_prob", self.random_replace_prob, rule)
+        require_one_of("data.objective", self.objective, OBJECTIVES)
+        require_between("data.short_probability", self.short_probability, 0, 1)
         if self.cross_documents and self.objective != "none":
-            rule = f"only {{objective=none}} continues in the next document, not {self.objective}"
-            raise OptionError("cross_documents", self.cross_documents, rule)
-        require_at_least("max_span_targets", self.max_span_targets, 1)
+            rule = f"only data.objective=none continues in the next document, not {self.objective}"
+            raise OptionError("data.cross_documents", self.cross_documents, rule)
+        require_at_least("data.max_span_targets", self.max_span_targets, 1)
         if self.span_boundary and self.masking != "span":
-            rule = f"set {{masking=span}}, which is {self.masking}"
-            raise OptionError("span_boundary", self.span_boundary, rule)
+            rule = f"set data.masking=span, which is {self.masking}"
+            raise OptionError("data.span_boundary", self.span_boundary, rule)
         if self.span_boundary and self.objective != "none":
-            rule = f"set {{objective=none}}, which is {self.objective}: it is for single texts"
-            raise OptionError("span_boundary", self.span_boundary, rule)
+            rule = f"set data.objective=none, which is {self.objective}: it is for single texts"
+            raise OptionError("data.span_boundary", self.span_boundary, rule)

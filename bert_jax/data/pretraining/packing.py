@@ -91,7 +91,7 @@ class PackedBatches:
         needed = int(masking.num_predictions(np.array([self._length]), unlimited)[0])
         if predictions < needed:
             raise OptionError(
-                "max_predictions",
+                "data.max_predictions",
                 predictions,
                 f"a packed row of {self._length} tokens has {needed} masked ones; raise it to "
                 f"{needed} or a little more",

@@ -47,7 +47,7 @@ class ChoiceOptions(FileOptions):
 
     def __post_init__(self) -> None:
         if self.format:
-            require_one_of("format", self.format, LAYOUTS)
+            require_one_of("data.format", self.format, LAYOUTS)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -104,30 +104,35 @@ def find_columns(
             is missing; the message names the columns and the option to set.
     """
     if named.pair and not named.text:
-        raise OptionError("pair_column", named.pair, "set {text_column}, too")
+        raise OptionError("data.pair_column", named.pair, "set data.text_column, too")
     if named.text:
-        text = named_column("text_column", named.text, present, place)
-        pair = named_column("pair_column", named.pair, present, place)
+        text = named_column("data.text_column", named.text, present, place)
+        pair = named_column("data.pair_column", named.pair, present, place)
     else:
         text, pair = _usual_texts(present)
     if text is None:
         raise OptionError(
-            "text_column",
+            "data.text_column",
             None,
-            "set {text_column} (and {pair_column}, {label_column})" + _header_hint(present),
+            "set data.text_column (and data.pair_column, data.label_column)"
+            + _header_hint(present),
             problem=f"{place}: no column has a usual name of a text, only {_names(present)}",
         )
     label, classes = _label_columns(named, present, place, regression=regression)
     if label is None and not classes and needs_labels:
         raise OptionError(
-            "label_column",
+            "data.label_column",
             None,
-            "set {label_column}" + _header_hint(present) + ", or {label_columns} where each label "
+            "set data.label_column"
+            + _header_hint(present)
+            + ", or data.label_columns where each label "
             "has a column of 0 and 1",
             problem=f"{place}: there is no column {named.label or 'label'!r} among "
             f"{_names(present)}, but labels are required",
         )
-    id = named_column("id_column", named.id, present, place) or usual_column(USUAL_IDS, present)
+    id = named_column("data.id_column", named.id, present, place) or usual_column(
+        USUAL_IDS, present
+    )
     return ResolvedColumns(text, pair, label, id, classes)
 
 
@@ -138,7 +143,7 @@ def _label_columns(
     if named.classes:
         if all(_lookup(name, present) is None for name in named.classes):
             return None, ()
-        found = (named_column("label_columns", name, present, place) for name in named.classes)
+        found = (named_column("data.label_columns", name, present, place) for name in named.classes)
         return None, tuple(filter(None, found))
     if named.label:
         return _lookup(named.label, present), ()
@@ -146,7 +151,7 @@ def _label_columns(
     return usual_column(usual, present), ()
 
 
-def named_column(option: str, name: str, present: Sequence[str], place: str) -> str | None:
+def named_column(key: str, name: str, present: Sequence[str], place: str) -> str | None:
     """The column that an option names, or gives the number of from 0; None where it is "".
 
     Raises:
@@ -155,9 +160,9 @@ def named_column(option: str, name: str, present: Sequence[str], place: str) -> 
     column = _lookup(name, present) if name else None
     if name and column is None:
         raise OptionError(
-            option,
+            key,
             name,
-            f"set {{{option}}} to one of these, or to its number from 0",
+            f"set {key} to one of these, or to its number from 0",
             problem=f"{place}: there is no column {name!r}, only {_names(present)}",
         )
     return column
@@ -214,4 +219,4 @@ def _names(present: Sequence[str]) -> str:
 def _header_hint(present: Sequence[str]) -> str:
     if list(present) == [str(number) for number in range(len(present))]:
         return " to numbers from 0, as the file has no header"
-    return "; if this line is not a header but a row, set {header=False} and numbers from 0"
+    return "; if this line is not a header but a row, set data.header=false and numbers from 0"

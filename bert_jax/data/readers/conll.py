@@ -50,9 +50,11 @@ class ColumnOptions:
 
     def __post_init__(self) -> None:
         if self.separator not in SEPARATORS:
-            raise OptionError("separator", self.separator, "give 'tab', or '' for blanks and tabs")
+            raise OptionError(
+                "data.separator", self.separator, "give 'tab', or '' for blanks and tabs"
+            )
         for name in ("word_column", "tag_column"):
-            require_at_least(name, getattr(self, name), -LARGEST_WHOLE)
+            require_at_least(f"data.{name}", getattr(self, name), -LARGEST_WHOLE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -128,9 +130,9 @@ def read_sentences(
     for sentence in with_last_lines(read_blocks(lines, options)):
         if needs_tags and sentence.words and sentence.tags is None:
             raise OptionError(
-                "tag_column",
+                "data.tag_column",
                 options.tag_column,
-                "set {tag_column} to where they are",
+                "set data.tag_column to where they are",
                 f"{sentence.place}: there is no column {options.tag_column} of tags beside the "
                 "words",
             )
@@ -219,26 +221,25 @@ class _Table:
             self._width = len(columns), number
             if usual_column(USUAL_WORDS, columns) and usual_column(USUAL_TAGS, columns):
                 raise OptionError(
-                    "format",
+                    "data.format",
                     None,
-                    "remove it, or set {format=tsv} if a column says where sentences end",
+                    "remove it, or set data.format=tsv if a column says where sentences end",
                     f"{place}: the line is a header, which columns of words do not have",
                 )
         width, first = self._width
         if len(columns) != width:
             raise OptionError(
-                "separator",
+                "data.separator",
                 self._options.separator,
-                "fix the line ({comments} and {separator} name what is no row and what separates "
-                "columns)",
+                "fix the line (data.comments marks lines that are no rows, data.separator columns)",
                 f"{place}: {len(columns)} columns, but line {first} has {width}",
             )
         word = _index(self._options.word_column, width)
         if word is None:
             raise OptionError(
-                "word_column",
+                "data.word_column",
                 self._options.word_column,
-                "set {word_column} to where the words are, from 0",
+                "set data.word_column to where the words are, from 0",
                 f"{place}: there is no column {self._options.word_column}, only {width}",
             )
         tag = _index(self._options.tag_column, width)

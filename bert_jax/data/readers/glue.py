@@ -155,5 +155,5 @@ def glue_layout(format: str) -> GlueLayout | None:
         return None
     name = format.removeprefix(PREFIX)
     if name not in GLUE:
-        raise OptionError("format", format, f"the tasks of GLUE are {', '.join(GLUE)}")
+        raise OptionError("data.format", format, f"the tasks of GLUE are {', '.join(GLUE)}")
     return GLUE[name]

@@ -82,9 +82,9 @@ class Labels:
                 f"{record.place}: the label ({self._what}) is empty; give the row one, or remove it"
             )
         if self._kind not in (None, kind):
-            hint = ", or set {label_separator} if a row may have several"
+            hint = ", or set data.label_separator if a row may have several"
             raise OptionError(
-                "label_separator",
+                "data.label_separator",
                 self.separator,
                 "give every row the same" + (hint if _kind(()) in (kind, self._kind) else ""),
                 f"{record.place}: {self._what} is {kind}, but {self._kind} in the rows before",
@@ -133,9 +133,9 @@ class Labels:
         for column, text in zip(self.columns, texts, strict=True):
             if text not in _BITS:
                 raise OptionError(
-                    "label_columns",
+                    "data.label_columns",
                     self.columns,
-                    "fix the row, or choose the columns with {label_columns}",
+                    "fix the row, or choose the columns with data.label_columns",
                     problem=f"{record.place}: {column!r} is {text!r:.40}, but the column of a "
                     "label is 0 or 1",
                 )
@@ -166,10 +166,10 @@ class Labels:
             return parse_vector(value) if parts is None else parts
         except ValueError as error:
             raise OptionError(
-                "problem_type",
+                "data.problem_type",
                 None,
-                "fix it, or set {label_separator}; or, if it is one class, set "
-                "{problem_type=single_label_classification}",
+                "fix it, or set data.label_separator; or, if it is one class, set "
+                "data.problem_type=single_label_classification",
                 problem=f"{place}: {self._what} is {value!r:.40}, which looks like a list, but "
                 f"{error}",
             ) from error
@@ -220,9 +220,9 @@ class Labels:
     def _check_header(self, is_row: bool, place: str) -> None:
         if is_row and self.header:
             raise OptionError(
-                "header",
+                "data.header",
                 True,
-                "if it is a row, set {header=False}",
+                "if it is a row, set data.header=false",
                 problem=f"{place}: the first line of the file is taken for its header, but has the "
                 f"label {self.header!r:.40}, like a row",
             )
@@ -247,7 +247,10 @@ def _vector(parts: Sequence[str], width: int, names: tuple[str, ...], place: str
     else:
         return LabelVector(names, [_BITS[part] for part in parts])
     raise OptionError(
-        "labels", names, "fix the row, or name as many labels with {labels}", problem=problem
+        "data.labels",
+        names,
+        "fix the row, or name as many labels with data.labels",
+        problem=problem,
     )
 
 

@@ -204,7 +204,7 @@ def decode(data: bytes, place: str, errors: str = "strict", remedy: str = _CONVE
     except UnicodeDecodeError as error:
         byte = f"byte {error.start + 1} of the line (0x{data[error.start]:02x})"
         problem = f"{place}: {byte} is not UTF-8"
-        raise OptionError("errors", errors, remedy, problem) from error
+        raise OptionError("data.errors", errors, remedy, problem) from error
 
 
 @contextlib.contextmanager

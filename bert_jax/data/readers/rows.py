@@ -174,9 +174,9 @@ def _parsed(
             taken.clear()
     except csv.Error as error:
         raise OptionError(
-            "quotes",
+            "data.quotes",
             None,
-            "fix it, or set {quotes=none} if quotation marks are characters",
+            "fix it, or set data.quotes=none if quotation marks are characters",
             problem=f"{name}:{first}: not valid CSV: {error}",
         ) from error
     for start, rows, before in suspects:

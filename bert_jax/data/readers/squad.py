@@ -148,10 +148,10 @@ def _squad(source: str | Path, options: QuestionOptions) -> Iterator[Question]:
     try:
         whole = json.loads(content)
     except json.JSONDecodeError as error:
-        hint = "; if it has an object a line, set {format=jsonl}" * (error.msg == "Extra data")
+        hint = "; if it has an object a line, set data.format=jsonl" * (error.msg == "Extra data")
         problem = f"{name}:{error.lineno}: not valid JSON: {error.msg}, column {error.colno}"
         raise OptionError(
-            "format", options.format, "fix it or download it again" + hint, problem
+            "data.format", options.format, "fix it or download it again" + hint, problem
         ) from error
     except (ValueError, RecursionError) as error:
         raise UserError(f"{name}: not valid JSON: {error}; download it again") from error
@@ -184,9 +184,9 @@ def _items(name: str, parent: Any, path: str) -> Iterator[tuple[str, dict[str, A
     items = parent.get(path.rpartition(".")[2]) if isinstance(parent, dict) else None
     if not isinstance(items, list):
         raise OptionError(
-            "format",
+            "data.format",
             None,
-            "give JSON in the form of SQuAD, or set {format}",
+            "give JSON in the form of SQuAD, or set data.format",
             f"{name}: there is no list {path}",
         )
     for index, item in enumerate(items):
@@ -299,9 +299,9 @@ def _text(fields: Mapping[str, Any], key: str, place: str) -> str:
     if key not in fields:
         names = ", ".join(map(repr, fields)) or "nothing"
         raise OptionError(
-            "question_column",
+            "data.question_column",
             None,
-            "rename it, or set {question_column} or {passage_column}",
+            "rename it, or set data.question_column or data.passage_column",
             f"{place}: there is no {key!r}, only {names}",
         )
     return string_field(fields, key, place)

@@ -69,8 +69,8 @@ class TableOptions:
     nested: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        require_one_of("format", self.format, ("", *FORMATS))
-        require_one_of("quotes", self.quotes, QUOTES)
+        require_one_of("data.format", self.format, ("", *FORMATS))
+        require_one_of("data.quotes", self.quotes, QUOTES)
 
     def format_of(self, source: str | Path) -> str:
         """The format of a file; "": unknown."""
@@ -149,9 +149,9 @@ def open_table(
     form = options.format_of(source)
     if not form:
         raise OptionError(
-            "format",
+            "data.format",
             None,
-            f"set {{format}} to one of {', '.join(FORMATS)}",
+            f"set data.format to one of {', '.join(FORMATS)}",
             problem=f"{source}: its ending names no format",
         )
     with open_lines(source) as lines:
@@ -174,9 +174,9 @@ def format_of(source: str | Path) -> str:
     last = Path(uncompressed_name(source)).suffix.removeprefix(".")
     if last in _NO_LINES:
         raise OptionError(
-            "format",
+            "data.format",
             None,
-            "convert it, or set {format}",
+            "convert it, or set data.format",
             problem=f"{source}: a file of this ending is none of {', '.join(FORMATS)}",
         )
     return _ENDINGS.get(last, "")
@@ -285,9 +285,9 @@ _LINES: dict[str, tuple[tuple[str, ...], Callable[[Lines], NumberedFields]]] = {
 def _wrong_width(fields: Sequence[str], expected: str, place: str) -> UserError:
     # Usually the cause is that quotation marks were treated as ordinary characters.
     torn = any(field.count('"') % 2 for field in fields)
-    hint = "; if quotation marks hold tabs or line ends together, set {quotes=csv}"
+    hint = "; if quotation marks hold tabs or line ends together, set data.quotes=csv"
     return OptionError(
-        "quotes",
+        "data.quotes",
         None,
         "fix the line" + (hint if torn else ""),
         problem=f"{place}: {len(fields)} fields, but {expected}",

@@ -111,7 +111,7 @@ def _read(
     source: str | Path, options: TaggedOptions, report: Report, *, needs_tags: bool
 ) -> Iterator[TaggedSentence]:
     """The sentences with tags as in the file."""
-    require_one_of("format", options.format, ("", CONLL, "jsonl", *_TABLE_FORMATS))
+    require_one_of("data.format", options.format, ("", CONLL, "jsonl", *_TABLE_FORMATS))
     if options.is_conll(source):
         with open_lines(source) as lines:
             yield from read_sentences(lines, options, needs_tags=needs_tags)
@@ -198,9 +198,9 @@ def _tagged_sentence(
         tags = tuple(filter(None, _strings(record, entry.gold, str | int | float)))
     if tags and not options.names and all(map(is_number, tags)):
         raise OptionError(
-            "labels",
+            "data.labels",
             (),
-            "give tags by their names, or name their numbers with {labels}",
+            "give tags by their names, or name their numbers with data.labels",
             f"{place}: {entry.gold!r} is not a list of strings but of numbers",
         )
     if entry.item and not tags:
@@ -246,16 +246,16 @@ def _strings(record: Record, key: str, kinds: Any = str) -> tuple[str, ...]:
 def _text_entry(entry: Entry[str | tuple[str, str]]) -> Entry[Sentence]:
     if not isinstance(entry.item, str):
         raise OptionError(
-            "text_column",
+            "data.text_column",
             None,
-            "set {text_column} to the one that has the words",
+            "set data.text_column to the one that has the words",
             f"{entry.place}: a pair of texts",
         )
     if entry.item.startswith(DOCUMENT_START):
         raise OptionError(
-            "format",
+            "data.format",
             None,
-            "if this is one, set {format=conll}",
+            "if this is one, set data.format=conll",
             f"{entry.place}: {DOCUMENT_START} marks a file in columns",
         )
     gold = usual_column(USUAL_TAGS, tuple(entry.other)) or entry.gold

@@ -59,10 +59,12 @@ class TextOptions(FileOptions):
     def __post_init__(self) -> None:
         if self.layout is None:
             self.table()  # which checks format and quotes
-        require_one_of("empty", self.empty, EMPTY)
+        require_one_of("data.empty", self.empty, EMPTY)
         if self.label_columns and self.label_column:
             raise OptionError(
-                "label_columns", self.label_columns, "leave out one of it and {label_column}"
+                "data.label_columns",
+                self.label_columns,
+                "leave out one of it and data.label_column",
             )
 
     @property
@@ -128,9 +130,9 @@ def read_texts(
         regression = options.layout.regression
         if is_dataset(source):
             raise OptionError(
-                "format",
+                "data.format",
                 options.format,
-                "leave {format} empty",
+                "leave data.format empty",
                 problem=f"format is {options.format!r}; it is for GLUE's files, but "
                 f"{str(source)!r} names its columns itself",
             )
@@ -169,9 +171,9 @@ def read_texts(
             if is_empty(example):
                 if not options.keeps_empty:
                     raise OptionError(
-                        "empty",
+                        "data.empty",
                         options.empty,
-                        "give it one, remove the row, or set {empty=keep}",
+                        "give it one, remove the row, or set data.empty=keep",
                         problem=f"{record.place}: the text is empty",
                     )
                 empty.append(record.place)

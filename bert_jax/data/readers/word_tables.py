@@ -66,9 +66,9 @@ class WordColumns:
         )
         if of_words is None:
             raise OptionError(
-                "text_column",
+                "data.text_column",
                 None,
-                "set {text_column} to the words, and {label_column} to the tags",
+                "set data.text_column to the words, and data.label_column to the tags",
                 f"{place}: no column has a usual name of words ({', '.join(USUAL_WORDS)}), only "
                 f"{', '.join(map(repr, columns)) or 'nothing'}",
             )
@@ -113,9 +113,9 @@ def word_records(table: Table, columns: WordColumns) -> Iterator[Record]:
             longest, last = max(longest, len(record.fields[columns.words])), record.place
     if count > 1 and longest == 1 and columns.sentence is None:
         raise OptionError(
-            "id_column",
+            "data.id_column",
             None,
-            "set {id_column} to the column that says which sentence a row belongs to",
+            "set data.id_column to the column that says which sentence a row belongs to",
             f"{last}: every row has one word, but no column has a usual name of the sentence's id",
         )
 

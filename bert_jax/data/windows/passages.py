@@ -85,7 +85,7 @@ class PassageWindows:
         if self._capacity < 2:
             least = length - self._capacity + 2
             raise OptionError(
-                "length", length, f"a question and a passage need at least {least} tokens"
+                "max_length", length, f"a question and a passage need at least {least} tokens"
             )
         self.question_limit = min(question_length, self._capacity // 2)
 

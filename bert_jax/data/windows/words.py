@@ -178,7 +178,7 @@ class WordWindows:
         """
         special = tokenizer.num_special_tokens(pair=False)
         if length <= special:
-            raise OptionError("length", length, f"a word needs at least {special + 1} tokens")
+            raise OptionError("max_length", length, f"a word needs at least {special + 1} tokens")
         self._tokenizer = tokenizer
         self._capacity = length - special
 

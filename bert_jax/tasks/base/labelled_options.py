@@ -1,8 +1,9 @@
 """The options that all tasks with labelled examples read from a config, and their defaults."""
 
+import contextlib
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -94,9 +95,9 @@ def check_labelled_options(config: ConfigDict) -> None:
     """Raises OptionError where a key that all labelled tasks have is out of range."""
     data = config.data
     if data.length:
-        require_at_least("length", data.length, 3)
-    require_at_least("limit", data.limit, 0)
-    require_between("validation_fraction", data.validation_fraction, 0, 1, without_high=True)
+        require_at_least("data.length", data.length, 3)
+    require_at_least("data.limit", data.limit, 0)
+    require_between("data.validation_fraction", data.validation_fraction, 0, 1, without_high=True)
     is_balanced(data.get("class_weights", ""))
 
 
@@ -117,6 +118,15 @@ def labelled_options(config: ConfigDict, best_metric: str) -> LabelledOptions:
     )
 
 
+@contextlib.contextmanager
+def length_key() -> Iterator[None]:
+    """Names the maximum length of a row in errors by its key in a config."""
+    try:
+        yield
+    except OptionError as error:
+        raise error.renamed(lambda key: "data.length" if key == "max_length" else key) from error
+
+
 def model_tokenizer(model_init: ModelInit) -> Tokenizer:
     """The tokenizer of the model that is trained.
 
@@ -128,7 +138,7 @@ def model_tokenizer(model_init: ModelInit) -> Tokenizer:
             "init_from",
             "",
             "give the model to fine-tune, a directory or a hub id (or, to train from nothing, a "
-            "tokenizer as {path})",
+            "tokenizer as tokenizer.path)",
             problem="init_from is not set",
         )
     return model_init.tokenizer
@@ -141,7 +151,7 @@ def is_balanced(class_weights: str) -> bool:
         OptionError: the value is neither "" nor "balanced".
     """
     if class_weights not in ("", "balanced"):
-        raise OptionError("class_weights", class_weights, "it must be '' or 'balanced'")
+        raise OptionError("data.class_weights", class_weights, "it must be '' or 'balanced'")
     return class_weights == "balanced"
 
 

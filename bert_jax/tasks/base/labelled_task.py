@@ -4,7 +4,6 @@ import abc
 import dataclasses
 import functools
 from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -18,12 +17,12 @@ from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.padding import Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.row_packing import RowPacker
-from bert_jax.errors import OptionError, renamed_options
+from bert_jax.errors import OptionError
 from bert_jax.files import Journal, atomic_directory
 from bert_jax.models.execution import Execution
 from bert_jax.models.packed_rows import PackedRows
 from bert_jax.sharding.hosts import is_main_host
-from bert_jax.tasks.base.labelled_options import LabelledOptions
+from bert_jax.tasks.base.labelled_options import LabelledOptions, length_key
 from bert_jax.tasks.base.output_cache import OutputCache
 from bert_jax.tasks.base.predict_spec import EXPECTED, JSONL, PredictSpec
 from bert_jax.tasks.base.predictor import Model, Predictor
@@ -88,7 +87,7 @@ class LabelledTask(Task, Generic[Example, Prediction]):
         self, splits: Splits[Example], model: TrainedModel, options: LabelledOptions
     ) -> None:
         """Raises OptionError where the model has fewer positions than `options.length`."""
-        with _keys_of_config():
+        with length_key():
             limit = options.batches.limit(model.description.config, self.stored_length(model))
         length = options.length or min(self.default_length, limit)
         self._says_cuts = True  # in the first evaluation alone
@@ -114,17 +113,17 @@ class LabelledTask(Task, Generic[Example, Prediction]):
                 names = set(self.metric_names(eval_set.examples))
                 if self.splits.train and self.best_metric[0] not in names:
                     raise OptionError(
-                        "best_metric",
+                        "data.best_metric",
                         self.best_metric[0],
-                        "set {best_metric} to one of them",
+                        "set data.best_metric to one of them",
                         problem=f"there is no metric {self.best_metric[0]!r}, only "
                         f"{', '.join(sorted(names))}",
                     )
             elif self.splits.train:
                 raise OptionError(
-                    "validation",
+                    "data.validation",
                     eval_set.source,
-                    "give it as {test} to have it predicted",
+                    "give it as data.test to have it predicted",
                     problem=f"{eval_set.source} has no labels to evaluate a training with",
                 )
 
@@ -345,7 +344,7 @@ class LabelledTask(Task, Generic[Example, Prediction]):
         validation = self.splits.validation
         for eval_set in validation:  # all, before the first is predicted
             if directory is None and not self.is_labelled(eval_set):
-                rule = "give a directory with {output} to have it predicted"
+                rule = "give a directory with --output to have it predicted"
                 raise OptionError("output", None, rule, f"{eval_set.source} has no labels")
         for eval_set in validation:
             predictions = self._predictions(model, eval_set, kept, self._says_cuts)
@@ -384,9 +383,7 @@ class LabelledTask(Task, Generic[Example, Prediction]):
     ) -> list[Prediction]:
         items = (example.item for example in eval_set.examples)
         outputs = None if kept is None else OutputCache(kept, eval_set.name)
-        with _keys_of_config():
-            made = predict_examples(self.predictor(model), items, kept=outputs, report=report)
-            return list(made)
+        return list(predict_examples(self.predictor(model), items, kept=outputs, report=report))
 
     def _write_to(
         self, directory: Path | None, eval_set: EvalSet[Example], predictions: list[Prediction]
@@ -412,8 +409,3 @@ def example_losses(losses: Callable[..., jax.Array], *operands: Any) -> jax.Arra
 def _entry(example: LabelledExample) -> Entry[Any]:
     other = {"id": example.id, **({} if example.label is None else {EXPECTED: example.label})}
     return Entry(example.item, other, example.place, example.id)
-
-
-def _keys_of_config() -> AbstractContextManager[None]:
-    """Renames the options of `BatchOptions` in errors to the keys of a config."""
-    return renamed_options(max_length="length", batch_size="global_batch_size")

@@ -119,7 +119,7 @@ class PredictOptions:
     def __post_init__(self) -> None:
         for name in ("top_k", "batch_size", "max_length", "window_step", "answer_length"):
             require_at_least(name, getattr(self, name), 1)
-        require_at_least("word_column", self.word_column, -LARGEST_WHOLE)
+        require_at_least("data.word_column", self.word_column, -LARGEST_WHOLE)
         require_between("null_threshold", self.null_threshold, -math.inf, math.inf)
 
     def reading(self, cls: type[ReaderOptions], **fields: Any) -> ReaderOptions:
@@ -280,7 +280,7 @@ def keeps_no_columns(options: PredictOptions, name: str) -> None:
         raise OptionError(
             "keep_columns",
             options.keep_columns,
-            "leave {keep_columns} out, or set {output_format=jsonl}",
+            "leave --keep-columns out, or set --output-format jsonl",
             f"the output format {name} has no other columns",
         )
 

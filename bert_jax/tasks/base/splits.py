@@ -100,7 +100,7 @@ def read_splits(
     if with_train or not validation:
         to_train = sources("train")
         if not to_train:
-            raise OptionError("train", data.train, "give a file of examples to train on")
+            raise OptionError("data.train", data.train, "give a file of examples to train on")
         all_train = [example for source in to_train for example in read_all(source, "train")]
         if not all_train:
             raise _no_examples(", ".join(to_train), "train")
@@ -132,15 +132,18 @@ def _sources(data: ConfigDict, split: str, default_names: tuple[str, ...]) -> li
         path = directory / name if directory and not is_remote(name) else as_path(name)
         if not _is_file(path):
             raise OptionError(
-                split, name, f"give another file as {{{split}}}", f"{path} does not exist"
+                f"data.{split}",
+                name,
+                f"give another file as data.{split}",
+                f"{path} does not exist",
             )
         sources.append(str(path))
     if not sources and directory:
         paths = [directory / name for name in default_names]
         sources = [str(path) for path in paths if _is_file(path)]
         if not sources and split == "train" and default_names:
-            rule = f"it has no {default_names[0]}; name the file with {{{split}}}"
-            raise OptionError("directory", str(directory), rule)
+            rule = f"it has no {default_names[0]}; name the file with data.{split}"
+            raise OptionError("data.directory", str(directory), rule)
     return sources
 
 
@@ -164,17 +167,18 @@ def _eval_sets(
 
 
 def _no_examples(source: str, split: str) -> OptionError:
-    return OptionError(split, source, f"give another file as {{{split}}}", f"{source}: no examples")
+    rule = f"give another file as data.{split}"
+    return OptionError(f"data.{split}", source, rule, f"{source}: no examples")
 
 
 def _validation_count(share: float, count: int) -> int:
     if not 0 < share < 1:
-        rule = "without {validation} it must lie between 0 and 1"
-        raise OptionError("validation_fraction", share, rule)
+        rule = "without data.validation it must lie between 0 and 1"
+        raise OptionError("data.validation_fraction", share, rule)
     chosen = round(share * count)
     if not 0 < chosen < count:
-        rule = f"of {count} examples it is {chosen}; give more examples, or {{validation}}"
-        raise OptionError("validation_fraction", share, rule)
+        rule = f"of {count} examples it is {chosen}; give more examples, or data.validation"
+        raise OptionError("data.validation_fraction", share, rule)
     return chosen
 
 
@@ -204,9 +208,9 @@ def label_numbers(labels: Sequence[str]) -> Callable[[str, str], int]:
     def number(label: str, place: str) -> int:
         if label not in numbers:
             raise OptionError(
-                "labels",
+                "data.labels",
                 None,
-                "fix the line, or name the labels with {labels}",
+                "fix the line, or name the labels with data.labels",
                 problem=f"{place}: label {label!r} is none of {', '.join(labels)}",
             )
         return numbers[label]
@@ -269,9 +273,9 @@ def choose_labels(
     if unknown:
         place = f"{present[unknown[0]]}: " if isinstance(present, Mapping) else ""
         raise OptionError(
-            "labels",
+            "data.labels",
             named,
-            "fix the data, or name the labels in the order of the model's with {labels}",
+            "fix the data, or name the labels in the order of the model's with data.labels",
             problem=f"{place}label {unknown[0]!r} is none of those of {source}: "
             f"{', '.join(chosen)}",
         )

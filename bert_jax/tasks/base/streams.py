@@ -85,7 +85,7 @@ def predict_examples(
 
     decoded = _in_order(_decoded(predictor, prepared, advance, ends.append, kept))
     work = f"batches of {predictor.options.batch_size} rows"
-    with explain_out_of_memory(work, "batch_size", "lower {batch_size} or {max_length}"):
+    with explain_out_of_memory(work, "batch_size", "lower the batch size or the maximum length"):
         yield from predictor.transform(window())
         while ends and count == ends[0]:
             after_window()

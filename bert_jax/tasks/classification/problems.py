@@ -269,7 +269,7 @@ def infer_problem_type(name: str, options: TextOptions, model_init: ModelInit) -
         OptionError: the problem type is unknown.
     """
     if name:
-        require_one_of("problem_type", name, PROBLEMS)
+        require_one_of("data.problem_type", name, PROBLEMS)
         return PROBLEMS[name]
     if model_init.is_finished and model_init.description:
         return PROBLEMS[problem_type(model_init.description)]

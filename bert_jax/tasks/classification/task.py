@@ -86,7 +86,7 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
         """
         if balanced and not isinstance(problem, SingleLabel):
             raise OptionError(
-                "class_weights", "balanced", "that is for texts that have one label each"
+                "data.class_weights", "balanced", "that is for texts that have one label each"
             )
         for eval_set in (*splits.validation, *splits.test):
             _check_memory(eval_set.source, len(eval_set.examples), problem.outputs)
@@ -186,9 +186,9 @@ def _check_memory(source: str, texts: int, labels: int) -> None:
     needed, available = 4 * texts * labels, host_memory()
     if needed > available // 2:
         raise OptionError(
-            "label_column",
+            "data.label_column",
             None,
-            "use fewer texts; or is another column that of the labels? Name it with {label_column}",
+            "use fewer texts; or, if another column has the labels, set data.label_column",
             problem=f"{source}: {texts:,} texts by {labels:,} labels take "
             f"{needed / 2**30:,.1f} GiB of this machine's {available / 2**30:,.1f} GiB",
         )
@@ -263,7 +263,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> ClassificationTask:
     )
     if kind is not Regression and len(labels) < 2 and not model_init.is_finished:
         raise OptionError(
-            "train",
+            "data.train",
             data.train,
             "give examples of two or more",
             problem=f"the training examples have {len(labels)} label ({', '.join(labels)})",

@@ -13,7 +13,7 @@ from bert_jax.data.pretraining.corpus import (
 from bert_jax.data.pretraining.options import PretrainingOptions
 from bert_jax.data.pretraining.preparation.options import PrepareOptions, VocabularyOptions
 from bert_jax.data.pretraining.sources import SourceSpec, source_specs
-from bert_jax.errors import OptionError, renamed_options, require_at_least, require_between
+from bert_jax.errors import OptionError, require_at_least, require_between
 from bert_jax.models.config import Head
 from bert_jax.options import from_keys, keys_of
 from bert_jax.tasks.base.task import ModelInit, TrainSpec
@@ -63,11 +63,10 @@ def check_options(config: ConfigDict) -> None:
     from_keys(PretrainingOptions, data, seed=config.seed)
     # More than a row has tokens, but the default may stay at short lengths.
     most = max(data.length, PretrainingOptions.max_predictions)
-    require_at_least("max_predictions", data.max_predictions, 1, most)
-    require_between("validation_fraction", data.validation_fraction, 0, 1, without_high=True)
+    require_at_least("data.max_predictions", data.max_predictions, 1, most)
+    require_between("data.validation_fraction", data.validation_fraction, 0, 1, without_high=True)
     BatchOptions(1, 1, data.evaluation_batches)
-    with renamed_options(vocab_size="tokenizer.vocab_size"):
-        from_keys(VocabularyOptions, config.tokenizer)
+    from_keys(VocabularyOptions, config.tokenizer)
 
 
 def has_data(config: ConfigDict) -> bool:
@@ -84,16 +83,16 @@ def open_corpus(config: ConfigDict, model_init: ModelInit) -> tuple[Corpus, Toke
     data = config.data
     if not data.corpus:
         rule = "make one with `bert-jax prepare` and give its directory"
-        raise OptionError("corpus", data.corpus, rule)
+        raise OptionError("data.corpus", data.corpus, rule)
     corpus = Corpus.open(data.corpus)
     tokenizer = model_init.family.load_tokenizer(corpus.path / TOKENIZER_DIRECTORY)
     if config.tokenizer.path:
         corpus.check_tokenizer(model_init.family.load_tokenizer(config.tokenizer.path))
     if model_init.tokenizer and model_init.tokenizer.fingerprint() != tokenizer.fingerprint():
         raise OptionError(
-            "path",
+            "tokenizer.path",
             config.tokenizer.path,
-            "prepare the corpus with the directory of the model as {path}",
+            "prepare the corpus with the directory of the model as tokenizer.path",
             problem=f"the model has another tokenizer than the corpus {data.corpus}",
         )
     return corpus, tokenizer
@@ -145,8 +144,8 @@ def _task(
     head = Head.MASKED_LM if options.objective == "none" else Head.PRETRAINING
     if head not in model_init.family.class_names:
         kind = model_init.family.model_type
-        rule = f"models of the family {kind} have no head for pairs: set {{objective=none}}"
-        raise OptionError("objective", options.objective, rule)
+        rule = f"models of the family {kind} have no head for pairs: set data.objective=none"
+        raise OptionError("data.objective", options.objective, rule)
     description = model_init.describe(tokenizer, head, num_labels=None)
     return PretrainingTask(
         corpus,

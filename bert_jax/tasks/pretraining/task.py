@@ -69,7 +69,7 @@ class BatchOptions:
     packing: bool = False
 
     def __post_init__(self) -> None:
-        require_at_least("evaluation_batches", self.evaluation_batches, 0)
+        require_at_least("data.evaluation_batches", self.evaluation_batches, 0)
 
 
 # The inputs of the model. Unpacked batches have a mask, packed ones positions and segments.
@@ -218,9 +218,9 @@ class PretrainingTask(Task):
     def _means(self, examples: PretrainingBatches, params: Any, mesh: Mesh) -> dict[str, float]:
         share, divisor = batch_share(mesh), mesh.shape["data"] * mesh.shape["fsdp"]
         batches = self._evaluation_batches(examples, share.index, share.count, divisor)
-        rule = "lower {global_batch_size} or raise {microbatches}"
+        rule = "lower train.global_batch_size or raise train.microbatches"
         work = "a batch of the evaluation, with the rows of a micro-batch"
-        with explain_out_of_memory(work, "global_batch_size", rule):
+        with explain_out_of_memory(work, "train.global_batch_size", rule):
             return mean_losses(self, self.loss_step(mesh), params, batches, mesh)
 
     def loss_step(self, mesh: Mesh) -> LossStep:
@@ -325,38 +325,38 @@ def _check_corpus(
     """Raises OptionError where corpus, options and model do not fit together."""
     if options.length > config.max_length:
         raise OptionError(
-            "length",
+            "data.length",
             options.length,
             f"the model has {config.max_length} positions: lower it, or raise "
-            "{max_position_embeddings}",
+            "model.max_position_embeddings",
         )
     if config.vocab_size < tokenizer.vocab_size:
         raise OptionError(
-            "vocab_size",
+            "model.vocab_size",
             config.vocab_size,
             f"the corpus has a vocabulary of {tokenizer.vocab_size}: leave it out to use that size",
         )
     supports_pairs = tokenizer.supports_pairs(config.type_vocab_size)
     if options.objective != "none" and not supports_pairs:
         raise OptionError(
-            "type_vocab_size",
+            "model.type_vocab_size",
             config.type_vocab_size,
-            f"{{objective={options.objective}}} has pairs of segments, each with a token type: "
-            "set 2, or {objective=none}",
+            f"data.objective={options.objective} has pairs of segments, each with a token type: "
+            "set 2, or data.objective=none",
         )
     if options.objective == "nsp" and len(corpus.splits["train"].document_offsets) < 3:
         raise OptionError(
-            "objective",
+            "data.objective",
             options.objective,
-            "{objective=nsp} draws random next sentences from another one: separate documents "
+            "data.objective=nsp draws random next sentences from another one: separate documents "
             "by blank lines and prepare again, or use sop or none",
             problem=f"{corpus.path} has 1 document to train on",
         )
     if not len(corpus.splits["validation"].tokens):
         raise OptionError(
-            "validation_fraction",
+            "data.validation_fraction",
             None,
-            "prepare it from at least 2 documents with {validation_fraction} above 0",
+            "prepare it from at least 2 documents with data.validation_fraction above 0",
             problem=f"{corpus.path} has no validation documents",
         )
 

@@ -18,7 +18,7 @@ from bert_jax.data.outputs import Layout
 from bert_jax.data.readers.squad import ANSWERS, SQUAD, QuestionOptions, distinct, open_questions
 from bert_jax.data.records import shortest
 from bert_jax.data.windows.passages import PassageWindow, PassageWindows
-from bert_jax.errors import UserError, renamed_options, require_at_least
+from bert_jax.errors import UserError, require_at_least
 from bert_jax.models.config import JOINT, Head
 from bert_jax.models.joint_span_head import SCOPE, SpanBeam, span_beam
 from bert_jax.process import say
@@ -70,7 +70,7 @@ class AnswerOptions:
 
     def __post_init__(self) -> None:
         for name in ("window_step", "question_length", "answer_length", "n_best"):
-            require_at_least(name, getattr(self, name), 1)
+            require_at_least(f"data.{name}", getattr(self, name), 1)
         BatchOptions(self.batch_size, self.max_length)  # which checks them
 
 
@@ -101,10 +101,9 @@ class SpanPredictor(Predictor[Question, Any]):
         check_head(model, PREDICT.heads, "answer questions", "question_answering")
         model.tokenizer.check_pairs(model.config.type_vocab_size, "questions")
         super().__init__(model, BatchOptions(options.batch_size, options.max_length))
-        with renamed_options(length="max_length"):
-            self._windows = PassageWindows(
-                model.tokenizer, self.limit, options.window_step, options.question_length
-            )
+        self._windows = PassageWindows(
+            model.tokenizer, self.limit, options.window_step, options.question_length
+        )
         self._span_options = options.n_best, options.answer_length
         self._empty = 0
 

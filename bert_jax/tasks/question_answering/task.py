@@ -28,6 +28,7 @@ from bert_jax.tasks.base.labelled_options import (
     check_labelled_options,
     labelled_defaults,
     labelled_options,
+    length_key,
     model_tokenizer,
 )
 from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel
@@ -94,13 +95,14 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
     def rows(self) -> SpanRows:
         """The windows of the training questions, tokenised at the first access."""
         options = self._answer_options
-        windows = PassageWindows(
-            self.tokenizer, self.options.length, options.window_step, options.question_length
-        )
+        with length_key():
+            windows = PassageWindows(
+                self.tokenizer, self.options.length, options.window_step, options.question_length
+            )
         rows = SpanRows.of(self.splits.train, windows)
         if not len(rows.sequences.lengths):
             problem = "no training question has an answer that its passage has"
-            raise OptionError("train", None, "give another file as {train}", problem)
+            raise OptionError("data.train", None, "give another file as data.train", problem)
         return rows
 
     def reading_report(self) -> tuple[str, ...]:
@@ -291,7 +293,7 @@ def defaults() -> dict[str, dict[str, Any]]:
 def check_options(config: ConfigDict) -> None:
     """Raises OptionError where a key of the task is out of range; reads no file."""
     check_labelled_options(config)
-    require_one_of("version", config.data.version, VERSIONS)
+    require_one_of("data.version", config.data.version, VERSIONS)
     from_keys(QuestionOptions, config.data)
     from_keys(AnswerOptions, config.data, batch_size=1, max_length=None)
 
@@ -340,9 +342,9 @@ def _check_answers(train: list[Question], questions: list[Question], version: st
     for question in questions if version == "1.1" else ():
         if question.answers == ():
             raise OptionError(
-                "version",
+                "data.version",
                 version,
-                "set {version=2.0}",
+                "set data.version=2.0",
                 problem=f"{question.place}: the passage has no answer, which SQuAD 1.1 does not "
                 "allow",
             )

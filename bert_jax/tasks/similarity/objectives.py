@@ -77,9 +77,9 @@ class CosineObjective(Objective):
         for example, number in zip(examples, numbers, strict=True):
             if not least <= number <= greatest:
                 raise OptionError(
-                    "label_range",
+                    "data.label_range",
                     self.label_range,
-                    "set {label_range} to the range of the labels, as {label_range=0,5}",
+                    "set data.label_range to the range of the labels, as data.label_range=0,5",
                     problem=f"{example.place}: the label {number:g} is not between {least:g} and "
                     f"{greatest:g}",
                 )
@@ -100,7 +100,7 @@ class ContrastiveObjective(Objective):
     margin: float = 0.5
 
     def __post_init__(self) -> None:
-        require_between("margin", self.margin, 0, 2, without_low=True)  # 2: opposite vectors
+        require_between("data.margin", self.margin, 0, 2, without_low=True)  # 2: opposite vectors
 
     def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
         """Labels, float32 [n], 0 or 1."""
@@ -157,7 +157,7 @@ class MultipleNegativesRanking(Objective):
     needs_labels = False
 
     def __post_init__(self) -> None:
-        require_between("scale", self.scale, 0, without_low=True)
+        require_between("data.scale", self.scale, 0, without_low=True)
 
     def select(self, examples: list[TextExample]) -> list[TextExample]:
         """The pairs that belong together: without a label, or in the upper half of the range."""
@@ -165,9 +165,9 @@ class MultipleNegativesRanking(Objective):
         chosen = [pair for pair in examples if pair.label is None or number_of(pair) > middle]
         if not chosen:
             raise OptionError(
-                "label_range",
+                "data.label_range",
                 self.label_range,
-                "give pairs that belong together, or set {label_range}",
+                "give pairs that belong together, or set data.label_range",
                 problem=f"no training pair has a label above {middle:g}, the middle of their range",
             )
         if len(chosen) < len(examples):
@@ -217,9 +217,9 @@ def number_of(example: TextExample) -> float:
         return float(example.label)  # type: ignore[arg-type]  # a tuple is refused, too
     except (TypeError, ValueError) as error:
         raise OptionError(
-            "label_column",
+            "data.label_column",
             None,
-            "set {label_column}, or train with {loss=softmax}",
+            "set data.label_column, or train with data.loss=softmax",
             problem=f"{example.place}: the label {example.label!r:.40} is not a number",
         ) from error
 

@@ -127,9 +127,9 @@ def checked_texts(texts: Iterable[str]) -> Iterator[str]:
 
 def no_second_text(place: str) -> OptionError:
     return OptionError(
-        "text_column",
+        "data.text_column",
         None,
-        "set {text_column} and {pair_column}",
+        "set data.text_column and data.pair_column",
         problem=f"{place}: there is no second text to compare the first one with",
     )
 

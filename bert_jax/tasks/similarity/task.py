@@ -137,7 +137,7 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
         vectors = description.vectors.chosen(None, None)
         if vectors.prompt(None) != self._prepare.prompt:
             problem = "the default prompt of the teacher is not that of the student"
-            raise OptionError("teacher", None, "give them the same one", problem)
+            raise OptionError("distillation.teacher", None, "give them the same one", problem)
         length = 0 if vectors.include_prompt else self.module.text_vectors.prompt_length
         return SentencePairs(description.config, execution, vectors.pool(length))
 
@@ -234,9 +234,9 @@ def check_options(config: ConfigDict) -> None:
     """Raises OptionError where a key of the task is out of range; reads no file."""
     check_labelled_options(config)
     data = config.data
-    require_one_of("loss", data.loss, LOSSES)
+    require_one_of("data.loss", data.loss, LOSSES)
     for name in filter(None, data.pooling.split(",")):
-        require_one_of("pooling", name, OF_TOKENS)
+        require_one_of("data.pooling", name, OF_TOKENS)
     options = from_keys(TextOptions, data)
     ContrastiveObjective(data.margin)
     MultipleNegativesRanking(data.scale, _label_range(data, options))
@@ -285,20 +285,20 @@ def _check_training(config: ConfigDict, description: ModelDescription) -> None:
     train, optimizer = config.train, config.optimizer
     if config.data.loss == "in_batch_negatives" and train.microbatches > 1:
         raise OptionError(
-            "microbatches",
+            "train.microbatches",
             train.microbatches,
-            "with {loss=in_batch_negatives} all pairs of a batch are compared: set it to 1 "
-            "({remat=full} saves memory, too)",
+            "with data.loss=in_batch_negatives all pairs of a batch are compared: set it to 1 "
+            "(model.remat=full saves memory, too)",
         )
     layers = description.config.num_hidden_layers
     is_frozen = optimizer.freeze_encoder or optimizer.freeze_layers == layers
     if is_frozen and not description.vectors.has_parameters:
         key = "freeze_encoder" if optimizer.freeze_encoder else "freeze_layers"
         raise OptionError(
-            key,
+            f"optimizer.{key}",
             optimizer[key],
             "that leaves nothing to train, since task similarity trains an encoder alone: freeze "
-            "fewer layers with {freeze_layers}",
+            "fewer layers with optimizer.freeze_layers",
         )
 
 
@@ -316,13 +316,13 @@ def _label_range(data: ConfigDict, options: TextOptions) -> tuple[float, float]:
     try:
         low, high = data.label_range or ((0, 5) if is_scored else (0, 1))
         for label in (low, high):
-            require_between("label_range", label)
+            require_between("data.label_range", label)
         is_range = low < high
     except (ValueError, OptionError):  # not two, or not numbers
         is_range = False
     if not is_range:
-        rule = "give the least and the greatest label, as {label_range=0,5}"
-        raise OptionError("label_range", data.label_range, rule)
+        rule = "give the least and the greatest label, as data.label_range=0,5"
+        raise OptionError("data.label_range", data.label_range, rule)
     return float(low), float(high)
 
 
@@ -350,8 +350,10 @@ def _description(data: ConfigDict, model_init: ModelInit, tokenizer: Tokenizer) 
     vectors = vectors.chosen(data.pooling or None, None)
     vectors.width(model_init.architecture(tokenizer).hidden_size)  # a named pooling may not fit
     if not vectors.of_tokens:
-        rule = "set {pooling=cls} or another, since the pooler is not trained"
-        raise OptionError("pooling", None, rule, "the initial model makes vectors with its pooler")
+        rule = "set data.pooling=cls or another, since the pooler is not trained"
+        raise OptionError(
+            "data.pooling", None, rule, "the initial model makes vectors with its pooler"
+        )
     return model_init.describe(tokenizer, Head.ENCODER, add_pooling_layer=False, vectors=vectors)
 
 

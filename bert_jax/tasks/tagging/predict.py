@@ -29,7 +29,6 @@ from bert_jax.data.windows.words import (
     piece_words,
     split_words,
 )
-from bert_jax.errors import renamed_options
 from bert_jax.metrics.entities import detect_scheme, spans
 from bert_jax.models.config import Head
 from bert_jax.models.crf import CRFParams
@@ -139,8 +138,7 @@ class TagPredictor(Predictor[Any, Tagging]):
         """Raises UserError where the model does not tag words."""
         check_head(model, PREDICT.heads, "tag words", "tagging")
         super().__init__(model, options)
-        with renamed_options(length="max_length"):
-            self._rows = WordWindows(model.tokenizer, self.limit)
+        self._rows = WordWindows(model.tokenizer, self.limit)
         self._labels = label_names(model.description)
 
     def prepare(self, example: Any, index: int) -> "_Split":

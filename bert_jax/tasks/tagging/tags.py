@@ -92,9 +92,9 @@ class TagSet:
             what = "types of entities" if has_types else "tags"
             known = sorted(_types(self.labels)) if has_types else self.labels
             raise OptionError(
-                "labels",
+                "data.labels",
                 self.labels,
-                "fix the data, train with examples of it, or name all tags with {labels}",
+                "fix the data, train with examples of it, or name all tags with data.labels",
                 problem=f"{sentence.place}: the tag {tag!r} of {word!r} is unknown to the model, "
                 f"which has the {what} {', '.join(known)}",
             )
@@ -144,7 +144,7 @@ def find_tag_set(
         UserError: a tag marks no entity although others do, or the tags of the model, the config
             and the data differ.
     """
-    require_one_of("scheme", scheme, SCHEMES)
+    require_one_of("data.scheme", scheme, SCHEMES)
     if model_init.is_finished and model_init.description:
         return _of_finished_model(model_init.description, named)
     tags = {tag for sentence in train for tag in sentence.tags or ()}
@@ -175,13 +175,13 @@ def _of_finished_model(description: ModelDescription, named: tuple[str, ...]) ->
     if all(name == f"LABEL_{number}" for number, name in enumerate(labels)) and named:
         if len(named) != outputs:
             rule = f"name as many tags as the model has, {outputs}"
-            raise OptionError("labels", named, rule)
+            raise OptionError("data.labels", named, rule)
         labels = named
     if not labels:
         raise OptionError(
-            "labels",
+            "data.labels",
             named,
-            f"name them in their order with {{labels}}, {outputs} in all",
+            f"name them in their order with data.labels, {outputs} in all",
             problem="the model does not name its tags (id2label in config.json)",
         )
     return TagSet(labels, scheme_of(labels))

@@ -34,6 +34,7 @@ from bert_jax.tasks.base.labelled_options import (
     is_balanced,
     labelled_defaults,
     labelled_options,
+    length_key,
     model_tokenizer,
 )
 from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel
@@ -90,7 +91,8 @@ class TaggedRows:
         """
         self._rows: list[TaggedRow] = []
         self._tokenizer = tokenizer
-        windows = WordWindows(tokenizer, length)
+        with length_key():
+            windows = WordWindows(tokenizer, length)
 
         def encodings() -> Iterator[WordWindow]:
             encoded = encode_in_chunks(windows, (example.words for example in examples))
@@ -198,9 +200,9 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         """
         if balanced and model.description.config.use_crf:
             raise OptionError(
-                "class_weights",
+                "data.class_weights",
                 "balanced",
-                "leave out one of {class_weights} and {use_crf}",
+                "leave out one of data.class_weights and model.use_crf",
                 problem="with a CRF the loss is that of whole paths, which have no classes",
             )
         super().__init__(splits, model, options)

@@ -147,7 +147,10 @@ def test_a_manifest_with_values_of_another_kind(path):
         ({"dtype": "object"}, "the dtype of the ids is 'object'"),
         ({"dtype": 2**53}, "the dtype of the ids is 9007199254740992"),
         ({"vocab_size": "40"}, "a count or size is no whole number"),
-        ({"splits": fields["splits"] | {"train": train | {"tokens": -1}}}, "a count or size is no"),
+        (
+            {"splits": fields["splits"] | {"train": train | {"tokens": -1}}},
+            "a count or size is no",
+        ),
         ({"sources": [source | {"weight": float("nan")}]}, "the weight of a source is no pos"),
         ({"sources": [source | {"weight": [1]}]}, "the weight of a source is no pos"),
         ({"files": {"train.tokens.bin": files["train.tokens.bin"]}}, "files lacks train.sentences"),

@@ -129,7 +129,7 @@ def test_nothing_but_white_space_is_lost(text, times):
 def test_wrong_choices_are_named():
     sources = (SourceSpec("text:a"),)
     PrepareOptions(sources, sentences="split", language="zh-hant")
-    with pytest.raises(UserError, match="^sentences is 'words'; known are split, lines$"):
+    with pytest.raises(UserError, match="^data.sentences is 'words'; known are split, lines$"):
         PrepareOptions(sources, sentences="words")
-    with pytest.raises(UserError, match="^language is 'English'; it must be a language code"):
+    with pytest.raises(UserError, match="^data.language is 'English'; it must be a language code"):
         PrepareOptions(sources, language="English")

@@ -10,18 +10,30 @@ from bert_jax.errors import UserError
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"length": 7}, "length is 7; it must be at least 8"),
-        ({"objective": "mlm"}, "objective is 'mlm'; known are nsp, sop"),
-        ({"masking": "words"}, "masking is 'words'; known are token, "),
-        ({"max_predictions": 0}, "max_predictions is 0; it must be at least 1"),
-        ({"short_probability": -0.1}, "short_probability is -0.1; it must be at least 0"),
-        ({"short_probability": 1.1}, "short_probability is 1.1; it must be at least 0"),
-        ({"cross_documents": True}, "cross_documents is True; only objective=none continues"),
-        ({"span_boundary": True}, "span_boundary is True; set masking=span, which is token"),
-        ({"span_boundary": True, "masking": "span"}, "span_boundary is True; set objective=none"),
-        ({"mask_replace_prob": 0.95}, "random_replace_prob is 0.1; with mask_replace_prob, 0.95"),
-        ({"mask_rounding": "down"}, "mask_rounding is 'down'; known are nearest, up, random"),
-        ({"random_tokens": "words"}, "random_tokens is 'words'; known are vocabulary, "),
+        ({"length": 7}, "data.length is 7; it must be at least 8"),
+        ({"objective": "mlm"}, "data.objective is 'mlm'; known are nsp, sop"),
+        ({"masking": "words"}, "data.masking is 'words'; known are token, "),
+        ({"max_predictions": 0}, "data.max_predictions is 0; it must be at least 1"),
+        ({"short_probability": -0.1}, "data.short_probability is -0.1; it must be at least 0"),
+        ({"short_probability": 1.1}, "data.short_probability is 1.1; it must be at least 0"),
+        (
+            {"cross_documents": True},
+            "data.cross_documents is True; only data.objective=none continues",
+        ),
+        (
+            {"span_boundary": True},
+            "data.span_boundary is True; set data.masking=span, which is token",
+        ),
+        (
+            {"span_boundary": True, "masking": "span"},
+            "data.span_boundary is True; set data.objective=none",
+        ),
+        (
+            {"mask_replace_prob": 0.95},
+            "data.random_replace_prob is 0.1; with data.mask_replace_prob, 0.95",
+        ),
+        ({"mask_rounding": "down"}, "data.mask_rounding is 'down'; known are nearest, up, random"),
+        ({"random_tokens": "words"}, "data.random_tokens is 'words'; known are vocabulary, "),
     ],
 )
 def test_wrong_options(changes, message):

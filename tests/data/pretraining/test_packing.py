@@ -227,6 +227,7 @@ def test_a_batch_far_into_a_run_costs_no_more_than_the_first(make_batches):
 
 def test_too_little_room_for_masks_is_refused(make_batches):
     with pytest.raises(
-        UserError, match="^max_predictions is 20; a packed row of 512 tokens has 77 masked ones"
+        UserError,
+        match="^data.max_predictions is 20; a packed row of 512 tokens has 77 masked ones",
     ):
         PackedBatches(make_batches(length=512, max_predictions=20))

@@ -243,7 +243,10 @@ def test_work_for_another_text_starts_again(make, tmp_path, capfd):
 
 
 def test_two_at_a_time_do_not_write_the_same_corpus(make, tmp_path):
-    with locked(tmp_path / "corpus"), pytest.raises(UserError, match="corpus is being written by"):
+    with (
+        locked(tmp_path / "corpus"),
+        pytest.raises(UserError, match="corpus is being written by"),
+    ):
         make("cat")
     assert not (tmp_path / "corpus.partial").exists()
     assert documents(make("cat"), "train") == [[6]]
@@ -267,9 +270,9 @@ def test_a_partial_directory_of_others_is_not_touched(make, tmp_path):
         (
             "cat",
             {"validation_fraction": 1.0},
-            "validation_fraction is 1.0; it must be",
+            "data.validation_fraction is 1.0; it must be",
         ),
-        ("cat", {"sentences": "word"}, "sentences is 'word'; known are"),
+        ("cat", {"sentences": "word"}, "data.sentences is 'word'; known are"),
         ("cat", {"call": {"limit": 0}}, "limit is 0; it must be at least 1"),
         ("cat", {"workers": 0}, "workers is 0; it must be at least 1"),
         ("cat", {"tokenizer": "/no/such/vocab.txt"}, "/no/such/vocab.txt"),
@@ -285,10 +288,13 @@ def test_one_clear_error(make, text, options, message):
 @pytest.mark.parametrize(
     ("make_options", "message"),
     [
-        (lambda: PrepareOptions(()), "there is no source of text; set source, for example to te"),
-        (lambda: VocabularyOptions(kind="bpe"), "kind is 'bpe'; known are"),
-        (lambda: VocabularyOptions(kind="byte_level_bpe"), "lowercase is True; byte-level BPE"),
-        (lambda: VocabularyOptions(train_characters=0), "train_characters is 0; it must be at l"),
+        (lambda: PrepareOptions(()), "there is no source of text; set data.source, for "),
+        (lambda: VocabularyOptions(kind="bpe"), "tokenizer.kind is 'bpe'; known are"),
+        (
+            lambda: VocabularyOptions(kind="byte_level_bpe"),
+            "tokenizer.lowercase is True; byte-level BPE",
+        ),
+        (lambda: VocabularyOptions(train_characters=0), "tokenizer.train_characters is 0; it must"),
     ],
 )
 def test_options_are_checked(make_options, message):
@@ -327,5 +333,5 @@ def test_the_figures_of_three_documents(tmp_path, tiny_vocabulary, monkeypatch):
 
 def test_a_length_without_room(tmp_path):
     options = PrepareOptions(source_specs(f"text:{tmp_path}"))
-    with pytest.raises(UserError, match="^length is 3; it must be at least 8"):
+    with pytest.raises(UserError, match="^data.length is 3; it must be at least 8"):
         statistics(options, length=3)

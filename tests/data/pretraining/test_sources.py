@@ -39,17 +39,17 @@ def test_a_mixture_of_mappings_strings_and_config_dicts():
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("", "there is no source of text; set source"),
-        ([], "there is no source of text; set source"),
-        (None, "there is no source of text; set source"),
+        ("", "there is no source of text; set data.source"),
+        ([], "there is no source of text; set data.source"),
+        (None, "there is no source of text; set data.source"),
         ([{"weight": 2.0}], "names no source"),
         ([{"source": "text:a", "wieght": 2.0}], "'wieght', the nearest known is 'weight'"),
         ([{"source": "text:a", "weight": 0}], "'text:a': weight 0 is not a number above 0"),
         ([{"source": "text:a", "weight": "2"}], "'text:a': weight '2' is not a number above 0"),
         ([{"source": "text:a", "weight": float("nan")}], "weight nan"),
-        ([{"source": "text:a", "format": "word"}], "format 'word' is unknown; format must be"),
+        ([{"source": "text:a", "format": "word"}], "format 'word' is unknown; data.format must be"),
         ([{"source": "text:a", "errors": "ignore"}], "must be strict or replace"),
-        ([{"source": "jsonl:a", "field": ""}], "source 'jsonl:a': '' names no field; set field"),
+        ([{"source": "jsonl:a", "field": ""}], "source 'jsonl:a': '' names no field; set data"),
     ],
 )  # fmt: skip
 def test_wrong_specs_say_what_is_wrong(source, message):
@@ -112,7 +112,7 @@ def test_undecodable_bytes_stop_with_file_line_and_byte_or_are_replaced(tmp_path
     with pytest.raises(UserError) as error:
         texts(path)
     assert str(error.value).startswith(f"{path}:2: byte 4 of the line (0xe9) is not UTF-8")
-    assert "set errors=replace" in str(error.value)
+    assert "set data.errors=replace" in str(error.value)
     assert texts(path, errors="replace") == ["fine", "caf\ufffd au lait"]
 
 

@@ -187,9 +187,9 @@ def test_what_is_wrong_is_said_with_its_place(choices, name, content, message):
 
 def test_files_and_options_that_are_none(choices):
     assert choices("a.jsonl", "") == []
-    with pytest.raises(UserError, match="a.txt: its ending names no format; set form"):
+    with pytest.raises(UserError, match="a.txt: its ending names no format; set data.form"):
         choices("a.txt", "")
-    with pytest.raises(UserError, match="format is 'race'; known are swag, cosmos, ar"):
+    with pytest.raises(UserError, match="data.format is 'race'; known are swag, cosmos, ar"):
         ChoiceOptions("race")
     with pytest.raises(UserError, match="a.jsonl:1: the row has no answer; give every row one"):
         choices("a.jsonl", '{"prompt": "p", "choices": ["x", "y"]}', needs_labels=True)

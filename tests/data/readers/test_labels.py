@@ -188,7 +188,7 @@ def test_labels_that_are_refused(labels, values, options, message):
         ("1,0\n,0\n", {}, "a.csv:3: 'rude' is '', but the column of a label is 0 or 1"),
         ("1,0\n,\n", {}, "a.csv:3: the label ('rude', 'spam') is empty; give the row one"),
         ("1,0\n", {"labels": ABC}, "a.csv:2: a vector of 2 numbers, but 3 labels are named"),
-        ("1,0\n", {"label_column": "rude"}, "leave out one of it and label_column"),
+        ("1,0\n", {"label_column": "rude"}, "leave out one of it and data.label_column"),
     ],
 )
 def test_a_column_for_each_label(tmp_path, rows, options, expected):

@@ -181,7 +181,7 @@ def test_reading_is_lazy(read, tmp_path):
     ("name", "content", "message"),
     [
         ("a.json", '{"data": [\n{"a": ]}', "a.json:2: not valid JSON: Expecting value, column 7"),
-        ("a.json", '{"a": 1}\n{"a": 1}\n', "a.json:2: .* an object a line, set format=jsonl"),
+        ("a.json", '{"a": 1}\n{"a": 1}\n', "a.json:2: .* an object a line, set data.format=jsonl"),
         ("a.json", "[" * 100_000, "a.json: not valid JSON: maximum recursion depth exceeded"),
         ("a.json", "[]", "a.json: there is no list data; give JSON in the form of SQuAD"),
         ("a.json", {"data": 1}, "a.json: there is no list data; "),
@@ -230,7 +230,7 @@ def test_reading_is_lazy(read, tmp_path):
             '{"question": "a", "passage": "b", "answers": {"start": [1]}}',
             "a.jsonl:1: its answers have no 'text'",
         ),
-        ("a.xml", "<a/>", "a.xml: its ending names no format; set format to one of"),
+        ("a.xml", "<a/>", "a.xml: its ending names no format; set data.format to one of"),
     ],
 )
 def test_damaged_files(read, name, content, message):

@@ -206,5 +206,5 @@ def test_tables_to_predict(tmp_path):
 
 
 def test_an_unknown_format():
-    with pytest.raises(UserError, match="format is 'xml'; known are conll, jsonl"):
+    with pytest.raises(UserError, match="data.format is 'xml'; known are conll, jsonl"):
         list(read_tagged("a.conll", TaggedOptions(format="xml")))

@@ -167,24 +167,29 @@ def test_empty_texts_are_kept_where_requested(texts, capsys):
             "a.tsv",
             "a\tb\nc\td\n",
             {},
-            "set text_column (and pair_column, label_column); if th",
+            "set data.text_column (and data.pair_column, data.label_column); if th",
         ),
         (
             "a.tsv",
             "a\tb\n",
             {"header": False},
-            "label_column) to numbers from 0, as the file has n",
+            "data.label_column) to numbers from 0, as the file has n",
         ),
         ("a.tsv", "a\tb\n", {"text_column": "c"}, ":1: there is no column 'c', only 'a', 'b'; set"),
-        ("a.tsv", "a\tb\n", {"text_column": "2"}, "set text_column to one of these, or to it"),
+        ("a.tsv", "a\tb\n", {"text_column": "2"}, "set data.text_column to one of these, or to it"),
         ("a.tsv", "a\n", {"text_column": "a", "pair_column": "b"}, "no column 'b', only 'a'; set "),
-        ("a.tsv", "a\n", {"text_column": "a", "id_column": "b"}, "'a'; set id_column to one "),
-        ("a.tsv", "a\n", {"pair_column": "a"}, "pair_column is 'a'; set text_column, too"),
+        ("a.tsv", "a\n", {"text_column": "a", "id_column": "b"}, "'a'; set data.id_column to one "),
+        (
+            "a.tsv",
+            "a\n",
+            {"pair_column": "a"},
+            "data.pair_column is 'a'; set data.text_column, too",
+        ),
         (
             "a.tsv",
             "text\tx\n",
             {"label_column": "y", "needs_labels": True},
-            ":1: there is no column 'y' among 'text', 'x', but labels are required; set l",
+            ":1: there is no column 'y' among 'text', 'x', but labels are required; set data.l",
         ),
         ("a.jsonl", '{"text": ["a"]}', {}, ":1: 'text' is not a string but list; fix the row"),
         ("a.jsonl", '{"text": "a", "label": {}}', {}, ":1: 'label' is not a label but dict; give "),
@@ -238,9 +243,9 @@ def test_what_is_wrong_is_said_with_its_place(texts, name, content, options, mes
 
 def test_options_that_are_none():
     for options, message in [
-        ({"format": "xml"}, "format is 'xml'; known are jsonl, tsv"),
-        ({"format": "glue:x"}, "format is 'glue:x'; the tasks of GLUE are cola, sst2"),
-        ({"empty": "drop"}, "empty is 'drop'; known are error, keep"),
+        ({"format": "xml"}, "data.format is 'xml'; known are jsonl, tsv"),
+        ({"format": "glue:x"}, "data.format is 'glue:x'; the tasks of GLUE are cola, sst2"),
+        ({"empty": "drop"}, "data.empty is 'drop'; known are error, keep"),
     ]:
         with pytest.raises(UserError, match=message):
             TextOptions(**options)

@@ -28,5 +28,7 @@ def test_weights_are_those_of_scikit_learn():
 def test_the_key():
     assert not is_balanced("")
     assert is_balanced("balanced")
-    with pytest.raises(UserError, match="class_weights is .equal.; it must be .. or .balanced."):
+    with pytest.raises(
+        UserError, match="data.class_weights is .equal.; it must be .. or .balanced."
+    ):
         is_balanced("equal")

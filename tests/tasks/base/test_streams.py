@@ -282,9 +282,9 @@ def test_too_little_memory_is_one_line_with_its_remedy(texts_of):
         list(predict_examples(predictor, TEXTS))
     (line,) = str(found.value).splitlines()
     assert line.startswith("the memory of a device does not suffice for batches of 2 rows: RESOUR")
-    assert line.endswith("; lower batch_size or max_length")
+    assert line.endswith("; lower the batch size or the maximum length")
     # That of an evaluation has the names of a config.
     task = SimpleNamespace(predictor=lambda model: predictor)
     examples = [SimpleNamespace(item=text) for text in TEXTS]
-    with pytest.raises(UserError, match="; lower global_batch_size or length$"):
+    with pytest.raises(UserError, match="; lower the batch size or the maximum length$"):
         LabelledTask._predictions(task, predictor.model, EvalSet("validation", "", examples), None)

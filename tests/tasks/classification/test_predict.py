@@ -284,7 +284,7 @@ def test_a_text_of_a_million_characters(answered, classifier, capsys):
             "in.jsonl:1: 'probabilities' conflicts",
         ),
         ("a\n", "in.txt", {"output_format": "conll"}, "output_format is 'conll'; this task has"),
-        ("a\n", "in.txt", {"input_format": "glue:x"}, "format is 'glue:x'"),
+        ("a\n", "in.txt", {"input_format": "glue:x"}, "data.format is 'glue:x'"),
         ("a\n", "in.txt", {"task": "tagging"}, "task 'tagging' needs a model with the head tagg"),
     ],
 )

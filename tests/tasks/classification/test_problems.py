@@ -80,7 +80,7 @@ def test_the_kind_of_a_problem(founded):
     assert infer_problem_type("regression", TextOptions(), none) is Regression
     assert infer_problem_type("", TextOptions(format="glue:stsb"), none) is Regression
     assert infer_problem_type("", TextOptions(), founded(is_finished=True, outputs=1)) is Regression
-    with pytest.raises(UserError, match="problem_type is 'ranking'; known are"):
+    with pytest.raises(UserError, match="data.problem_type is 'ranking'; known are"):
         infer_problem_type("ranking", TextOptions(), none)
     examples = [example("a"), example(("b", "c")), example(None)]
     assert has_lists(examples)

@@ -93,7 +93,9 @@ def test_kept_columns(answered, model, squad, rows):
         first = json.loads(answered(model, content, name, **kept).splitlines()[0])
         assert list(first)[:3] == ["id", "context", "answer"]
         assert (first["id"], first["context"]) == ("q1", PASSAGES[0])
-    with pytest.raises(UserError, match="the output format squad has no other columns; leave keep"):
+    with pytest.raises(
+        UserError, match="the output format squad has no other columns; leave --keep"
+    ):
         answered(model, rows, "in.jsonl", "a.json", **kept)
 
 

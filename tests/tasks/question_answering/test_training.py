@@ -404,7 +404,7 @@ def test_the_version_is_that_of_the_file_whatever_is_drawn(base_model, write):
             {"data__validation_fraction": 0.5},
             "no training question has an answer that its passage has; give another file",
         ),
-        ([], {"data__version": "3"}, "version is '3'; known are 1.1, 2.0"),
+        ([], {"data__version": "3"}, "data.version is '3'; known are 1.1, 2.0"),
         ([], {"data__length": 33}, "33; this model takes 3 to 32"),
         ([], {"data__window_step": 0}, "window_step is 0; it must be at least 1"),
     ],

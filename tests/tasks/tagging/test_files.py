@@ -157,7 +157,11 @@ def test_objects_with_words_or_texts(answered, constant):
         (b"a x\n\xff x\n", "in.conll", "in.conll:2: byte 1 of the line .0xff. is not UTF-8"),
         ('{"words": ["a", 1]}', "in.jsonl", "in.jsonl:1: 'words' is not a list of strings; give"),
         ('{"tags": []}', "in.jsonl", "in.jsonl:1: no column has a usual name of a text, only 'ta"),
-        ("text1,text2\na,b\n", "in.csv", "in.csv:2: a pair of texts; set text_column to the one"),
+        (
+            "text1,text2\na,b\n",
+            "in.csv",
+            "in.csv:2: a pair of texts; set data.text_column to the one",
+        ),
         ("-DOCSTART- O\n\na x\n", "in.txt", "in.txt:1: -DOCSTART- marks a file in columns; if"),
     ],
 )

@@ -90,7 +90,7 @@ def test_a_finished_model_must_name_them():
         find_tag_set([], finished(()), "iob2", ())
     named = finished(tuple(f"LABEL_{number}" for number in range(len(IOB2))))
     assert find_tag_set([], named, "iob2", IOB2) == TagSet(IOB2, "iob2")
-    with pytest.raises(UserError, match="labels is .*; name as many tags as the model has, 5"):
+    with pytest.raises(UserError, match="data.labels is .*; name as many tags as the model has, 5"):
         find_tag_set([], named, "iob2", ("O",))
 
 
@@ -102,7 +102,7 @@ def test_a_misspelt_tag_among_entities():
 
 
 def test_an_unknown_scheme():
-    with pytest.raises(UserError, match="scheme is 'iob1'; known are iob2, bioes"):
+    with pytest.raises(UserError, match="data.scheme is 'iob1'; known are iob2, bioes"):
         find_tag_set([], INIT, "iob1", ())
 
 

@@ -77,7 +77,7 @@ def beam_runner(options: str, workers: int | None, output: Path) -> EncodeShards
         raise OptionError(
             "output",
             str(output),
-            "give {output} gs://BUCKET/CORPUS",
+            "give --output gs://BUCKET/CORPUS",
             problem=f"{output}: the machines of {runner} cannot read this disk",
         )
     return functools.partial(_run, parsed)
@@ -85,7 +85,7 @@ def beam_runner(options: str, workers: int | None, output: Path) -> EncodeShards
 
 def _wrong_options(options: str, reason: str) -> OptionError:
     problem = f"Beam's options {options!r}: {reason}"
-    return OptionError("runner_options", options, "correct {runner_options}", problem)
+    return OptionError("runner_options", options, "correct --runner-options", problem)
 
 
 @contextlib.contextmanager

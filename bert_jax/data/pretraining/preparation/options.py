@@ -34,16 +34,18 @@ class VocabularyOptions:
     train_characters: int = 200_000_000
 
     def __post_init__(self) -> None:
-        require_one_of("kind", self.kind, (WORDPIECE, SENTENCEPIECE, BYTE_LEVEL_BPE))
+        require_one_of("tokenizer.kind", self.kind, (WORDPIECE, SENTENCEPIECE, BYTE_LEVEL_BPE))
         if self.lowercase and self.kind == BYTE_LEVEL_BPE:
-            rule = "byte-level BPE keeps upper and lower case: set {lowercase} to false"
-            raise OptionError("lowercase", True, rule)
+            rule = "byte-level BPE keeps upper and lower case: set tokenizer.lowercase to false"
+            raise OptionError("tokenizer.lowercase", True, rule)
         if self.character_coverage != COVERAGE and self.kind == BYTE_LEVEL_BPE:
-            rule = "byte-level BPE knows every character: leave {character_coverage} out"
-            raise OptionError("character_coverage", self.character_coverage, rule)
-        require_between("character_coverage", self.character_coverage, 0, 1, without_low=True)
+            rule = "byte-level BPE knows every character: leave tokenizer.character_coverage out"
+            raise OptionError("tokenizer.character_coverage", self.character_coverage, rule)
+        require_between(
+            "tokenizer.character_coverage", self.character_coverage, 0, 1, without_low=True
+        )
         for name in ("vocab_size", "train_characters"):
-            require_at_least(name, getattr(self, name), 1)
+            require_at_least(f"tokenizer.{name}", getattr(self, name), 1)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,11 +75,13 @@ class PrepareOptions:
     def __post_init__(self) -> None:
         if not self.sources:
             raise no_source()
-        require_between("validation_fraction", self.validation_fraction, 0, 1, without_high=True)
-        require_one_of("sentences", self.sentences, ("split", "lines"))
+        require_between(
+            "data.validation_fraction", self.validation_fraction, 0, 1, without_high=True
+        )
+        require_one_of("data.sentences", self.sentences, ("split", "lines"))
         if not _LANGUAGE.fullmatch(self.language):
             rule = "it must be a language code such as 'en', 'de' or 'zh-hant'"
-            raise OptionError("language", self.language, rule)
+            raise OptionError("data.language", self.language, rule)
 
     def split_of(self, text: str) -> str:
         """The split of a document, from the text of its first block.

@@ -9,7 +9,7 @@ from tqdm import tqdm
 from bert_jax.data.pretraining.preparation.encoding import numbered_blocks
 from bert_jax.data.pretraining.preparation.options import PrepareOptions
 from bert_jax.data.pretraining.sources import Source
-from bert_jax.errors import OptionError, listed, renamed_options
+from bert_jax.errors import OptionError, listed
 from bert_jax.tokenization.interface import BYTE_LEVEL_BPE, SENTENCEPIECE, Tokenizer
 from bert_jax.tokenization.wordpiece import MAX_CHARACTERS_PER_WORD
 
@@ -55,23 +55,20 @@ def train_vocabulary(
         disable=not progress,
     ) as bar:
         texts = _train_texts(vocabulary.train_characters, options, sources, limit, bar.update)
-        # A config has a size of the vocabulary in section `model`, too.
-        names = {name: f"tokenizer.{name}" for name in ("vocab_size", "character_coverage")}
-        with renamed_options(**names):
-            if vocabulary.kind == BYTE_LEVEL_BPE:
-                return train_byte_level_bpe(texts, vocab_size=size)
-            coverage = vocabulary.character_coverage
-            if vocabulary.kind == SENTENCEPIECE:
-                return train_sentencepiece(
-                    texts, vocab_size=size, lowercase=lowercase, character_coverage=coverage
-                )
-            return train_wordpiece(
-                texts,
-                vocab_size=size,
-                lowercase=lowercase,
-                character_coverage=coverage,
-                report=lambda problem: report(problem.renamed(names)),
+        if vocabulary.kind == BYTE_LEVEL_BPE:
+            return train_byte_level_bpe(texts, vocab_size=size)
+        coverage = vocabulary.character_coverage
+        if vocabulary.kind == SENTENCEPIECE:
+            return train_sentencepiece(
+                texts, vocab_size=size, lowercase=lowercase, character_coverage=coverage
             )
+        return train_wordpiece(
+            texts,
+            vocab_size=size,
+            lowercase=lowercase,
+            character_coverage=coverage,
+            report=report,
+        )
 
 
 def unknown_pieces(

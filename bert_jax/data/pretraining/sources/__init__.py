@@ -54,19 +54,20 @@ class SourceSpec:
             if getattr(self, name) not in known:
                 value = getattr(self, name)
                 problem = f"source {self.source!r}: {name} {value!r} is unknown"
-                raise OptionError(name, value, f"{{{name}}} must be {' or '.join(known)}", problem)
+                rule = f"data.{name} must be {' or '.join(known)}"
+                raise OptionError(f"data.{name}", value, rule, problem)
         is_number = isinstance(self.weight, int | float) and not isinstance(self.weight, bool)
         if not is_number or not (math.isfinite(self.weight) and self.weight > 0):
             problem = f"source {self.source!r}: weight {self.weight!r} is not a number above 0"
-            raise OptionError("source", self.source, "correct it in {source}", problem)
+            raise OptionError("data.source", self.source, "correct it in data.source", problem)
         if not isinstance(self.field, str) or not self.field:
             problem = f"source {self.source!r}: {self.field!r} names no field"
-            raise OptionError("field", self.field, "set {field}", problem)
+            raise OptionError("data.field", self.field, "set data.field", problem)
 
     def error(self, reason: str) -> OptionError:
         """The error for a source that cannot be read."""
         problem = f"source {self.source!r}: {reason}"
-        return OptionError("source", self.source, "give another {source}", problem)
+        return OptionError("data.source", self.source, "give another data.source", problem)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -179,7 +180,9 @@ def open_source(spec: SourceSpec) -> Source:
     if not colon or kind not in KINDS:
         known = ", ".join(f"{name}:" for name in KINDS)
         problem = f"source {spec.source!r} does not begin with a known kind ({known})"
-        raise OptionError("source", spec.source, "set {source}, for example to text:FILES", problem)
+        raise OptionError(
+            "data.source", spec.source, "set data.source, for example to text:FILES", problem
+        )
     module, _, name = KINDS[kind].partition(".")
     kind_of_source = getattr(importlib.import_module(f"{__name__}.{module}"), name)
     return cast(Source, kind_of_source(spec, location))
@@ -199,7 +202,7 @@ def source_specs(
         UserError: there is no source, a key is unknown or a value is out of range.
     """
     if not isinstance(source, str | list | tuple | None):
-        raise OptionError("source", source, "it must be text:FILES, or a list of such sources")
+        raise OptionError("data.source", source, "it must be text:FILES, or a list of such sources")
     entries = [source] if isinstance(source, str) else list(source or ())
     if not entries or entries == [""]:
         raise no_source()
@@ -208,23 +211,23 @@ def source_specs(
 
 def no_source() -> OptionError:
     """The error for a corpus without a source."""
-    rule = "set {source}, for example to text:FILES"
-    return OptionError("source", "", rule, problem="there is no source of text")
+    rule = "set data.source, for example to text:FILES"
+    return OptionError("data.source", "", rule, problem="there is no source of text")
 
 
 def _spec(entry: str | Mapping[str, object], defaults: dict[str, object]) -> SourceSpec:
     if not isinstance(entry, str) and not hasattr(entry, "items"):  # a ConfigDict is not a Mapping
         problem = f"source {entry!r} is neither text:FILES nor a mapping"
-        raise OptionError("source", entry, "correct {source}", problem)
+        raise OptionError("data.source", entry, "correct data.source", problem)
     fields = {"source": entry} if isinstance(entry, str) else dict(entry.items())
     known = [field.name for field in dataclasses.fields(SourceSpec)]
     for key in fields:
         if key not in known:
             nearest = difflib.get_close_matches(str(key), known, n=1, cutoff=0.0)[0]
             problem = f"source {entry!r}: unknown key {key!r}, the nearest known is {nearest!r}"
-            raise OptionError("source", entry, "correct {source}", problem)
+            raise OptionError("data.source", entry, "correct data.source", problem)
     if not isinstance(fields.get("source"), str):
         problem = f"the entry {fields} names no source ('source': 'text:FILES')"
-        raise OptionError("source", entry, "correct {source}", problem)
+        raise OptionError("data.source", entry, "correct data.source", problem)
     values = defaults | fields
     return SourceSpec(**values)  # type: ignore[arg-type]  # __post_init__ checks the values

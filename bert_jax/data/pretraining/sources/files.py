@@ -22,7 +22,7 @@ from bert_jax.errors import OptionError
 from bert_jax.files import is_remote, matching_files, open_binary, reachable, state_of
 from bert_jax.files.paths import FileState
 
-REMEDY = "convert the file, or set {errors=replace} to read U+FFFD in its place"
+REMEDY = "convert the file, or set data.errors=replace to read U+FFFD in its place"
 
 
 class FileSource(Source):
@@ -161,9 +161,9 @@ class TextSource(FileSource):
                 yield None
             elif stripped and not inside:
                 raise OptionError(
-                    "format",
+                    "data.format",
                     self.spec.format,
-                    "set {format=bert} to read the file as plain text",
+                    "set data.format=bert to read the file as plain text",
                     problem=f"{path}:{number}: text outside of <doc …> and </doc>",
                 )
             elif stripped:
@@ -189,7 +189,7 @@ class JsonLinesSource(FileSource):
         if field not in record:
             fields = ", ".join(map(repr, record)) or "none"
             problem = f"{location}: no field {field!r}; its fields are {fields}"
-            raise OptionError("field", field, "set {field} to one of them", problem)
+            raise OptionError("data.field", field, "set data.field to one of them", problem)
         return self._without_surrogates(string_field(record, field, location), location)
 
     def _without_surrogates(self, text: str, location: str) -> str:
@@ -199,9 +199,9 @@ class JsonLinesSource(FileSource):
         except UnicodeEncodeError as error:
             if self.spec.errors == "strict":
                 raise OptionError(
-                    "errors",
+                    "data.errors",
                     self.spec.errors,
-                    "set {errors=replace} to read ? in its place",
+                    "set data.errors=replace to read ? in its place",
                     problem=f"{location}: field {self.spec.field!r} has half a surrogate pair at "
                     f"character {error.start + 1}",
                 ) from error

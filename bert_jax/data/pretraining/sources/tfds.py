@@ -42,8 +42,8 @@ class TensorFlowDataset(Source):
                 f"source {self.spec.source!r} has no field {self.spec.field!r}; its fields are "
                 f"{', '.join(fields)}"
             )
-            rule = "set {field} to one of them"
-            raise OptionError("field", self.spec.field, rule, problem)
+            rule = "set data.field to one of them"
+            raise OptionError("data.field", self.spec.field, rule, problem)
 
     def _text(self, value: object, number: int) -> str:
         """The text of a string, or of a list of strings, one paragraph each."""
@@ -51,7 +51,7 @@ class TensorFlowDataset(Source):
         lines = [part for part in parts if isinstance(part, bytes)]
         if len(lines) < len(parts):
             problem = f"source {self.spec.source!r}: field {self.spec.field!r} holds no text"
-            rule = "set {field} to one that does"
-            raise OptionError("field", self.spec.field, rule, problem)
+            rule = "set data.field to one that does"
+            raise OptionError("data.field", self.spec.field, rule, problem)
         location = f"{self.spec.source} example:{number}"
         return decode(b"\n".join(lines), location, self.spec.errors, REMEDY)
