@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bert_jax.checkpoints.sentence_transformers.layout import (
@@ -22,10 +22,8 @@ DESCRIPTION_PATTERNS = (
     ADAPTER,
 )
 SAFETENSORS_PATTERNS = ("model.safetensors", "model-*.safetensors", "model.safetensors.index.json")
-PYTORCH_PATTERNS = (
-    *("pytorch_model.bin", "pytorch_model-*.bin"),
-    "pytorch_model.bin.index.json",
-)
+PYTORCH_PATTERNS = ("pytorch_model.bin", "pytorch_model-*.bin", "pytorch_model.bin.index.json")
+MODEL_PATTERNS = (*DESCRIPTION_PATTERNS, *SAFETENSORS_PATTERNS, *PYTORCH_PATTERNS)
 
 # In the directory of a run, or of several (see `workdir` and `sweep`): the files by which it is
 # known, the one that is written last, and the model.
@@ -59,10 +57,8 @@ def resolve(path_or_hub_id: str | Path, revision: str | None = None) -> Path:
     if is_remote(name):
         if revision is not None:
             raise UserError(f"{name} has no revision {revision!r}; leave the revision out")
-        weights = (*SAFETENSORS_PATTERNS, *PYTORCH_PATTERNS)
         remote = _model_of_run(as_path(name))
-        patterns = [*DESCRIPTION_PATTERNS, *weights]
-        return _with_modules(lambda patterns: fetch(remote, patterns), patterns)
+        return _with_modules(lambda patterns: fetch(remote, patterns), MODEL_PATTERNS)
     directory = os.path.expanduser(name)
     if name and os.path.isdir(directory):
         if revision is not None:
@@ -99,7 +95,7 @@ def _is_run(directory: Path) -> bool:
 def model_files(directory: Path) -> list[Path]:
     """The files of a local directory that a model may be read from, Google's included."""
     google = ("bert_config.json", "checkpoint", "*.ckpt*")
-    patterns = (*DESCRIPTION_PATTERNS, *SAFETENSORS_PATTERNS, *PYTORCH_PATTERNS, *google)
+    patterns = (*MODEL_PATTERNS, *google)
     folders = [directory, *(directory / name for name in module_folders(directory))]
     return sorted(
         {file for folder in folders for pattern in patterns for file in folder.glob(pattern)}
@@ -133,7 +129,7 @@ def _fetch(hub_id: str, revision: str | None) -> Path:
     for weights in (SAFETENSORS_PATTERNS, PYTORCH_PATTERNS):
         directory = _with_modules(
             lambda patterns: _snapshot(hub_id, revision, patterns, refusal),
-            [*DESCRIPTION_PATTERNS, *weights],
+            (*DESCRIPTION_PATTERNS, *weights),
         )
         encoder = encoder_directory(directory)
         if not (encoder / "config.json").is_file():
@@ -149,12 +145,12 @@ def _fetch(hub_id: str, revision: str | None) -> Path:
     )
 
 
-def _with_modules(get: Callable[[list[str]], Path], patterns: list[str]) -> Path:
+def _with_modules(get: Callable[[Sequence[str]], Path], patterns: Sequence[str]) -> Path:
     """The directory with the files of these patterns, and those in the folders of its modules."""
     directory = get(patterns)
     # A module may have its weights in another format than the encoder.
-    every = (*DESCRIPTION_PATTERNS, *SAFETENSORS_PATTERNS, *PYTORCH_PATTERNS)
-    inner = [f"{name}/{pattern}" for name in module_folders(directory) for pattern in every]
+    folders = module_folders(directory)
+    inner = [f"{name}/{pattern}" for name in folders for pattern in MODEL_PATTERNS]
     return get(inner) if inner else directory
 
 
@@ -173,7 +169,7 @@ def _refusal(hub_id: str, revision: str | None) -> Exception | None:
 
 
 def _snapshot(
-    hub_id: str, revision: str | None, patterns: list[str], refusal: Exception | None
+    hub_id: str, revision: str | None, patterns: Sequence[str], refusal: Exception | None
 ) -> Path:
     """The directory of a commit in the cache, downloaded unless the hub has refused."""
     from huggingface_hub import snapshot_download
@@ -183,7 +179,7 @@ def _snapshot(
         directory = snapshot_download(
             hub_id,
             revision=revision,
-            allow_patterns=patterns,
+            allow_patterns=list(patterns),
             # Files of other programs, such as in "onnx/": a folder is only read by its name.
             ignore_patterns=None if "/" in patterns[0] else "*/*",
             local_files_only=refusal is not None,
