@@ -1,90 +1,183 @@
 """What a `tokenizer.json` may contain."""
 
 import json
+from typing import Any
 
 import pytest
 import tokenizers
 
 from bert_jax.errors import UserError
-from bert_jax.tokenization import definition, load_tokenizer, wordpiece
-from bert_jax.tokenization.wordpiece import write_vocabulary
+from bert_jax.tokenization import load_tokenizer
+from bert_jax.tokenization.wordpiece import STEPS
+from tests.tokenization.folders import ROBERTA_POST, bpe, template, unigram, wordpiece
+
+DEFINITIONS = {
+    "wordpiece": wordpiece,
+    "bpe": lambda: bpe(ROBERTA_POST),
+    "unigram": unigram,
+    "other order": lambda: wordpiece(template("[CLS] $A", "[CLS] $B [SEP] $A")),
+}
+PATTERN = {"Regex": "(a+)+$"}
+SPLIT = {"type": "Split", "pattern": PATTERN, "behavior": "Isolated"}
+REPLACE = {"type": "Replace", "pattern": PATTERN, "content": "x"}
+SPACES = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+LOWERCASE = {"type": "Lowercase"}
+A, B = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+
+
+def sequence(key: str, *steps: Any) -> dict[str, Any]:
+    return {"type": "Sequence", key: list(steps)}
+
+
+def templates(single: list[Any], pair: list[Any]) -> dict[str, Any]:
+    ids = {"[CLS]": {"id": "[CLS]", "ids": [2], "tokens": ["[CLS]"]}}
+    return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": ids}
 
 
 @pytest.fixture
-def load(uncased, tmp_path):
-    """Loads `uncased` with other values in its `tokenizer.json`, by their dotted keys."""
-    uncased.save(tmp_path)
+def load(tmp_path):
+    """Loads a definition, by its name, with another value of a field, by its dotted path."""
 
-    def change_and_load(**changes):
-        fields = json.loads((tmp_path / "tokenizer.json").read_text())
-        for key, value in changes.items():
-            (fields["model"] if key in fields["model"] else fields)[key] = value
-        path = tmp_path / "changed.json"
-        path.write_text(json.dumps(fields))
-        return load_tokenizer(path)
+    def change_and_load(name, path="", value=None):
+        content = definition = json.loads(json.dumps(DEFINITIONS[name]()))
+        *parents, last = path.split(".")
+        for key in parents:
+            content = content[int(key) if isinstance(content, list) else key]
+        if path:
+            content[int(last) if isinstance(content, list) else last] = value
+        (tmp_path / "changed.json").write_text(json.dumps(definition))
+        return load_tokenizer(tmp_path / "changed.json")
 
     return change_and_load
 
 
-PATTERN = {"Regex": "(a+)+$"}
-
-
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("name", "path", "value", "message"),
     [
+        ("wordpiece", "pre_tokenizer", SPLIT, "the pre_tokenizer 'Split' is not supported; for a"),
+        ("wordpiece", "normalizer", REPLACE, "'Replace' is not supported; for a model of type Wo"),
         (
-            {"pre_tokenizer": {"type": "Split", "pattern": PATTERN, "behavior": "Isolated"}},
-            "changed.json: the pre_tokenizer 'Split' is not supported; for a model of type Wo",
-        ),
-        (
-            {"normalizer": {"type": "Replace", "pattern": PATTERN, "content": "x"}},
-            "changed.json: the normalizer 'Replace' is not supported; for a model of type Wo",
-        ),
-        (
-            {
-                "normalizer": {
-                    "type": "Sequence",
-                    "normalizers": [{"type": "NFC"}, {"type": "Precompiled"}],
-                }
-            },
+            *("wordpiece", "normalizer"),
+            sequence("normalizers", {"type": "NFC"}, {"type": "Precompiled"}),
             "the normalizer 'Precompiled' is not supported",
         ),
-        ({"normalizer": {"type": "Sequence"}}, "the normalizer 'Sequence' is not supported"),
-        ({"normalizer": [1]}, "the normalizer None is not supported"),
+        ("wordpiece", "normalizer", {"type": "Sequence"}, "'Sequence' is not supported"),
+        ("wordpiece", "normalizer", [1], "the normalizer None is not supported"),
         (
-            {"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFKC"}] * 33}},
+            *("wordpiece", "normalizer", sequence("normalizers", *[{"type": "NFKC"}] * 33)),
             "the normalizer has more than 32 steps",
         ),
-        ({"max_input_chars_per_word": 10**12}, "per_word is 1000000000000; give .* from 1 to 1000"),
-        ({"max_input_chars_per_word": 0}, "per_word is 0; give a number from 1"),
-        ({"max_input_chars_per_word": True}, "per_word is True; give a number from 1"),
-        ({"unk_token": "[FOO]"}, r"changed.json: the vocabulary has no \[FOO\]; copy all files"),
-        ({"continuing_subword_prefix": "_"}, "begin with '_'; only '##' is supported"),
-        ({"vocab": {"[UNK]": 10**12}}, "the id of .* is 1000000000000; give a number from 0 to"),
+        ("wordpiece", "model.max_input_chars_per_word", 10**12, "per_word is 1000000000000; give"),
+        ("wordpiece", "model.max_input_chars_per_word", 0, "per_word is 0; give a number from 1 t"),
+        ("wordpiece", "model.max_input_chars_per_word", True, "per_word is True; give a number"),
+        ("wordpiece", "model.unk_token", "[FOO]", r"no \[FOO\]; copy all files"),
+        ("wordpiece", "model.continuing_subword_prefix", "_", "begin with '_'; only '##' is supp"),
+        (
+            "wordpiece",
+            "model.vocab",
+            {"[UNK]": 10**12},
+            "the id of .* is 1000000000000; give a num",
+        ),
+        ("wordpiece", "post_processor", {"type": "My"}, "the post_processor My cannot be read; kn"),
+        ("wordpiece", "post_processor", templates([B], [A, B]), "TemplateProcessing cannot be rea"),
+        ("wordpiece", "post_processor", templates([A], [A]), "TemplateProcessing cannot be read"),
+        (
+            *("wordpiece", "post_processor"),
+            templates([{"SpecialToken": {"id": "[SEP]", "type_id": 0}}, A], [A, B]),
+            "TemplateProcessing cannot be read",
+        ),
+        (
+            "other order",
+            "",
+            None,
+            "the post_processor TemplateProcessing cannot be read; known are",
+        ),
+        (
+            *("wordpiece", "post_processor"),
+            {"type": "BertProcessing", "cls": ["[CLS]", 2], "sep": ["[SEP]", 4]},
+            r"the ids in the post_processor have 4 for '\[SEP\]', and the vocabulary has 3; save",
+        ),
+        (
+            "bpe",
+            "pre_tokenizer",
+            SPLIT,
+            "'Split' is not supported; .* known are ByteLevel, Sequence",
+        ),
+        ("bpe", "pre_tokenizer.use_regex", False, "only one ByteLevel with its own pattern is"),
+        (
+            "bpe",
+            "pre_tokenizer",
+            None,
+            "the pre_tokenizer of the BPE model is None; only one ByteL",
+        ),
+        (
+            "bpe",
+            "normalizer",
+            LOWERCASE,
+            "the normalizer 'Lowercase' is not supported; for a model",
+        ),
+        ("bpe", "model.dropout", 0.1, "dropout of the BPE model is 0.1; byte-level BPE as in"),
+        ("bpe", "model.byte_fallback", True, "byte_fallback of the BPE model is True; byte-level"),
+        ("bpe", "model.merges", [["t", "h"], ["th"]], r"merge 1 is \['th'\], not two pieces with"),
+        ("bpe", "model.merges", ["t h", "q z"], r"merge 1 \(q z\) needs 'qz', which is not in the"),
+        ("bpe", "model.merges", 3, "the BPE model has no list of merges; give a file"),
+        ("bpe", "model.merges", [], "no merge makes 1. of the 267 pieces, such as .*: the file is"),
+        (
+            "unigram",
+            "normalizer",
+            REPLACE,
+            "the normalizer .* is not known, but only the Unigram m",
+        ),
+        ("unigram", "normalizer", {"type": "Sequence"}, "'Sequence' is not supported"),
+        ("unigram", "pre_tokenizer", SPLIT, "the pre_tokenizer 'Split' is not supported"),
+        ("unigram", "normalizer.precompiled_charsmap", "?", "precompiled_charsmap is not base64"),
+        ("unigram", "normalizer.precompiled_charsmap", "AAAA", "the table of normalisation .* dam"),
+        ("unigram", "model.unk_id", 0, "unk_id is 0, not the id of <unk>"),
+        ("unigram", "model.unk_id", None, "unk_id is None, not the id of <unk>"),
+        ("unigram", "model.byte_fallback", True, r"pieces for bytes \(byte_fallback\), but only"),
+        ("unigram", "model.vocab", {"a": 1}, "vocab is not a list of pieces"),
+        (
+            "unigram",
+            "model.vocab.9",
+            ["▁" * 1001, 0.0],
+            "piece 9 is .*, not a text of at most 1000",
+        ),
+        ("unigram", "model.vocab.9", ["x", float("nan")], "piece 9 is 'x' with the score nan, not"),
     ],
 )
-def test_what_is_refused(load, changes, message):
+def test_what_is_refused_in_tokenizer_json(load, tmp_path, name, path, value, message):
+    if "charsmap" in path:
+        path, value = "normalizer", {"type": "Precompiled", "precompiled_charsmap": value}
     with pytest.raises(UserError, match=message) as error:
-        load(**changes)
+        load(name, path, value)
+    assert str(error.value).startswith(f"{tmp_path / 'changed.json'}: ")
     assert "\n" not in str(error.value)
 
 
 def test_what_is_admitted_is_known_to_the_library(load):
     """Every name is one of the library, alone and in a sequence; parts for other uses are left."""
-    for key, kinds in wordpiece.STEPS.items():
+    switches = ("clean_text", "handle_chinese_chars", "strip_accents", "lowercase")
+    flags = {"behavior": "Isolated", "individual_digits": True, **dict.fromkeys(switches, True)}
+    for key, kinds in STEPS.items():
         for kind in kinds:
-            step = {
-                "type": kind,
-                "behavior": "Isolated",
-                "individual_digits": True,
-            } | dict.fromkeys(
-                ("clean_text", "handle_chinese_chars", "strip_accents", "lowercase"), True
-            )
-            sequence = {"type": "Sequence", definition._PARTS[key]: [step, step]}
-            for chosen in (step, sequence):
-                assert load(**{key: chosen}).encode_sentences(["dog"]) == [[10]]
-    assert load(decoder=[], truncation=7).switches is not None
-    assert load(normalizer=None).switches is None
+            step = {"type": kind, **flags}
+            both = sequence({"normalizer": "normalizers"}.get(key, "pretokenizers"), step, step)
+            for chosen in (step, both):
+                assert load("wordpiece", key, chosen).encode_sentences(["dog"]) == [[6]]
+    assert load("wordpiece", "decoder", []).switches is not None
+    assert load("wordpiece", "truncation", 7).switches is not None
+    assert load("wordpiece", "normalizer", None).switches is None
+
+
+def test_what_is_admitted_changes_nothing_that_it_should_not(load):
+    same = load("unigram").fingerprint()
+    for value in (SPACES, sequence("normalizers", SPACES)):
+        assert load("unigram", "normalizer", value).fingerprint() == same
+    whitespace = {"type": "WhitespaceSplit"}
+    metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"}
+    usual = sequence("pretokenizers", whitespace, metaspace)
+    assert load("unigram", "pre_tokenizer", usual).fingerprint() == same
+    assert load("unigram", "pre_tokenizer", metaspace).fingerprint() != same
 
 
 def test_a_panic_is_an_error_of_one_line(load, monkeypatch):
@@ -95,35 +188,18 @@ def test_a_panic_is_an_error_of_one_line(load, monkeypatch):
     def panic(text):
         raise PanicException("index out of bounds\nnote: run with RUST_BACKTRACE")
 
+    made = wordpiece()
+    monkeypatch.setitem(DEFINITIONS, "made before", lambda: made)
     with monkeypatch.context() as patch:
         patch.setattr(tokenizers, "Tokenizer", type("Tokenizer", (), {"from_str": panic}))
         with pytest.raises(UserError, match=r"cannot read it: index out of bounds; give [^\n]*$"):
-            load()
+            load("made before")
 
 
-def test_the_size_is_that_of_the_model(uncased, cat_tokenizer, tmp_path):
-    directories = {}
-    for tokenizer, name in ((uncased, "tokenizer.json"), (cat_tokenizer, "spiece.model")):
-        directories[name] = tmp_path / name
-        tokenizer.save(directories[name])
-    directories["vocab.txt"] = tmp_path / "vocab"
-    directories["vocab.txt"].mkdir()
-    write_vocabulary(tmp_path / "vocab" / "vocab.txt", uncased._pieces)
-    sizes = {"tokenizer.json": 20, "spiece.model": 42, "vocab.txt": 20}
-    for name, directory in directories.items():
-        size = sizes[name]
-        assert load_tokenizer(directory, vocab_size=size).vocab_size == size
-        message = f"{name}: the tokenizer has {size} ids, the model only {size - 1}; they do not"
-        with pytest.raises(UserError, match=message):
-            load_tokenizer(directory, vocab_size=size - 1)
-
-
-def test_added_tokens_count_as_ids(load, uncased, tmp_path):
-    added = {"id": 20, "content": "new", "special": False, "normalized": True}
-    added |= dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
-    special = json.loads((tmp_path / "tokenizer.json").read_text())["added_tokens"]
-    assert load(added_tokens=[*special, added]).vocab_size == 21
-    with pytest.raises(
-        UserError, match="changed.json: the tokenizer has 21 ids, the model only 20"
-    ):
-        load_tokenizer(tmp_path / "changed.json", vocab_size=20)
+def test_added_tokens_count_as_ids(load, tmp_path):
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "special"), False)
+    added = [*wordpiece()["added_tokens"], {"id": 25, "content": "x", "normalized": True, **flags}]
+    assert load("wordpiece", "added_tokens", added).vocab_size == 26
+    rule = "changed.json: the tokenizer has 26 ids, the model only 25"
+    with pytest.raises(UserError, match=rule):
+        load_tokenizer(tmp_path / "changed.json", vocab_size=25)

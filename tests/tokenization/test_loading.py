@@ -1,3 +1,5 @@
+"""Which files and arguments decide, in a directory and for a file by itself."""
+
 import json
 import subprocess
 import sys
@@ -12,8 +14,8 @@ from bert_jax.tokenization.wordpiece import write_vocabulary
 TEXT = "The café 中国"
 
 
-def tokens(tokenizer):
-    return tokenizer.encode_batch([TEXT], add_special_tokens=False)[0].tokens
+def tokens(tokenizer, text=TEXT):
+    return tokenizer.encode_batch([text], add_special_tokens=False)[0].tokens
 
 
 def write_config(directory, **config):
@@ -43,32 +45,43 @@ def test_the_directory_overrules_the_vocabulary_and_arguments_overrule_both(voca
     assert tokens(load_tokenizer(directory, lowercase=False)) == ["The", "café", "中国"]
     assert tokens(load_tokenizer(directory, strip_accents=True)) == ["the", "cafe", "中国"]
     assert tokens(load_tokenizer(directory, tokenize_chinese_chars=True))[2:] == ["中", "国"]
+    write_config(directory, do_lower_case="no")
+    with pytest.raises(UserError, match="do_lower_case is 'no'; give true or false"):
+        load_tokenizer(directory)
 
 
-def test_tokenizer_json_comes_before_vocab_txt(uncased, vocabulary):
-    uncased.save(vocabulary.parent)
+def test_tokenizer_json_comes_before_vocab_txt_and_arguments_before_both(cased, vocabulary):
+    directory = vocabulary.parent
+    cased.save(directory)
     write_vocabulary(vocabulary, ["nothing", "of", "use"])
 
-    assert load_tokenizer(vocabulary.parent).fingerprint() == uncased.fingerprint()
+    assert load_tokenizer(directory).fingerprint() == cased.fingerprint()
+    arguments = {"lowercase": True, "strip_accents": True, "tokenize_chinese_chars": False}
+    for path in (directory, directory / "tokenizer.json"):
+        loaded = load_tokenizer(path, **arguments)
+        assert loaded.switches == BertSwitches(True, True, False)
+        assert tokens(loaded) == ["the", "cafe", "中国"]
 
 
-def test_arguments_overrule_tokenizer_json(cased, tmp_path):
-    cased.save(tmp_path)
-
-    loaded = load_tokenizer(
-        tmp_path, lowercase=True, strip_accents=True, tokenize_chinese_chars=False
-    )
-
-    assert loaded.switches == BertSwitches(True, True, False)
-    assert tokens(loaded) == ["the", "cafe", "中国"]
+def test_the_config_of_a_bert_tokenizer_overrules_tokenizer_json(tmp_path):
+    """As Hugging Face's AutoTokenizer has it."""
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "Hello", "hello"]
+    tokenizer = WordPieceTokenizer.from_vocabulary(pieces, BertSwitches(True, None, True))
+    tokenizer.save(tmp_path, max_length=64)
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert config["model_max_length"] == 64
+    assert tokens(load_tokenizer(tmp_path), "Hello") == ["hello"]
+    cased = config | {"do_lower_case": False}
+    write_config(tmp_path, **cased)
+    assert tokens(load_tokenizer(tmp_path), "Hello") == ["Hello"]
+    # Of another class, the config says nothing about tokenizer.json.
+    write_config(tmp_path, **cased | {"tokenizer_class": "PreTrainedTokenizerFast"})
+    assert tokens(load_tokenizer(tmp_path), "Hello") == ["hello"]
 
 
 def test_a_tokenizer_json_with_its_own_rules(tmp_path, uncased_pieces):
-    library = Tokenizer(
-        models.WordPiece(
-            {piece: token_id for token_id, piece in enumerate(uncased_pieces)}, unk_token="[UNK]"
-        )
-    )
+    ids = {piece: token_id for token_id, piece in enumerate(uncased_pieces)}
+    library = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
     library.normalizer = normalizers.Lowercase()
     library.pre_tokenizer = pre_tokenizers.Whitespace()
     library.add_tokens(["ice cream"])
@@ -90,26 +103,23 @@ def test_a_tokenizer_json_with_its_own_rules(tmp_path, uncased_pieces):
 
 
 def test_a_model_file_tells_how_it_was_cleaned(cat_tokenizer, tmp_path):
+    def cleaning(path, **arguments):
+        cleaner = load_tokenizer(path, **arguments).cleaner
+        return cleaner.lowercase, cleaner.keep_accents
+
     cat_tokenizer.save(tmp_path)
     (tmp_path / "tokenizer_config.json").unlink()
-
     for path in (tmp_path, tmp_path / "spiece.model"):
-        cleaner = load_tokenizer(path).cleaner
-        assert (cleaner.lowercase, cleaner.keep_accents) == (True, True)
-    cleaner = load_tokenizer(tmp_path, lowercase=False, strip_accents=True).cleaner
-    assert (cleaner.lowercase, cleaner.keep_accents) == (False, False)
+        assert cleaning(path) == (True, True)
+    assert cleaning(tmp_path, lowercase=False, strip_accents=True) == (False, False)
     with pytest.raises(UserError, match="tokenize_chinese_chars is for WordPiece only"):
         load_tokenizer(tmp_path, tokenize_chinese_chars=True)
     # The defaults of the class, if it is named.
-    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "AlbertTokenizer"}')
-    cleaner = load_tokenizer(tmp_path).cleaner
-    assert (cleaner.lowercase, cleaner.keep_accents) == (True, False)
-
-
-def test_a_model_file_comes_before_a_tokenizer_json_that_is_no_wordpiece(cat_tokenizer, tmp_path):
+    write_config(tmp_path, tokenizer_class="AlbertTokenizer")
+    assert cleaning(tmp_path) == (True, False)
+    # It comes before a tokenizer.json that is no WordPiece.
     cat_tokenizer.save(tmp_path)
     (tmp_path / "tokenizer.json").write_text('{"model": {"type": "Unigram"}}')
-
     assert load_tokenizer(tmp_path).fingerprint() == cat_tokenizer.fingerprint()
 
 
@@ -123,18 +133,28 @@ def test_a_model_file_comes_before_a_tokenizer_json_that_is_no_wordpiece(cat_tok
         ("tokenizer.json", "[]", " is not a JSON object; give a file that"),
         ("tokenizer.json", '{"model": {"type": "WordPiece"}}', ": the vocabulary is no object"),
         ("vocab.txt", "", ": the vocabulary is empty"),
+        ("vocab.txt", "\n\r\n\n", ": the vocabulary is empty"),
+        ("vocab.txt", b"[PAD]\nthe\ncaf\xe9\n", ":3: byte 0xe9 is not UTF-8"),
         ("vocab.txt", "the\n", ": the vocabulary has no [UNK]; copy all"),
         ("spiece.model", "x", ": not a SentencePiece model"),
     ],
 )
 def test_bad_files_are_explained(tmp_path, name, content, message):
-    (tmp_path / name).write_text(content)
+    content = content.encode() if isinstance(content, str) else content
+    (tmp_path / name).write_bytes(content)
 
     for path in (tmp_path, tmp_path / name):
         with pytest.raises(UserError) as error:
             load_tokenizer(path)
         assert str(error.value).startswith(f"{tmp_path / name}{message}")
         assert "\n" not in str(error.value)
+
+
+def test_missing_paths_are_explained(tmp_path):
+    with pytest.raises(UserError, match="absent does not exist"):
+        load_tokenizer(tmp_path / "absent")
+    with pytest.raises(UserError, match=r"has no tokenizer.json, vocab.txt, .* or \*.model file"):
+        load_tokenizer(tmp_path)
 
 
 def test_ids_may_have_gaps(uncased, tmp_path):
@@ -150,39 +170,18 @@ def test_ids_may_have_gaps(uncased, tmp_path):
     assert tokenizer.encode_sentences(["the cafe dog"]) == [[5, 30, 10]]
 
 
-def test_of_the_ids_of_a_piece_the_last_counts(uncased_pieces, tmp_path):
-    """As in google-research/bert and transformers 5.24."""
-    write_vocabulary(tmp_path / "vocab.txt", [*uncased_pieces, "the", "cat", "##s"])
-
-    tokenizer = load_tokenizer(tmp_path)
-
-    assert tokenizer.vocab_size == 23
-    assert tokenizer.encode_batch(["The cats play"])[0].ids == [2, 20, 21, 22, 6, 3]
-
-
-def test_another_prefix_is_refused(uncased, tmp_path):
-    uncased.save(tmp_path)
-    text = (tmp_path / "tokenizer.json").read_text()
-    (tmp_path / "tokenizer.json").write_text(
-        text.replace('"continuing_subword_prefix":"##"', '"continuing_subword_prefix":"_"')
-    )
-
-    with pytest.raises(UserError, match=r"pieces inside a word begin with '_'; only '##'"):
-        load_tokenizer(tmp_path)
-
-
-def test_a_switch_that_is_no_truth_value_is_refused(vocabulary):
-    write_config(vocabulary.parent, do_lower_case="no")
-
-    with pytest.raises(UserError, match="do_lower_case is 'no'; give true or false"):
-        load_tokenizer(vocabulary.parent)
-
-
-def test_missing_paths_are_explained(tmp_path):
-    with pytest.raises(UserError, match="absent does not exist"):
-        load_tokenizer(tmp_path / "absent")
-    with pytest.raises(UserError, match=r"has no tokenizer.json, vocab.txt, .* or \*.model file"):
-        load_tokenizer(tmp_path)
+def test_the_ids_fit_in_the_model(uncased, cat_tokenizer, tmp_path):
+    uncased.save(tmp_path / "wordpiece")
+    cat_tokenizer.save(tmp_path / "sentencepiece")
+    for path, size in (
+        (tmp_path / "wordpiece" / "tokenizer.json", 20),
+        (tmp_path / "wordpiece" / "vocab.txt", 20),
+        (tmp_path / "sentencepiece" / "spiece.model", 42),
+    ):
+        assert load_tokenizer(path, vocab_size=size).vocab_size == size
+        rule = f"{path}: the tokenizer has {size} ids, the model only {size - 1}; they do not"
+        with pytest.raises(UserError, match=rule):
+            load_tokenizer(path, vocab_size=size - 1)
 
 
 def test_importing_the_package_loads_no_library():
@@ -191,28 +190,7 @@ def test_importing_the_package_loads_no_library():
         "print([name for name in ('tokenizers', 'sentencepiece', 'jax') if name in sys.modules])"
     )
 
-    output = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", code]
+    output = subprocess.run(command, capture_output=True, text=True, check=True)
 
     assert output.stdout == "[]\n"
-
-
-def test_the_config_of_a_bert_tokenizer_overrules_tokenizer_json(tmp_path):
-    """As Hugging Face's AutoTokenizer has it."""
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "Hello", "hello"]
-    tokenizer = WordPieceTokenizer.from_vocabulary(pieces, BertSwitches(True, None, True))
-    tokenizer.save(tmp_path, max_length=64)
-    path = tmp_path / "tokenizer_config.json"
-    config = json.loads(path.read_text())
-    assert config["model_max_length"] == 64
-    (lowered,) = load_tokenizer(tmp_path).encode_batch(["Hello"])
-    assert lowered.tokens == ["[CLS]", "hello", "[SEP]"]
-    path.write_text(json.dumps(config | {"do_lower_case": False}))
-    (kept,) = load_tokenizer(tmp_path).encode_batch(["Hello"])
-    assert kept.tokens == ["[CLS]", "Hello", "[SEP]"]
-    # Of another class, the config says nothing about tokenizer.json.
-    other = {"do_lower_case": False, "tokenizer_class": "PreTrainedTokenizerFast"}
-    path.write_text(json.dumps(config | other))
-    (lowered,) = load_tokenizer(tmp_path).encode_batch(["Hello"])
-    assert lowered.tokens == ["[CLS]", "hello", "[SEP]"]

@@ -6,7 +6,12 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.tokenization import BertSwitches, WordPieceTokenizer, load_tokenizer
-from bert_jax.tokenization.wordpiece import MAX_CHARACTERS_PER_WORD
+from bert_jax.tokenization.cleaning import looks_lowercased
+from bert_jax.tokenization.wordpiece import (
+    MAX_CHARACTERS_PER_WORD,
+    read_vocabulary,
+    write_vocabulary,
+)
 
 LOWER_CASED = BertSwitches(do_lower_case=True, strip_accents=None, tokenize_chinese_chars=True)
 
@@ -17,49 +22,31 @@ def test_encodes_one_text(uncased):
     assert encoding.tokens == ["[CLS]", "the", "dog", ",", "play", "##ing", ".", "[SEP]"]
     assert encoding.ids == [2, 5, 10, 11, 6, 7, 12, 3]
     assert encoding.type_ids == [0, 0, 0, 0, 0, 0, 0, 0]
-    assert encoding.offsets == [
-        (0, 0),
-        (0, 3),
-        (4, 7),
-        (7, 8),
-        (9, 13),
-        (13, 16),
-        (16, 17),
-        (0, 0),
-    ]
+    words = [(0, 3), (4, 7), (7, 8), (9, 13), (13, 16), (16, 17)]
+    assert encoding.offsets == [(0, 0), *words, (0, 0)]
     assert encoding.word_ids == [None, 0, 1, 2, 3, 3, 4, None]
     assert encoding.special_tokens_mask == [1, 0, 0, 0, 0, 0, 0, 1]
 
 
-def test_encodes_a_pair(uncased):
+def test_encodes_a_pair_with_and_without_special_tokens(uncased):
     (encoding,) = uncased.encode_batch(["the dogs"], ["plays"])
+    (bare,) = uncased.encode_batch(["the dog"], ["plays"], add_special_tokens=False)
 
     assert encoding.tokens == ["[CLS]", "the", "dog", "##s", "[SEP]", "play", "##s", "[SEP]"]
     assert encoding.type_ids == [0, 0, 0, 0, 0, 1, 1, 1]
-    assert encoding.offsets == [
-        (0, 0),
-        (0, 3),
-        (4, 7),
-        (7, 8),
-        (0, 0),
-        (0, 4),
-        (4, 5),
-        (0, 0),
-    ]
+    first, second = [(0, 3), (4, 7), (7, 8)], [(0, 4), (4, 5)]
+    assert encoding.offsets == [(0, 0), *first, (0, 0), *second, (0, 0)]
     assert encoding.word_ids == [None, 0, 1, 1, None, 0, 0, None]
     assert encoding.special_tokens_mask == [1, 0, 0, 0, 1, 0, 0, 1]
+    assert (bare.ids, bare.type_ids) == ([5, 10, 6, 8], [0, 0, 1, 1])
+    assert bare.special_tokens_mask == [0, 0, 0, 0]
 
 
-def test_encodes_without_special_tokens(uncased):
-    (encoding,) = uncased.encode_batch(["the dog"], ["plays"], add_special_tokens=False)
-
-    assert encoding.ids == [5, 10, 6, 8]
-    assert encoding.type_ids == [0, 0, 1, 1]
-    assert encoding.special_tokens_mask == [0, 0, 0, 0]
-
-
-def test_an_accent_goes_with_the_case(uncased, cased):
+def test_an_accent_goes_with_the_case_unless_the_switch_says_otherwise(
+    uncased, cased, cased_pieces
+):
     composed, decomposed = "caf\u00e9", "cafe\u0301"
+    stripped = WordPieceTokenizer.from_vocabulary(cased_pieces, BertSwitches(False, True, True))
 
     lowered = uncased.encode_batch([composed.upper(), decomposed])
     kept = cased.encode_batch([composed, decomposed])
@@ -67,18 +54,11 @@ def test_an_accent_goes_with_the_case(uncased, cased):
     assert [encoding.tokens[1:-1] for encoding in lowered] == [["cafe"], ["cafe"]]
     assert [encoding.offsets[1] for encoding in lowered] == [(0, 4), (0, 4)]
     assert [encoding.tokens[1:-1] for encoding in kept] == [["café"], ["[UNK]"]]
-
-
-def test_accents_can_be_stripped_without_lower_casing(cased_pieces):
-    switches = BertSwitches(do_lower_case=False, strip_accents=True, tokenize_chinese_chars=True)
-    tokenizer = WordPieceTokenizer.from_vocabulary(cased_pieces, switches)
-
-    assert tokenizer.encode_sentences(["The café"]) == [[5, 8]]
+    assert stripped.encode_sentences(["The café"]) == [[5, 8]]
 
 
 def test_each_chinese_character_is_a_word_unless_switched_off(cased, cased_pieces):
-    switches = BertSwitches(do_lower_case=False, strip_accents=None, tokenize_chinese_chars=False)
-    unsplit = WordPieceTokenizer.from_vocabulary(cased_pieces, switches)
+    unsplit = WordPieceTokenizer.from_vocabulary(cased_pieces, BertSwitches(False, None, False))
 
     (encoding,) = cased.encode_batch(["the中国"])
     assert encoding.tokens[1:-1] == ["the", "中", "国"]
@@ -87,19 +67,16 @@ def test_each_chinese_character_is_a_word_unless_switched_off(cased, cased_piece
     assert unsplit.encode_batch(["中国"])[0].tokens[1:-1] == ["中国"]
 
 
-def test_a_word_that_is_too_long_or_cannot_be_pieced_together_is_unknown(uncased):
+def test_what_cannot_be_pieced_together_is_unknown(uncased):
     longest = "play" + "s" * (MAX_CHARACTERS_PER_WORD - 4)
+    texts = [longest, longest + "s", "playful", "🙂 dog"]
 
-    tokens = [e.tokens[1:-1] for e in uncased.encode_batch([longest, longest + "s", "playful"])]
+    *words, smiley = uncased.encode_batch(texts, add_special_tokens=False)
 
-    assert tokens == [["play"] + ["##s"] * (MAX_CHARACTERS_PER_WORD - 4), ["[UNK]"], ["[UNK]"]]
-
-
-def test_offsets_count_characters_not_bytes(uncased):
-    (encoding,) = uncased.encode_batch(["🙂 dog"])
-
-    assert encoding.tokens[1:-1] == ["[UNK]", "dog"]
-    assert encoding.offsets[1:-1] == [(0, 1), (2, 5)]
+    pieces = ["play"] + ["##s"] * (MAX_CHARACTERS_PER_WORD - 4)
+    assert [word.tokens for word in words] == [pieces, ["[UNK]"], ["[UNK]"]]
+    assert smiley.tokens == ["[UNK]", "dog"]
+    assert smiley.offsets == [(0, 1), (2, 5)]  # characters, not bytes
 
 
 def test_a_literal_mask_is_the_special_token_in_a_batch_but_text_in_sentences(uncased):
@@ -145,45 +122,35 @@ def test_the_memory_of_sentences_stays_small_and_right(uncased, monkeypatch):
     assert sum(map(len, uncased._remembered)) <= 20
 
 
-def test_decodes_with_and_without_special_tokens(uncased):
+def test_ids_pieces_and_text(uncased, uncased_pieces):
     ids = [2, 5, 10, 11, 6, 7, 12, 3, 0, 0]
 
     assert uncased.decode(ids) == "the dog, playing."
-    assert uncased.decode(ids, skip_special_tokens=False) == (
-        "[CLS] the dog, playing. [SEP] [PAD] [PAD]"
-    )
-
-
-def test_ids_and_pieces_are_inverse(uncased, uncased_pieces):
+    text = "[CLS] the dog, playing. [SEP] [PAD] [PAD]"
+    assert uncased.decode(ids, skip_special_tokens=False) == text
     assert uncased.vocab_size == 20
     assert [uncased.id_to_token(token_id) for token_id in range(20)] == uncased_pieces
     assert [uncased.token_to_id(piece) for piece in uncased_pieces] == list(range(20))
     assert uncased.token_to_id("absent") is None
-
-
-def test_only_pieces_with_the_prefix_continue_a_word(uncased):
     continuations = uncased.continuations()
-
     assert continuations.dtype == bool
     assert continuations.nonzero()[0].tolist() == [7, 8, 19]
 
 
 def test_saved_files_load_to_the_same_tokenizer(cased, cased_pieces, tmp_path):
-    cased.save(tmp_path / "new" / "model")
     directory = tmp_path / "new" / "model"
+    cased.save(directory)
     text = "The café 中国 THE [MASK]"
 
     for path in (directory, directory / "tokenizer.json", directory / "vocab.txt"):
         loaded = load_tokenizer(path)
         assert loaded.encode_batch([text]) == cased.encode_batch([text])
         assert loaded.fingerprint() == cased.fingerprint()
-    assert (directory / "vocab.txt").read_bytes() == "".join(
-        f"{piece}\n" for piece in cased_pieces
-    ).encode()
+    content = "".join(f"{piece}\n" for piece in cased_pieces).encode()
+    assert (directory / "vocab.txt").read_bytes() == content
     config = json.loads((directory / "tokenizer_config.json").read_text())
-    assert config["tokenizer_class"] == "BertTokenizer"
-    assert config["do_lower_case"] is False
-    assert config["mask_token"] == "[MASK]"
+    keys = ("tokenizer_class", "do_lower_case", "mask_token")
+    assert [config[key] for key in keys] == ["BertTokenizer", False, "[MASK]"]
 
 
 def test_the_fingerprint_shows_every_change_of_ids_and_nothing_else(uncased_pieces):
@@ -213,3 +180,43 @@ def test_a_missing_special_token_of_the_template_is_named(uncased_pieces, missin
         WordPieceTokenizer.from_vocabulary(uncased_pieces, LOWER_CASED, origin="vocab.txt")
 
     assert str(error.value).startswith(f"vocab.txt: the vocabulary has no {missing};")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[PAD]\nthe\n##é\n",
+        "[PAD]\nthe\n##é",
+        "[PAD]\r\nthe\r\n##é\r\n",
+        "\ufeff[PAD]\nthe\n##é\n\n",
+    ],
+    ids=["LF", "no last line end", "CRLF", "byte order mark and blank last line"],
+)
+def test_reads_every_kind_of_text_file(tmp_path, content):
+    (tmp_path / "vocab.txt").write_bytes(content.encode())
+
+    assert read_vocabulary(tmp_path / "vocab.txt") == ["[PAD]", "the", "##é"]
+
+
+def test_pieces_that_other_programs_take_for_line_ends_survive(tmp_path):
+    pieces = ["a", "\u2028", "##\u2028", "\x85", "b"]
+
+    write_vocabulary(tmp_path / "vocab.txt", pieces)
+
+    assert read_vocabulary(tmp_path / "vocab.txt") == pieces
+
+
+def test_of_the_ids_of_a_piece_the_last_counts(uncased_pieces, tmp_path):
+    """As in google-research/bert and transformers 5.24."""
+    write_vocabulary(tmp_path / "vocab.txt", [*uncased_pieces, "the", "cat", "##s"])
+
+    tokenizer = load_tokenizer(tmp_path)
+
+    assert tokenizer.vocab_size == 23
+    assert tokenizer.encode_batch(["The cats play"])[0].ids == [2, 20, 21, 22, 6, 3]
+
+
+def test_looks_lowercased():
+    assert looks_lowercased(["[CLS]", "<S>", "the", "##é", "中"])
+    assert not looks_lowercased(["[CLS]", "the", "##É"])
+    assert not looks_lowercased(["[CLS]", "A"])
