@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 
 from bert_jax.errors import UserError
@@ -47,13 +49,22 @@ def test_pairs_are_truncated_as_the_option_says(uncased, truncation, expected):
     )
 
 
-def test_a_limit_does_not_linger(uncased):
-    before = uncased.encode_batch(["the dog plays"])
-    cut = uncased.encode_batch(["the dog plays"], max_length=4)
-    after = uncased.encode_batch(["the dog plays"])
+def test_texts_are_cut_on_the_side_of_the_files_for_this_call_alone(uncased):
+    """The values are those of transformers 5.24."""
+    left = dataclasses.replace(uncased.description, truncation_side="left")
+    tokenizer = uncased.with_description(left)
+    texts, pairs = ["the dog, the play"], ["cafe dog."]  # 5 6 7 tokens
 
-    assert cut[0].tokens == ["[CLS]", "the", "dog", "[SEP]"]
-    assert after == before
+    def ids(**options):
+        return tokenizer.encode_batch(texts, **options)[0].ids
+
+    assert ids() == [2, 5, 10, 11, 5, 6, 3]
+    assert ids(max_length=5) == [2, 11, 5, 6, 3]
+    assert ids(pairs=pairs, max_length=8) == [2, 11, 5, 6, 3, 10, 12, 3]
+    assert ids(pairs=pairs, max_length=7) == [2, 5, 6, 3, 10, 12, 3]
+    assert ids(pairs=pairs, max_length=7, truncation="only_first") == [2, 6, 3, 9, 10, 12, 3]
+    assert ids() == [2, 5, 10, 11, 5, 6, 3]
+    assert uncased.encode_batch(texts, max_length=5)[0].ids == [2, 5, 10, 11, 3]
 
 
 def test_an_empty_text_and_an_empty_batch(uncased, cat_tokenizer):
@@ -63,6 +74,8 @@ def test_an_empty_text_and_an_empty_batch(uncased, cat_tokenizer):
         assert tokenizer.encode_batch([]) == []
         assert tokenizer.encode_sentences([]) == []
         assert tokenizer.encode_sentences([""]) == [[]]
+        with pytest.raises(UserError, match="text 1, character 0"):
+            tokenizer.encode_sentences(["the", "\udc00"])
 
 
 @pytest.mark.parametrize(
@@ -87,9 +100,3 @@ def test_an_empty_text_and_an_empty_batch(uncased, cat_tokenizer):
 def test_impossible_requests_are_explained(uncased, arguments, options, message):
     with pytest.raises(UserError, match=message):
         uncased.encode_batch(*arguments, **options)
-
-
-def test_sentences_are_checked_too(uncased, cat_tokenizer):
-    for tokenizer in (uncased, cat_tokenizer):
-        with pytest.raises(UserError, match="text 1, character 0"):
-            tokenizer.encode_sentences(["the", "\udc00"])

@@ -194,3 +194,48 @@ def test_importing_the_package_loads_no_library():
     output = subprocess.run(command, capture_output=True, text=True, check=True)
 
     assert output.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("keys", "limit"),
+    [
+        ({}, None),
+        ({"model_max_length": 8}, 8),
+        ({"max_len": 8}, 8),  # the key of transformers 2
+        ({"model_max_length": 1000000000000000019884624838656}, None),
+        ({"model_max_length": 1e30}, None),
+        ({"model_max_length": None}, None),
+        ({"model_max_length": 0}, "tokenizer_config.json: model_max_length is 0; give a number"),
+        ({"model_max_length": "8"}, "model_max_length is '8'; give a number of tokens from 1"),
+        ({"truncation_side": "middle"}, "truncation_side is 'middle'; give right or left"),
+        ({"padding_side": 1}, "padding_side is 1; give right or left"),
+    ],
+)
+def test_the_limit_of_the_files(vocabulary, keys, limit):
+    write_config(vocabulary.parent, **keys)
+    if not isinstance(limit, str):
+        assert load_tokenizer(vocabulary.parent).model_max_length == limit
+        return
+    with pytest.raises(UserError, match=limit):
+        load_tokenizer(vocabulary.parent)
+
+
+def test_what_the_files_say_is_saved_again(vocabulary, tmp_path):
+    keys = {
+        "model_max_length": 8,
+        "truncation_side": "left",
+        "padding_side": "left",
+        "clean_up_tokenization_spaces": True,
+        "chat_template": "{{ messages }}",
+    }
+    local = {"name_or_path": "/home/someone", "special_tokens_map_file": None}
+    write_config(vocabulary.parent, tokenizer_class="BertTokenizer", **keys, **local)
+    tokenizer = load_tokenizer(vocabulary.parent).with_words(["dogs"])
+    tokenizer.save(tmp_path / "again", max_length=512)
+
+    saved = json.loads((tmp_path / "again" / "tokenizer_config.json").read_text())
+
+    assert saved.items() >= keys.items()
+    assert not saved.keys() & local.keys()
+    again = load_tokenizer(tmp_path / "again")
+    assert (again.model_max_length, again.truncation_side) == (8, "left")

@@ -13,6 +13,7 @@ from bert_jax.tokenization import (
     load_tokenizer,
     train_sentencepiece,
 )
+from bert_jax.tokenization.cleaning import TextCleaner, has_accents
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def pieces(encoding):
     return list(zip(encoding.tokens, encoding.offsets, encoding.word_ids, strict=True))[1:-1]
 
 
-def test_encodes_one_text(cat_tokenizer):
+def test_encodes_one_text_and_cuts_a_pair(cat_tokenizer):
     (encoding,) = cat_tokenizer.encode_batch(["The cats"])
 
     assert encoding.tokens == ["[CLS]", "▁the", "▁cat", "s", "[SEP]"]
@@ -35,14 +36,10 @@ def test_encodes_one_text(cat_tokenizer):
     assert encoding.offsets == [(0, 0), (0, 3), (4, 7), (7, 8), (0, 0)]
     assert encoding.word_ids == [None, 0, 1, 1, None]
     assert encoding.special_tokens_mask == [1, 0, 0, 0, 1]
-
-
-def test_encodes_and_cuts_a_pair(cat_tokenizer):
-    (encoding,) = cat_tokenizer.encode_batch(["the cat sat"], ["the dog"], max_length=7)
-
-    assert encoding.tokens == ["[CLS]", "▁the", "▁cat", "[SEP]", "▁the", "▁dog", "[SEP]"]
-    assert encoding.type_ids == [0, 0, 0, 0, 1, 1, 1]
-    assert encoding.word_ids == [None, 0, 1, None, 0, 1, None]
+    (pair,) = cat_tokenizer.encode_batch(["the cat sat"], ["the dog"], max_length=7)
+    assert pair.tokens == ["[CLS]", "▁the", "▁cat", "[SEP]", "▁the", "▁dog", "[SEP]"]
+    assert pair.type_ids == [0, 0, 0, 0, 1, 1, 1]
+    assert pair.word_ids == [None, 0, 1, None, 0, 1, None]
 
 
 def test_offsets_are_those_of_the_original_text(cat_tokenizer):
@@ -201,31 +198,22 @@ def test_offsets_lie_in_the_text_and_ids_agree(cat_model, text, lowercase, keep_
         assert tokenizer.encode_sentences([text]) == [encoding.ids]
 
 
-def test_decodes_with_and_without_special_tokens(cat_tokenizer):
+def test_ids_pieces_and_text(cat_tokenizer):
     (encoding,) = cat_tokenizer.encode_batch(["The cat [MASK] on the mat"])
-
-    assert cat_tokenizer.decode(encoding.ids) == "the cat on the mat"
-    assert cat_tokenizer.decode(encoding.ids, skip_special_tokens=False) == (
-        "[CLS] the cat [MASK] on the mat [SEP]"
-    )
-
-
-def test_ids_and_pieces(cat_tokenizer):
-    assert cat_tokenizer.vocab_size == 42
-    assert cat_tokenizer.special_ids == SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
-    assert cat_tokenizer.id_to_token(4) == "[MASK]"
-    assert cat_tokenizer.token_to_id("[MASK]") == 4
-    assert cat_tokenizer.token_to_id("absent") is None
-
-
-def test_pieces_without_marker_continue_a_word(cat_tokenizer):
     continuations = cat_tokenizer.continuations()
 
-    assert continuations.dtype == bool
-    assert continuations.shape == (42,)
-    assert not continuations[:5].any()
-    assert not continuations[cat_tokenizer.token_to_id("▁the")]
+    assert cat_tokenizer.decode(encoding.ids) == "the cat on the mat"
+    whole = cat_tokenizer.decode(encoding.ids, skip_special_tokens=False)
+    assert whole == "[CLS] the cat [MASK] on the mat [SEP]"
+    assert cat_tokenizer.vocab_size == 42
+    assert cat_tokenizer.special_ids == SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
+    assert (cat_tokenizer.id_to_token(4), cat_tokenizer.token_to_id("[MASK]")) == ("[MASK]", 4)
+    assert cat_tokenizer.token_to_id("absent") is None
+    assert (continuations.dtype, continuations.shape) == (bool, (42,))
+    assert not continuations[[*range(5), cat_tokenizer.token_to_id("▁the")]].any()
     assert continuations[cat_tokenizer.token_to_id("s")]
+    with pytest.raises(UserError, match="words: a SentencePiece model cannot take new words"):
+        cat_tokenizer.with_words(["dogs"])
 
 
 def test_saved_files_load_to_the_same_tokenizer(cat_model, tmp_path):
@@ -276,13 +264,36 @@ def test_a_model_without_special_tokens_is_refused(tmp_path):
         SentencePieceTokenizer(model.getvalue(), origin="x.model")
 
 
-@pytest.mark.parametrize("content", [b"", b"no model at all"])
-def test_what_is_no_model_is_refused(content):
-    with pytest.raises(UserError, match=r"^x\.model: not a SentencePiece model"):
-        SentencePieceTokenizer(content, origin="x.model")
+def test_what_is_no_model_is_refused(cat_model):
+    no_text = cat_model.replace("é".encode(), b"\xe4A")
+    for content, message in (
+        (b"", "not a SentencePiece model"),
+        (b"no model at all", "not a SentencePiece model"),
+        (no_text, r"the piece b'.*\\xe4A.*' is not UTF-8; copy"),
+    ):
+        with pytest.raises(UserError, match=rf"^x\.model: {message}"):
+            SentencePieceTokenizer(content, origin="x.model")
 
 
-def test_a_piece_that_is_no_text_is_refused(cat_tokenizer):
-    content = cat_tokenizer._model.replace("é".encode(), b"\xe4A")
-    with pytest.raises(UserError, match=r"^x\.model: the piece b'.*\\xe4A.*' is not UTF-8; copy"):
-        SentencePieceTokenizer(content, origin="x.model")
+@pytest.mark.parametrize(
+    ("lowercase", "keep_accents", "cleaned"),
+    [
+        (False, True, 'Él "ΣΟΣ" ½'),
+        (True, True, 'él "σοσ" ½'),  # letter by letter: no final ς
+        (False, False, 'El "ΣΟΣ" 1⁄2'),
+        (True, False, 'el "σοσ" 1⁄2'),
+    ],
+)
+def test_clean(lowercase, keep_accents, cleaned):
+    cleaner = TextCleaner(lowercase=lowercase, keep_accents=keep_accents)
+
+    assert cleaner.clean("Él ``ΣΟΣ'' ½") == cleaned
+
+
+def test_cleaned_characters_point_into_the_text():
+    cleaner = TextCleaner(lowercase=True, keep_accents=False)
+
+    assert cleaner.clean_with_origins("``É½e\u0301x") == ('"e1⁄2ex', [0, 2, 3, 3, 3, 4, 6])
+    assert cleaner.clean_with_origins("A b") == ("a b", range(3))
+    assert has_accents(["▁the", "é"])
+    assert not has_accents(["▁the", "▁", "ß", "[CLS]", "ı"])

@@ -1,5 +1,6 @@
 """Words that join a vocabulary after it was made."""
 
+import itertools
 import json
 import time
 
@@ -49,12 +50,9 @@ def test_the_old_tokenizer_stays_as_it_is(uncased):
     assert uncased.fingerprint() == fingerprint != longer.fingerprint()
 
 
-def test_words_are_normalised_as_text_is(uncased, cased):
+def test_words_are_normalised_and_known_ones_passed_over(uncased, cased):
     assert added_to(uncased, [" Café\u0301S ", "\u200bDÔGS\n"]) == ["cafes", "dogs"]
     assert added_to(cased, [" Cafés", "DOGS"]) == ["Cafés", "DOGS"]
-
-
-def test_known_words_and_repetitions_are_passed_over(uncased):
     assert added_to(uncased, ["The", "dogs", "PLAY", "dogs", "DOGS", "cafés"]) == ["dogs", "cafes"]
     assert added_to(uncased, []) == []
     # "ing" is known inside of words only.
@@ -83,32 +81,20 @@ def test_words_that_no_text_can_have_are_refused(uncased, word, message):
     assert "\n" not in str(error.value)
 
 
-def test_one_string_is_no_list_of_words(uncased):
-    with pytest.raises(UserError, match="give a list of strings"):
-        uncased.with_words("dogs")
-
-
-def test_the_longest_word_can_be_added_and_found(uncased):
+def test_which_texts_have_the_new_words(uncased, cased_pieces):
     longest = "x" * MAX_CHARACTERS_PER_WORD
+    unsplit = WordPieceTokenizer.from_vocabulary(cased_pieces, BertSwitches(False, None, False))
+    longer = uncased.with_words(["playi", "cafes", longest])
 
-    assert uncased.with_words([longest]).encode_sentences([longest.upper()]) == [[20]]
-
-
-def test_a_chinese_word_can_be_added_where_characters_are_no_words(cased_pieces):
-    switches = BertSwitches(do_lower_case=False, strip_accents=None, tokenize_chinese_chars=False)
-    tokenizer = WordPieceTokenizer.from_vocabulary(cased_pieces, switches)
-
-    assert pieces_of(tokenizer, "中国人") == ["[UNK]"]
-    assert pieces_of(tokenizer.with_words(["中国人"]), "中国人 中国") == ["中国人", "中国"]
-
-
-def test_words_that_begin_with_a_new_word_are_read_from_it_on(uncased):
-    longer = uncased.with_words(["playi", "cafes"])
-
+    assert longer.encode_sentences([longest.upper()]) == [[22]]
     assert pieces_of(uncased, "plays playing") == ["play", "##s", "play", "##ing"]
     # Nothing continues "playi" with "ng", and the longest beginning is the only one tried.
     assert pieces_of(longer, "plays playing playis") == ["play", "##s", "[UNK]", "playi", "##s"]
     assert pieces_of(longer, "cafe cafes cafess") == ["cafe", "cafes", "cafes", "##s"]
+    assert pieces_of(unsplit, "中国人") == ["[UNK]"]
+    assert pieces_of(unsplit.with_words(["中国人"]), "中国人 中国") == ["中国人", "中国"]
+    with pytest.raises(UserError, match="give a list of strings"):
+        uncased.with_words("dogs")
 
 
 PIECES = [
@@ -169,36 +155,30 @@ def test_saved_files_have_the_words_and_load_to_the_same_tokenizer(uncased, tmp_
 
 def test_added_words_take_more_words(uncased):
     once, twice = uncased.with_words(["dogs", "cats"]), uncased.with_words(["dogs"])
+    marked = uncased.with_words(["[E1]", "<user>"], whole=True).with_words(["dogs"])
 
     assert twice.with_words(["dogs", "cats"]).fingerprint() == once.fingerprint()
-
-
-def other_rules(pieces: list[str]) -> tokenizers.Tokenizer:
-    """Text is kept as it is and parted at spaces alone."""
-    vocabulary = {piece: token_id for token_id, piece in enumerate(pieces)}
-    library = tokenizers.Tokenizer(tokenizers.models.WordPiece(vocabulary, unk_token="[UNK]"))
-    library.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    return library
+    assert [marked.id_to_token(i) for i in (20, 21, 22)] == ["[E1]", "<user>", "dogs"]
+    assert marked.encode_sentences(["the dogs [E1]<user>"]) == [[5, 22, 20, 21]]
 
 
 def test_the_rules_of_the_tokenizer_decide_what_a_word_is(uncased_pieces):
-    tokenizer = WordPieceTokenizer(other_rules(uncased_pieces))
+    """Text is kept as it is and split at spaces alone."""
+    vocabulary = {piece: token_id for token_id, piece in enumerate(uncased_pieces)}
+    library = tokenizers.Tokenizer(tokenizers.models.WordPiece(vocabulary, unk_token="[UNK]"))
+    library.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    beside = tokenizers.Tokenizer.from_str(library.to_str())
+    beside.add_tokens(["[E1]", "[E2]"])
+    tokenizer = WordPieceTokenizer(library)
+
     assert tokenizer.switches is None
     longer = tokenizer.with_words(["covid-19", "中国"])
-
     assert longer.encode_sentences(["the covid-19 中国"]) == [[5, 20, 21]]
     with pytest.raises(UserError, match="words: '##ed' would be a piece inside words; give whole"):
         tokenizer.with_words(["##ed"])
-
-
-def test_tokens_beside_the_vocabulary_keep_their_ids_so_no_word_joins_them(uncased_pieces):
-    library = other_rules(uncased_pieces)
-    library.add_tokens(["[E1]", "[E2]"])
-    tokenizer = WordPieceTokenizer(library)
-    assert tokenizer.token_to_id("[E1]") == 20
-
+    # Tokens beside the vocabulary keep their ids, so no word joins them.
     with pytest.raises(UserError, match=r"2 added tokens beside its vocabulary \(\[E1\], \[E2\]\)"):
-        tokenizer.with_words(["dogs"])
+        WordPieceTokenizer(beside).with_words(["dogs"])
 
 
 MARKERS = ["[E1]", "<user>", "covid-19", "[E1]", "ice cream"]
@@ -260,30 +240,16 @@ def test_a_piece_of_the_vocabulary_may_be_a_marker(tmp_path):
         assert each.token_to_id("[MASK]") == old.special_ids.mask
 
 
-def test_words_may_follow_markers(uncased):
-    longer = uncased.with_words(["[E1]", "<user>"], whole=True).with_words(["dogs"])
-
-    assert [longer.id_to_token(i) for i in (20, 21, 22)] == ["[E1]", "<user>", "dogs"]
-    assert longer.encode_sentences(["the dogs [E1]<user>"]) == [[5, 22, 20, 21]]
-
-
 def test_many_words_and_markers_take_linear_time(uncased, byte_level):
     """Less than a second each; 8,000 one by one took a minute."""
     markers = [f"[E{number}]" for number in range(8000)]
-    words = [
-        "".join(map(chr, (97 + n // 676, 97 + n // 26 % 26, 97 + n % 26))) for n in range(8000)
-    ]
+    words = ["".join(letters) for letters in itertools.product("abcdefghijklmnopqrst", repeat=3)]
     for tokenizer in (uncased, byte_level):
         begin = time.process_time()
         assert tokenizer.with_words(markers, whole=True).vocab_size >= tokenizer.vocab_size + 7999
         longer = tokenizer.with_words(words)
         assert longer.vocab_size >= tokenizer.vocab_size + 7990
         assert time.process_time() - begin < 20
-
-
-def test_sentencepiece_refuses_words(cat_tokenizer):
-    with pytest.raises(UserError, match="words: a SentencePiece model cannot take new words"):
-        cat_tokenizer.with_words(["dogs"])
 
 
 @pytest.mark.slow
