@@ -19,11 +19,10 @@ from bert_jax.tokenization.definition import (
     decoded_lines,
 )
 from bert_jax.tokenization.description import Description
-from bert_jax.tokenization.encoding import Encoding, check_texts
+from bert_jax.tokenization.encoding import FAIRSEQ_TEMPLATE, Encoding, check_texts
 from bert_jax.tokenization.library import LibraryTokenizer, copy_of, pieces_of
 from bert_jax.tokenization.source import BPE_FILE, LIBRARY, Source
 from bert_jax.tokenization.special_tokens import FAIRSEQ, SpecialTokens, Token
-from bert_jax.tokenization.template import FAIRSEQ_TEMPLATE
 
 if TYPE_CHECKING:
     import tokenizers

@@ -5,12 +5,13 @@ take exponential time, or end in a panic of its Rust code, which no `except Exce
 """
 
 import contextlib
+import json
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from bert_jax.errors import UserError, first_line
-from bert_jax.tokenization.encoding import is_unicode
+from bert_jax.tokenization.encoding import TEXTS, Template, is_unicode
 from bert_jax.tokenization.interface import MAX_VOCABULARY_SIZE
 
 READ_REMEDY = "give a file that a tokenizer saved"
@@ -19,6 +20,8 @@ OTHER_MODEL = "give a model with another tokenizer"
 # The key of the steps of a "Sequence".
 _PARTS = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers"}
 _MAX_STEPS = 32
+# What a `tokenizer.json` may have as its `post_processor`, also several in a "Sequence".
+_PROCESSORS = ("TemplateProcessing", "BertProcessing", "RobertaProcessing", "ByteLevel")
 
 
 def model_type(definition: Mapping[str, Any] | None) -> str:
@@ -100,6 +103,94 @@ def checked_steps(
         if len(steps) > _MAX_STEPS:
             raise UserError(f"{path}: the {key} has more than {_MAX_STEPS} steps; {READ_REMEDY}")
     return steps
+
+
+def read_template(
+    path: Path, definition: Mapping[str, Any], names: Mapping[str, str | None]
+) -> Template:
+    """What the `post_processor` of a `tokenizer.json` adds to one text and to a pair.
+
+    The library applies it to texts of one token each.
+
+    Args:
+        path: file to name in errors.
+        definition: the content of the file.
+        names: special tokens by their field of `SpecialIds`.
+
+    Raises:
+        UserError: it cannot be read, or gives a token another id than the vocabulary.
+    """
+    import tokenizers
+
+    processor = definition.get("post_processor")
+    content: dict[str, Any] = {
+        **dict.fromkeys(("truncation", "padding", "normalizer", "pre_tokenizer", "decoder")),
+        "version": "1.0",
+        "added_tokens": [],
+        "post_processor": processor,
+        "model": {"type": "WordLevel", "vocab": {"x": 0}, "unk_token": "x"},
+    }
+    texts: list[list[str]] = [[], []]
+    try:
+        _check_processor(processor)
+        library = tokenizers.Tokenizer.from_str(json.dumps(content))
+        for words, encoding in zip(
+            texts, (library.encode("x"), library.encode("x", "x")), strict=True
+        ):
+            for token, token_id, type_id, text in zip(
+                *(encoding.tokens, encoding.ids, encoding.type_ids, encoding.sequence_ids),
+                strict=True,
+            ):
+                if text is None:
+                    _check_id(path, definition, token, token_id)
+                name = _role(token, names) if text is None else TEXTS[text]
+                words.append(f"{name}:{type_id}" if type_id else name)
+        return Template(*map(" ".join, texts))
+    except UserError:
+        raise
+    except Exception:
+        kind = processor.get("type") if isinstance(processor, dict) else processor
+        raise UserError(
+            f"{path}: the post_processor {kind!s:.80} cannot be read; known are "
+            f"{', '.join(_PROCESSORS)}, with the first text before the second: give a file that a "
+            "tokenizer saved"
+        ) from None
+
+
+def _check_processor(processor: Any) -> None:
+    """Raises an error for what the library takes for something else, or panics on."""
+    if processor is not None:
+        for step in processor.get("processors", [processor]):
+            if step["type"] not in _PROCESSORS:
+                raise ValueError(step["type"])
+            if step["type"] == "TemplateProcessing":
+                for key, texts in (("single", TEXTS[:1]), ("pair", TEXTS)):
+                    used = [fields["id"] for part in step[key] for fields in part.values()]
+                    if not set(used) <= {*texts, *step["special_tokens"]}:
+                        raise ValueError(used)
+
+
+def _check_id(path: Path, definition: Mapping[str, Any], token: str, token_id: int) -> None:
+    vocabulary = definition["model"]["vocab"]
+    if isinstance(vocabulary, list):
+        vocabulary = {piece: number for number, (piece, _) in enumerate(vocabulary)}
+    added = {entry["content"]: entry["id"] for entry in definition.get("added_tokens") or []}
+    known = added.get(token, vocabulary.get(token, token_id))
+    if token_id != known:
+        raise UserError(
+            f"{path}: the ids in the post_processor have {token_id} for {token!r:.80}, and the "
+            f"vocabulary has {known}; save the tokenizer again"
+        )
+
+
+def _role(token: str, names: Mapping[str, str | None]) -> str:
+    """The field of `SpecialIds` of a token, else the token itself."""
+    for role in ("cls", "sep"):
+        if names[role] == token:
+            return role
+    if ":" in token or token in (*TEXTS, *names) or len(token.split()) != 1:
+        raise ValueError(token)
+    return token
 
 
 def decoded_lines(path: Path, data: bytes) -> list[str]:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.errors import UserError
+from bert_jax.tokenization.encoding import Template
 from bert_jax.tokenization.special_tokens import SpecialTokens
-from bert_jax.tokenization.template import Template
 
 CONFIG_FILE = "tokenizer_config.json"
 SIDES = ("right", "left")

@@ -1,7 +1,9 @@
-"""The tokens of texts, with and without special tokens, and how many of them fit in a limit."""
+"""The tokens of texts, the template that joins them, and how many of them fit in a limit."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from bert_jax.errors import UserError
 
@@ -47,6 +49,91 @@ class Encoding(Pieces):
     special_tokens_mask: list[int]
 
 
+TEXTS = ("A", "B")
+"""The names of the two texts in a template."""
+
+
+class TemplatePart(NamedTuple):
+    """One part of a template.
+
+    Attributes:
+        name: "A" or "B" for a text, else a field of `SpecialIds`, or the text of another token.
+        type_id: token type of its tokens.
+    """
+
+    name: str
+    type_id: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Template:
+    """The positions of special tokens and token types around one text, A, or two, A and B.
+
+    Written as "cls A sep": the texts and tokens, each followed by a colon and its token type if
+    that is not 0.
+    """
+
+    single: str
+    pair: str
+
+    def __post_init__(self) -> None:
+        self.parts(pair=True)  # raises ValueError for what is no template
+
+    def parts(self, *, pair: bool) -> tuple[TemplatePart, ...]:
+        """The parts of the template for one text or for a pair."""
+        return self._parts[pair]
+
+    def num_special_tokens(self, *, pair: bool) -> int:
+        """The number of special tokens around and between the texts."""
+        return len(self._parts[pair]) - (2 if pair else 1)
+
+    def num_token_types(self, *, pair: bool) -> int:
+        """The number of token types that a model needs for the template."""
+        return 1 + max(part.type_id for part in self._parts[pair])
+
+    def without_token_types(self) -> "Template":
+        """The template with type 0 everywhere."""
+        texts = (" ".join(name for name, _ in parts) for parts in self._parts)
+        return Template(*texts)
+
+    def starts(self, lengths: Sequence[Any]) -> list[tuple[TemplatePart, Any]]:
+        """Each part, and the position where it begins.
+
+        Args:
+            lengths: number of tokens of A, or of A and B: numbers, or arrays of one shape for many
+                rows.
+        """
+        starts: list[tuple[TemplatePart, Any]] = []
+        start: Any = 0
+        for part in self.parts(pair=len(lengths) == 2):
+            starts.append((part, start))
+            start = start + (lengths[TEXTS.index(part.name)] if part.name in TEXTS else 1)
+        return starts
+
+    def text_starts(self, lengths: Sequence[int]) -> list[int]:
+        """The position of the first token of each text; `lengths` as in `starts`."""
+        return [start for part, start in self.starts(lengths) if part.name in TEXTS]
+
+    @functools.cached_property
+    def _parts(self) -> tuple[tuple[TemplatePart, ...], tuple[TemplatePart, ...]]:
+        return _parse(self.single, TEXTS[:1]), _parse(self.pair, TEXTS)
+
+
+def _parse(template: str, texts: Sequence[str]) -> tuple[TemplatePart, ...]:
+    named = (word.partition(":") for word in template.split())
+    parts = tuple(TemplatePart(name, int(type_id or 0)) for name, _, type_id in named)
+    if [part.name for part in parts if part.name in TEXTS] != list(texts):
+        raise ValueError(f"the template {template!r} must hold {' then '.join(texts)}")
+    return parts
+
+
+DEFAULT_TEMPLATE = Template(single="cls A sep", pair="cls A sep B:1 sep:1")
+"""BERT's template, the default for a tokenizer that is loaded without a model."""
+
+FAIRSEQ_TEMPLATE = Template(single="cls A sep", pair="cls A sep sep B sep")
+"""The template of RoBERTa, CamemBERT and XLM-R: <s> A </s></s> B </s>, with one token type."""
+
+
 def truncated_lengths(lengths: Sequence[int], limit: int, truncation: str) -> list[int] | None:
     """The number of tokens of each text to keep so that the sum is at most `limit`.
 
@@ -88,21 +175,19 @@ def check_texts(texts: Sequence[str]) -> None:
     for index, text in enumerate(texts):
         if not isinstance(text, str):
             raise UserError(f"tokenizer: text {index} is {text!r}; give a string")
-        if not text.isascii():
-            try:
-                text.encode()
-            except UnicodeEncodeError as error:
-                raise UserError(
-                    f"tokenizer: text {index}, character {error.start}: "
-                    f"U+{ord(text[error.start]):04X} is half of a surrogate pair, not a character; "
-                    "remove it"
-                ) from None
+        if not is_unicode(text):
+            position = next(i for i, character in enumerate(text) if not is_unicode(character))
+            raise UserError(
+                f"tokenizer: text {index}, character {position}: U+{ord(text[position]):04X} is "
+                "half of a surrogate pair, not a character; remove it"
+            )
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text has no half of a surrogate pair."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
+    """Whether a text has no half of a surrogate pair, which JSON can contain."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return False
     return True

@@ -14,14 +14,15 @@ import numpy as np
 from bert_jax.errors import OptionError, UserError, require_one_of
 from bert_jax.tokenization.description import CONFIG_FILE, Description
 from bert_jax.tokenization.encoding import (
+    TEXTS,
     TRUNCATIONS,
     Encoding,
     Pieces,
+    Template,
     check_texts,
     truncated_lengths,
 )
 from bert_jax.tokenization.special_tokens import SpecialIds, Token
-from bert_jax.tokenization.template import TEXTS, Template
 
 # The kinds of tokenizers: BERT's, ALBERT's, RoBERTa's, and those of CamemBERT and XLM-R, which are
 # SentencePiece models with other ids and without cleaning.

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bert_jax.errors import UserError
 from bert_jax.tokenization.description import Description
-from bert_jax.tokenization.encoding import Pieces, check_texts
+from bert_jax.tokenization.encoding import TEXTS, Pieces, check_texts
 from bert_jax.tokenization.interface import Tokenizer
 from bert_jax.tokenization.special_tokens import Token
-from bert_jax.tokenization.template import TEXTS
 
 if TYPE_CHECKING:
     import tokenizers

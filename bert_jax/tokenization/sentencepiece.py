@@ -11,11 +11,10 @@ from bert_jax.files import VOCABULARY_BYTES, read_limited
 from bert_jax.tokenization.cleaning import TextCleaner, has_accents, looks_lowercased
 from bert_jax.tokenization.definition import model_type
 from bert_jax.tokenization.description import Description
-from bert_jax.tokenization.encoding import Pieces, check_texts
+from bert_jax.tokenization.encoding import DEFAULT_TEMPLATE, Pieces, check_texts
 from bert_jax.tokenization.interface import Tokenizer
 from bert_jax.tokenization.source import MODEL_FILE, Source
 from bert_jax.tokenization.special_tokens import ALBERT, ANGLED, BRACKETED, SpecialTokens, Token
-from bert_jax.tokenization.template import DEFAULT_TEMPLATE
 
 WORD_MARKER = "▁"
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from bert_jax.errors import UserError
 from bert_jax.files import check_undamaged, is_there, read_json_object
-from bert_jax.tokenization.definition import READ_REMEDY
+from bert_jax.tokenization.definition import READ_REMEDY, read_template
 from bert_jax.tokenization.description import CONFIG_FILE, Description, with_settings
 from bert_jax.tokenization.interface import (
     BYTE_LEVEL_BPE,
@@ -22,7 +22,6 @@ from bert_jax.tokenization.special_tokens import (
     SPECIAL_TOKENS_FILE,
     read_special_tokens,
 )
-from bert_jax.tokenization.template import read_template
 
 # The files with pieces; SentencePiece's may have another name, if it is the only `*.model` file.
 VOCABULARY_FILE, BPE_FILE, MODEL_FILE = "vocab.txt", "vocab.json", "spiece.model"

@@ -19,12 +19,12 @@ from bert_jax.tokenization.definition import (
     model_type,
 )
 from bert_jax.tokenization.description import Description
+from bert_jax.tokenization.encoding import DEFAULT_TEMPLATE, FAIRSEQ_TEMPLATE
 from bert_jax.tokenization.interface import CAMEMBERT, SENTENCEPIECE, XLM_ROBERTA
 from bert_jax.tokenization.library import LIBRARY_CLASS, TOKENIZER_FILE, LibraryTokenizer
 from bert_jax.tokenization.sentencepiece import WORD_MARKER, read_model
 from bert_jax.tokenization.source import LIBRARY, MODEL_FILE, Source
 from bert_jax.tokenization.special_tokens import ALBERT, FAIRSEQ, SpecialTokens, Token
-from bert_jax.tokenization.template import DEFAULT_TEMPLATE, FAIRSEQ_TEMPLATE
 
 if TYPE_CHECKING:
     import tokenizers

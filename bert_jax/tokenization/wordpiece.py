@@ -20,11 +20,10 @@ from bert_jax.tokenization.definition import (
     library_errors,
 )
 from bert_jax.tokenization.description import Description
-from bert_jax.tokenization.encoding import check_texts
+from bert_jax.tokenization.encoding import DEFAULT_TEMPLATE, check_texts
 from bert_jax.tokenization.library import LIBRARY_CLASS, LibraryTokenizer
 from bert_jax.tokenization.source import LIBRARY, VOCABULARY_FILE, Source
 from bert_jax.tokenization.special_tokens import BRACKETED, SpecialTokens
-from bert_jax.tokenization.template import DEFAULT_TEMPLATE
 
 if TYPE_CHECKING:
     import tokenizers
