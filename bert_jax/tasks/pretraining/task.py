@@ -25,11 +25,10 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pipeline import Batch, batches_in_order
 from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.data.pretraining.corpus import Corpus
-from bert_jax.data.pretraining.coverage import shown_share
+from bert_jax.data.pretraining.diagnostics import degenerate_targets, shown_share
 from bert_jax.data.pretraining.options import PretrainingOptions
 from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.data.pretraining.readable import as_text
-from bert_jax.data.pretraining.targets import degenerate_targets
 from bert_jax.errors import OptionError, require_at_least
 from bert_jax.files import Journal
 from bert_jax.metrics.baselines import shortfall

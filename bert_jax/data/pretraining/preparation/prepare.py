@@ -116,7 +116,7 @@ def prepare(
     local = shared
     if is_remote(output):
         local = user_cache() / "prepared" / os.fspath(shared).replace("://", "/")
-    # The same key for the same files: also after an interruption, and with another runner.
+    # Named by all that the files of the batches depend on, so that an interrupted call finds them.
     batches = (shared if encode_shards else local) / f"{fingerprint}-{batch_characters}"
 
     def report(message: str) -> None:
