@@ -36,7 +36,6 @@ from bert_jax.files.paths import (
 )
 from bert_jax.files.reading import (
     VOCABULARY_BYTES,
-    check_regular,
     is_there,
     open_regular,
     read_json,
@@ -57,7 +56,6 @@ __all__ = [
     "check_directory",
     "check_locks",
     "check_own_files",
-    "check_regular",
     "check_undamaged",
     "continued",
     "fetch",

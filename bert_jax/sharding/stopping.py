@@ -77,7 +77,7 @@ def ending_together(outcome: Callable[[BaseException], tuple[str, int]]) -> Iter
     except BaseException as error:
         _fail(error, outcome, over)
     over.set()
-    _publish("null")  # no failure
+    _publish(_REASON, "null")  # no failure
     listener.join()  # no thread may be inside JAX when the interpreter exits
 
 
@@ -96,15 +96,16 @@ def _fail(
     except BaseException:
         traceback.print_exception(error, file=sys.__stderr__)
         message, code = f"{type(error).__name__}: {error}".splitlines()[0], FAILED
-    _publish(json.dumps({"process": jax.process_index(), "message": message, "code": code}))
+    reason = {"process": jax.process_index(), "message": message, "code": code}
+    _publish(_REASON, json.dumps(reason))
     if is_coordinator():
         time.sleep(1)  # the service ends with this process: the others must receive it before
     leave(message, code)
 
 
-def _publish(reason: str) -> None:
-    with contextlib.suppress(Exception):  # another process was first
-        coordination().key_value_set(_REASON, reason)
+def _publish(key: str, value: str) -> None:
+    with contextlib.suppress(Exception):  # another process was first, or is lost
+        coordination().key_value_set(key, value)
 
 
 def _listen(over: threading.Event) -> None:
@@ -204,20 +205,16 @@ class _Agreement:
     def stop_after(self, step: int, *, requested: bool) -> bool:
         if requested and not self._sent:
             self._sent = True
-            self._send("stop")
+            _publish(f"{self._prefix}/message", "stop")
         with self._lock:
             self._step = step
             return self._last is not None and step >= self._last
 
     def end(self) -> None:
         """Ends the thread; if a host has requested a stop, it first takes part in the exchange."""
-        self._send("over")
+        _publish(f"{self._prefix}/message", "over")
         # No thread may be inside JAX when the interpreter exits; a lost host must not block us.
         self._thread.join(timeout=10)
-
-    def _send(self, message: str) -> None:
-        with contextlib.suppress(Exception):  # another host was first, or is lost
-            coordination().key_value_set(f"{self._prefix}/message", message)
 
     def _agree(self) -> None:
         client = coordination()
