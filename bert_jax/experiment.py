@@ -29,7 +29,9 @@ from bert_jax.distillation.report import compare
 from bert_jax.distillation.task import DistilledTask, distilled
 from bert_jax.errors import OptionError, UserError, as_retryable, require_at_least
 from bert_jax.export import export
+from bert_jax.inference.evaluation import evaluate
 from bert_jax.inference.fingerprint import model_fingerprint
+from bert_jax.inference.output_cache import cached_beside
 from bert_jax.options import from_keys
 from bert_jax.planning.hardware import Slice
 from bert_jax.planning.meshes import auto_mesh
@@ -39,8 +41,7 @@ from bert_jax.process import say
 from bert_jax.sharding.hosts import check_batch_size, from_main_host, is_main_host, main_host_first
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tasks import find_task
-from bert_jax.tasks.base.output_cache import cached_beside
-from bert_jax.tasks.base.predictor import Model
+from bert_jax.tasks.base.evaluation import EvalResult
 from bert_jax.tasks.base.task import ModelInit, Task, TrainSpec
 from bert_jax.training.logs import draw_curves
 from bert_jax.training.loop import train as train_loop
@@ -201,8 +202,7 @@ class Experiment:
             if describe:
                 self.describe_data()
             is_new = self._start_or_resume(workdir)
-            metrics = self._run(workdir, is_new)
-            return self._publish(workdir, metrics)
+            return self._publish(workdir, self._run(workdir, is_new))
 
     def evaluate(
         self, *, workdir: Path | None = None, model: Path | None = None, output: Path | None = None
@@ -231,19 +231,15 @@ class Experiment:
             raise UserError("evaluate needs --workdir RUN or --model DIR")
 
         def request() -> dict[str, Any]:
-            model = Model(task.module, params, task.tokenizer, task.description, mesh)
-            return {
-                **self.config.to_dict(),
-                "examples": task.fingerprints(),
-                **model_fingerprint(model),
-            }
+            model = model_fingerprint(task.model(params, mesh))
+            return {**self.config.to_dict(), "examples": task.fingerprints(), **model}
 
         with (
             cached_beside(output, request) as kept,
             run_directory.predictions_directory(output) as place,
         ):
-            metrics = task.evaluate(params, mesh, place, kept)  # sets those of the test sets
-        return {**metrics, **task.test_metrics, **task.baselines()}
+            result = evaluate(task, params, mesh, place, kept=kept)
+        return {**result.metrics, **result.test_metrics, **task.evaluator.baselines()}
 
     def plan(self, devices: Slice, plan_options: PlanOptions) -> list[dict[str, Any]]:
         """Plans the cost of a training on devices that need not exist locally, see `make_plans`."""
@@ -279,7 +275,7 @@ class Experiment:
 
     def _checked_task(self, init: ModelInit) -> Task:
         task = self._train_spec.create(self.config, init)
-        task.check()
+        task.evaluator.check()
         return task
 
     def _finished_model(self, directory: Path, mesh: Mesh) -> tuple[Task, Any]:
@@ -308,22 +304,23 @@ class Experiment:
             run_directory.save_model_files(workdir, self.task)
         return is_new
 
-    def _run(self, workdir: Path, is_new: bool) -> dict[str, float]:
-        """Trains to the end; returns the metrics of the model that is exported."""
+    def _run(self, workdir: Path, is_new: bool) -> EvalResult:
+        """Trains to the end; returns the evaluation of the model that is exported."""
         task, mesh, options, init = self.task, self.mesh, self.options, self.model_init
         # If the last step is certain to be exported, its evaluation is the result; otherwise the
         # exported model is evaluated once more.
         is_last = options.export == "latest" and not options.patience
 
         first = model_init.initial_params(self.config, init, task, mesh) if is_new else None
+        reported: set[str] = set()  # by the first of all evaluations
 
-        def evaluate(params: Any, directory: Path | None) -> dict[str, float]:
-            return task.evaluate(params, mesh, directory)
+        def validate(params: Any, directory: Path | None) -> EvalResult:
+            return evaluate(task, params, mesh, directory, reported=reported)
 
         with explain_step_out_of_memory(options, mesh):
-            metrics = train_loop(
+            result = train_loop(
                 task,
-                evaluate,
+                validate,
                 optimizer=self.optimizer,
                 options=options,
                 mesh=mesh,
@@ -333,24 +330,24 @@ class Experiment:
                 predictions=workdir / PREDICTIONS if is_last else None,
             )
         if is_last:
-            return metrics
+            return result
         with as_retryable():
             params, _ = run_directory.restore_params(
                 workdir, task.description, options.export, mesh, task.module
             )
-            return evaluate(params, workdir / PREDICTIONS)
+            return validate(params, workdir / PREDICTIONS)
 
-    def _publish(self, workdir: Path, metrics: dict[str, float]) -> dict[str, float]:
+    def _publish(self, workdir: Path, evaluation: EvalResult) -> dict[str, float]:
         """Exports the model, then writes the curves and the result, which it returns."""
-        task = self.task
-        baselines = task.baselines()
-        result = {**metrics, **task.test_metrics, **baselines}
-        worse = [why] if (why := task.shortfall(metrics, baselines)) else []
+        task, metrics = self.task, evaluation.metrics
+        baselines = task.evaluator.baselines()
+        result = {**metrics, **evaluation.test_metrics, **baselines}
+        worse = [why] if (why := task.evaluator.shortfall(metrics, baselines)) else []
         with as_retryable():
             with main_host_first():
-                # An evaluation may have set a value of the model, such as a threshold.
+                # The evaluation may have tuned a value of the model, such as a threshold.
                 if is_main_host():
-                    content = config_bytes(task.description)
+                    content = config_bytes(evaluation.description)
                     run_directory.write(workdir, {MODEL_CONFIG: content})
             export(workdir, workdir / MODEL, which=self.options.export)
             if isinstance(task, DistilledTask):

@@ -192,11 +192,12 @@ def _check_all(
         experiment.check()
         examples[key] = experiment.task.examples_per_epoch
         experiment.describe_data()
+        evaluator = experiment.task.evaluator
         if best_metric is None:
-            best_metric, baselines = experiment.task.best_metric, experiment.task.baselines()
-        elif experiment.task.best_metric != best_metric:
+            best_metric, baselines = evaluator.best_metric, evaluator.baselines()
+        elif evaluator.best_metric != best_metric:
             raise UserError(
-                f"run {name} is evaluated by {experiment.task.best_metric[0]} and the first by "
+                f"run {name} is evaluated by {evaluator.best_metric[0]} and the first by "
                 f"{best_metric[0]}; compare runs by one metric: set data.best_metric"
             )
     assert best_metric is not None, "there are runs"

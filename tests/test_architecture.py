@@ -15,8 +15,8 @@ LAYERS = {
     4: ("families", "data"),
     5: ("checkpoints",),
     6: ("tasks",),
-    7: ("training", "inference", "distillation"),
-    8: ("planning", "parity"),
+    7: ("training", "inference"),
+    8: ("distillation", "planning", "parity"),
     9: (
         "benchmarks",
         "config",

@@ -8,14 +8,14 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
+from bert_jax.inference.engine import Engine
+from bert_jax.inference.evaluation import evaluate
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
 from bert_jax.process import say
 from bert_jax.sharding.hosts import from_main_host, is_main_host, to_global
 from bert_jax.sharding.memory import array_bytes
 from bert_jax.tasks.base.labelled_task import LabelledTask
-from bert_jax.tasks.base.predictor import Model
-from bert_jax.tasks.base.streams import predict_examples
 from bert_jax.tasks.base.task import Task
 from bert_jax.tasks.pretraining.task import PretrainingTask
 
@@ -56,9 +56,8 @@ def _work(task: Task, params: Any, mesh: Mesh) -> tuple[Callable[[], Any], int]:
     """What is timed, and the number of its texts."""
     if isinstance(task, LabelledTask):
         items = [example.item for example in task.splits.validation[0].examples[:_TEXTS]]
-        model = Model(task.module, params, task.tokenizer, task.description, mesh)
-        predictor = task.predictor(model)
-        return lambda: list(predict_examples(predictor, iter(items))), len(items)
+        engine = Engine(task.evaluator.predictor(task.model(params, mesh)))
+        return lambda: engine.predict(items), len(items)
     assert isinstance(task, PretrainingTask), "the only other task"
     (rows,) = zip(task.evaluation_batches(host=0, hosts=1), range(1), strict=False)
     batch, step = to_global(mesh, rows[0]), task.loss_step(mesh)
@@ -77,11 +76,11 @@ def compare(
         scores: the validation metrics of the student.
     """
     result: dict[str, float] = {}
-    metric = teacher[0].best_metric[0]
+    metric = teacher[0].evaluator.best_metric[0]
     speeds = milliseconds_per_text((teacher, student), mesh)
     models = zip(("teacher", "student"), (teacher, student), speeds, strict=True)
     for name, (task, params), speed in models:
-        metrics = scores if name == "student" else task.evaluate(params, mesh)
+        metrics = scores if name == "student" else evaluate(task, params, mesh).metrics
         result |= {
             f"{name}_parameters": parameter_count(task),
             f"{name}_ms_per_text": speed,

@@ -2,8 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Generator, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import flax.linen as nn
@@ -21,12 +20,13 @@ from bert_jax.distillation.projection import ProjectedStudent
 from bert_jax.distillation.teacher import Teacher
 from bert_jax.distillation.teacher_scores import TeacherScores
 from bert_jax.errors import OptionError
-from bert_jax.files import Journal
 from bert_jax.models.config import ComputedModel
 from bert_jax.models.encoder import EncoderOutput, EncoderOutputs
 from bert_jax.models.execution import Execution
 from bert_jax.options import from_keys
+from bert_jax.tasks.base.evaluation import Evaluator
 from bert_jax.tasks.base.labelled_task import LabelledTask
+from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.base.summary import DataSummary
 from bert_jax.tasks.base.task import ModelInit, Sums, Task, weighted_sums
 
@@ -64,7 +64,7 @@ class DistilledTask(Task):
         self.task, self.teacher, self._options, self._rows = task, teacher, options, rows
         self.module = _trained_module(task, teacher.description, options)
         self.tokenizer = task.tokenizer
-        self.best_metric, self.derived_metrics = task.best_metric, task.derived_metrics
+        self.derived_metrics = task.derived_metrics
         self._layers = _compared_layers(task.description, teacher.description, options)
         parts = {name: getattr(options, f"{name}_weight") for name in _PARTS}
         self._parts = {part: weight for part, weight in parts.items() if weight}
@@ -184,8 +184,12 @@ class DistilledTask(Task):
         return (*models, ComputedModel(self.teacher.description.config, is_trained=False))
 
     @property
-    def test_metrics(self) -> Mapping[str, float]:  # type: ignore[override]
-        return self.task.test_metrics
+    def evaluator(self) -> Evaluator:
+        return self.task.evaluator
+
+    def model(self, params: Any, mesh: Mesh) -> Model:
+        """The student, without what only its training has."""
+        return self.task.model(params, mesh)
 
     @property
     def examples_per_epoch(self) -> int:
@@ -194,9 +198,6 @@ class DistilledTask(Task):
     @property
     def data_summary(self) -> DataSummary:
         return self.task.data_summary
-
-    def check(self) -> None:
-        self.task.check()
 
     def fingerprints(self) -> dict[str, str]:
         return {**self.task.fingerprints(), "teacher": self.teacher.fingerprint}
@@ -231,22 +232,11 @@ class DistilledTask(Task):
             shapes[_SCORES] = self._kept.shape(rows, length)
         return shapes
 
-    def evaluate(
-        self, params: Any, mesh: Mesh, directory: Path | None = None, kept: Journal | None = None
-    ) -> dict[str, float]:
-        return self.task.evaluate(params, mesh, directory, kept)
-
     def loss_sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
         return self.task.loss_sums(params, batch, dropout_key)
 
-    def baselines(self) -> dict[str, float]:
-        return self.task.baselines()
-
     def examples_as_text(self, count: int) -> str:
         return self.task.examples_as_text(count)
-
-    def shortfall(self, metrics: Mapping[str, float], baselines: Mapping[str, float]) -> str:
-        return self.task.shortfall(metrics, baselines)
 
     def summary(self, metrics: dict[str, float]) -> dict[str, float]:
         return self.task.summary(metrics)

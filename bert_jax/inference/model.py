@@ -15,9 +15,9 @@ from bert_jax.errors import require_at_least, require_between
 from bert_jax.files import as_path
 from bert_jax.inference import surgery, vectors
 from bert_jax.inference.pickling import ModelOfFiles
+from bert_jax.inference.streams import predict_examples
 from bert_jax.tasks.attentions import AttentionMaps, AttentionsPredictor
 from bert_jax.tasks.base.predictor import BatchOptions, not_one_string
-from bert_jax.tasks.base.streams import predict_examples
 from bert_jax.tasks.classification.predict import LabelPredictor, TextPrediction
 from bert_jax.tasks.fill_mask import MaskPrediction, MaskPredictor
 from bert_jax.tasks.hidden_states import HiddenStatesPredictor, TokenStates

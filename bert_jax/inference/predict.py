@@ -17,8 +17,10 @@ from bert_jax.data.readers.sources import is_dataset
 from bert_jax.data.resumable_outputs import ResumableOutputs
 from bert_jax.errors import OptionError, UserError
 from bert_jax.files import is_remote
+from bert_jax.inference.engine import Engine
 from bert_jax.inference.fingerprint import model_fingerprint
 from bert_jax.inference.model import LoadedModel
+from bert_jax.inference.streams import Progress, micro_batches, predict_windows
 from bert_jax.models.config import Head
 from bert_jax.process import say
 from bert_jax.tasks import find_task, task_names
@@ -29,7 +31,6 @@ from bert_jax.tasks.base.predict_spec import (
     check_kept_columns,
 )
 from bert_jax.tasks.base.predictor import ExampleError
-from bert_jax.tasks.base.streams import Progress, micro_batches, predict_examples
 
 _DEFAULTS = PredictOptions()
 # The attribute of a task's module.
@@ -124,7 +125,7 @@ class _Job:
     ) -> None:
         """Args: `outputs`: the files, if a later call can continue them; otherwise None."""
         self.count = 0
-        self._model, self._spec, self._options = model, spec, options
+        self._engine, self._options = Engine(spec.predictor(model, options)), options
         self._stopped = stopped
         self._write = write
         self._outputs = outputs
@@ -150,20 +151,17 @@ class _Job:
             progress.advance(texts)
             self._check_stop()  # the first prediction of a window may be the last to be computed
 
-        predictions = predict_examples(
-            self._spec.predictor(self._model, self._options),
-            self._items(entries),
-            advance=advance,
-            after_window=self._mark,
-        )
         try:
-            for prediction in predictions:
-                entry = self._waiting.popleft()
-                self._write(entry, prediction)
-                self._done(entry)
+            for window in predict_windows(self._engine, self._items(entries), advance=advance):
+                for prediction in window.predictions:
+                    entry = self._waiting.popleft()
+                    self._write(entry, prediction)
+                    self._done(entry)
+                if window.is_full:
+                    self._mark()
         except ExampleError as error:
-            place = self._waiting[before + error.index - self.count].place
-            raise UserError(f"{place}: {error}") from error
+            place = self._waiting[before + (error.index or 0) - self.count].place
+            raise UserError(f"{place}: {error.message}") from error
 
     def _items(self, entries: Iterable[Entry[Any]]) -> Iterator[Any]:
         for entry in entries:

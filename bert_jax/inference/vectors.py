@@ -9,9 +9,9 @@ import numpy as np
 
 from bert_jax.data.readers.texts import Text
 from bert_jax.errors import require_at_least
+from bert_jax.inference.streams import Progress, predict_examples
 from bert_jax.metrics.similarity import similarities, similarity_of_pair
 from bert_jax.tasks.base.predictor import BatchOptions, Model, not_one_string
-from bert_jax.tasks.base.streams import Progress, predict_examples
 from bert_jax.tasks.embed import EmbeddingPredictor
 from bert_jax.tasks.similarity.predict import Match, checked_texts
 

@@ -49,15 +49,14 @@ class EmbeddingPredictor(TextPredictor[np.ndarray]):
         Raises:
             OptionError: the pooling or the prompt is unknown, or the model has no pooler.
         """
-        super().__init__(model, options)
         self.vectors = model.description.vectors.chosen(pooling, normalize)
         self.width = self.vectors.width(model.config.hidden_size)
-        text = self.vectors.prompt(prompt)
-        self._prepare = TextPreparation(self.vectors, text, model.tokenizer)
+        prepare = TextPreparation(self.vectors, self.vectors.prompt(prompt), model.tokenizer)
+        super().__init__(model, options, prepare=prepare)
         self._normalize = bool(normalize)
         if pooling is None and model.description.stored_vectors is None:
             say_default(",".join(self.vectors.poolings))
-        self._pool = self.vectors.pool(self._prepare.prompt_length(self.limit))
+        self._pool = self.vectors.pool(prepare.prompt_length(self.limit))
         encoder, params = encoder_of(model, with_pooler=not self.vectors.of_tokens)
         self._encoder = encoder
         self._params = params, model.compute_params.get(TEXT_VECTORS, {})
@@ -65,9 +64,6 @@ class EmbeddingPredictor(TextPredictor[np.ndarray]):
     @property
     def stored_length(self) -> int | None:
         return stored_length(self.model.description, self.model.tokenizer)
-
-    def encode(self, examples: Sequence[Text]) -> list[list[Encoding]]:
-        return super().encode(list(map(self._prepare, examples)))
 
     def compute(self, batch: dict[str, jax.Array]) -> jax.Array:
         return _vectors(

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -17,9 +17,9 @@ from bert_jax.models.config import Head
 from bert_jax.tasks.base.predict_spec import JSONL, PredictSpec, json_lines, open_texts
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
+    EncodedExample,
     ExampleError,
     Model,
-    PredictionBatch,
     apply_model,
     check_finite,
     check_head,
@@ -69,8 +69,29 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
         self._mask = model.tokenizer.special_id("mask", "fill_mask")
         self._top_k = min(top_k, model.tokenizer.vocab_size)
 
-    def inputs(self, batch: PredictionBatch[Text]) -> dict[str, np.ndarray]:
-        return _with_positions(batch, self._tokenizer, self._mask)
+    def encode(self, examples: Sequence[Text]) -> Sequence[EncodedExample | ExampleError]:
+        return [
+            self._without_mask(text)
+            if isinstance(encoded, EncodedExample) and self._mask not in encoded.rows[0].ids
+            else encoded
+            for text, encoded in zip(examples, super().encode(examples), strict=True)
+        ]
+
+    def _without_mask(self, text: Text) -> ExampleError:
+        return ExampleError(
+            f"the text has no {self._tokenizer.id_to_token(self._mask)}: {text!r:.80}"
+        )
+
+    def inputs(
+        self, arrays: dict[str, np.ndarray], rows: Mapping[int, Encoding]
+    ) -> dict[str, np.ndarray]:
+        """With `masked_lm_positions`, int32 [B, P], P a power of two; unused ones are 0."""
+        masks = {row: _masks(encoding, self._mask) for row, encoding in rows.items()}
+        most = 1 << (max(map(len, masks.values()), default=1) - 1).bit_length()
+        positions = np.zeros((len(arrays["input_ids"]), most), np.int32)
+        for row, of_row in masks.items():
+            positions[row, : len(of_row)] = of_row
+        return {**arrays, "masked_lm_positions": positions}
 
     def compute(self, batch: dict[str, jax.Array]) -> Any:
         return _best_words(
@@ -97,27 +118,6 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
 def _masks(encoding: Encoding, mask: int) -> list[int]:
     """The positions of the masks in a row."""
     return [position for position, token in enumerate(encoding.ids) if token == mask]
-
-
-def _with_positions(
-    batch: PredictionBatch[Text], tokenizer: Tokenizer, mask: int
-) -> dict[str, np.ndarray]:
-    """The batch with `masked_lm_positions`, int32 [B, P], P a power of two; unused ones are 0.
-
-    Raises:
-        ExampleError: a text has no mask.
-    """
-    masks_of_rows = {row: _masks(each, mask) for row, each in batch.encodings.items()}
-    for row, masks in masks_of_rows.items():
-        if not masks:
-            request, _ = batch.rows[row]
-            token = tokenizer.id_to_token(mask)
-            raise ExampleError(f"the text has no {token}: {request.example!r:.80}", request.number)
-    most = 1 << (max(map(len, masks_of_rows.values())) - 1).bit_length()
-    positions = np.zeros((len(batch.arrays["input_ids"]), most), np.int32)
-    for row, masks in masks_of_rows.items():
-        positions[row, : len(masks)] = masks
-    return {**batch.arrays, "masked_lm_positions": positions}
 
 
 def _mask_prediction(

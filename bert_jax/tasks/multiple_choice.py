@@ -6,7 +6,6 @@ choice stays whole as long as it takes no more than half of the row.
 """
 
 import dataclasses
-import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -21,8 +20,6 @@ from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import ChoiceExample, Entries
-from bert_jax.data.labelled_batches import LabelledBatches
-from bert_jax.data.padding import Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.choices import (
     ANSWERS,
@@ -31,28 +28,35 @@ from bert_jax.data.readers.choices import (
     open_choices,
     read_choices,
 )
+from bert_jax.data.readers.texts import Text
 from bert_jax.data.records import shortest
 from bert_jax.errors import UserError
 from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.options import from_keys, keys_of
+from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import (
     check_labelled_options,
     labelled_defaults,
     labelled_options,
     model_tokenizer,
 )
-from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel
+from bert_jax.tasks.base.labelled_task import (
+    LabelledTask,
+    TrainedModel,
+    TrainingRows,
+    encode_in_chunks,
+    sequences_of,
+)
 from bert_jax.tasks.base.predict_spec import JSONL, PredictOptions, PredictSpec, json_lines
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
+    EncodedExample,
     ExampleError,
     Model,
-    PredictionBatch,
     Predictor,
     check_finite,
     check_head,
-    encode_in_chunks,
     not_one_string,
     softmax,
 )
@@ -80,40 +84,26 @@ class Choice:
 
 
 class ChoiceEncoder:
-    """Encodes examples as one row per choice, cut to a limit.
-
-    Attributes:
-        texts: the encoder of the rows, with its counts.
-    """
+    """Encodes examples as one row per choice, cut to a limit; each choice counts as a text."""
 
     def __init__(self, tokenizer: Tokenizer, config: EncoderConfig, limit: int) -> None:
         """Raises UserError where the model cannot tell the prompt from the choice."""
         tokenizer.check_pairs(config.type_vocab_size, "choices")
-        self.texts = TextEncoder(tokenizer, config, limit)
+        self._texts = TextEncoder(tokenizer, config, limit)
 
-    def __call__(self, examples: Sequence[ChoiceExample]) -> list[list[Encoding]]:
-        """One row for each choice of each example."""
-        pairs = [
-            (example.prompt, f"{example.question} {choice}" if example.question else choice)
-            for example in examples
-            for choice in example.choices
-        ]
-        rows = iter(self.texts(pairs))
-        return [
-            [row for (row,) in itertools.islice(rows, len(example.choices))] for example in examples
-        ]
+    def __call__(self, examples: Sequence[ChoiceExample]) -> list[EncodedExample | ExampleError]:
+        return self._texts.groups(list(map(_pairs, examples)))
 
-    def check(self, example: ChoiceExample, index: int) -> None:
-        """Raises ExampleError if a part is not a text, or there are fewer than two choices."""
-        for text in (example.prompt, example.question, *example.choices):
-            if not isinstance(text, str):
-                raise ExampleError(f"{text!r:.80} is no text; give strings", index)
-        if len(example.choices) < 2:
-            raise ExampleError(f"{len(example.choices)} choices; give two or more", index)
 
-    def report(self) -> None:
-        """Prints a line to stderr if rows were cut; each choice counts."""
-        self.texts.report()
+def _pairs(example: ChoiceExample) -> list[Text] | ExampleError:
+    """The two texts of each choice."""
+    for text in (example.prompt, example.question, *example.choices):
+        if not isinstance(text, str):
+            return ExampleError(f"{text!r:.80} is no text; give strings")
+    if len(example.choices) < 2:
+        return ExampleError(f"{len(example.choices)} choices; give two or more")
+    question = f"{example.question} " if example.question else ""
+    return [(example.prompt, question + choice) for choice in example.choices]
 
 
 class ChoicePredictor(Predictor[ChoiceExample, np.ndarray]):
@@ -123,32 +113,27 @@ class ChoicePredictor(Predictor[ChoiceExample, np.ndarray]):
         """Raises UserError where the model does not score choices."""
         check_head(model, PREDICT.heads, "choose", "multiple_choice")
         super().__init__(model, options)
-        self._rows = ChoiceEncoder(model.tokenizer, model.config, self.limit)
+        self._encode = ChoiceEncoder(model.tokenizer, model.config, self.limit)
 
-    def prepare(self, example: ChoiceExample, index: int) -> ChoiceExample:
-        self._rows.check(example, index)
-        return example
+    def encode(self, examples: Sequence[ChoiceExample]) -> list[EncodedExample | ExampleError]:
+        return self._encode(examples)
 
-    def encode(self, examples: Sequence[ChoiceExample]) -> list[list[Encoding]]:
-        return self._rows(examples)
-
-    def inputs(self, batch: PredictionBatch[ChoiceExample]) -> dict[str, np.ndarray]:
+    def inputs(
+        self, arrays: dict[str, np.ndarray], rows: Mapping[int, Encoding]
+    ) -> dict[str, np.ndarray]:
         # Each row is an example of one choice, B1T.
         ids = ("input_ids", "token_type_ids", "attention_mask")
-        return batch.arrays | {key: batch.arrays[key][:, None] for key in ids}
+        return arrays | {key: arrays[key][:, None] for key in ids}
 
     def decode(
-        self, example: ChoiceExample, encodings: Sequence[Encoding], outputs: list[Any]
+        self, example: ChoiceExample, encoded: EncodedExample, outputs: list[Any]
     ) -> np.ndarray:
         scores = np.concatenate(outputs)
         return check_finite(scores, "the scores of the choices of an example")
 
     def characters(self, example: ChoiceExample) -> int:
-        beginnings = len(example.choices) * (len(example.prompt) + len(example.question))
-        return beginnings + sum(map(len, example.choices))
-
-    def report(self) -> None:
-        self._rows.report()
+        beginning = super().characters((example.prompt, example.question))
+        return len(example.choices) * beginning + super().characters(example.choices)
 
 
 def best_choice(choices: Sequence[str], scores: np.ndarray) -> Choice:
@@ -224,56 +209,19 @@ PREDICT = PredictSpec(
 )
 
 
-class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
-    """Multiple choice; a prediction is the scores of the choices, float32 [C]."""
+class ChoiceEvaluator(LabelledEvaluator[ChoiceExample, np.ndarray]):
+    """A prediction is the scores of the choices, float32 [C]."""
 
     PREDICT = PREDICT
-    score_kind = "classes"
-
-    def make_batches(self) -> LabelledBatches:
-        """Each example has a row for each of its choices.
-
-        C is that of the example with the most choices; the others are filled up with rows of
-        padding, where `choice_mask` (bool [B, C]) is False.
-        """
-        examples = self.splits.train
-        encode = ChoiceEncoder(self.tokenizer, self.description.config, self.options.length)
-        of_examples = encode_in_chunks(encode, examples, encode.check)
-        sequences = Sequences.of(row for rows in of_examples for row in rows)
-        row_numbers = _row_numbers([len(example.choices) for example in examples])  # nC
-        lengths = np.where(row_numbers < 0, 0, sequences.lengths[row_numbers]).max(axis=1)
-        targets = _targets(examples)
-
-        def make(chosen: np.ndarray, length: int) -> Batch:
-            rows = np.where(chosen[:, None] < 0, -1, row_numbers[chosen])  # BC
-            return {
-                **sequences.pad(rows, length, self.tokenizer),
-                "choice_mask": rows >= 0,
-                "labels": targets[chosen],
-                "weights": (chosen >= 0).astype(np.float32),
-            }
-
-        return self.batches_of(lengths, make, sequences, encode.texts)
-
-    def content(self, example: ChoiceExample) -> Any:
-        return example.prompt, example.question, example.choices
-
-    def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
-        """Cross-entropy over the choices of each example, and the number of correct predictions."""
-        logits = self.scores(params, batch, outputs)
-        labels = batch["labels"]
-        losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
-        correct = logits.argmax(axis=-1) == labels
-        return {"": weighted_sums(batch["weights"], {"loss": losses, "accuracy": correct})}
-
-    def scores(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
-        return jnp.where(batch["choice_mask"], outputs, MASK_VALUE)  # BC
 
     def predictor(self, model: Model) -> Predictor[ChoiceExample, np.ndarray]:
         return ChoicePredictor(model, self.options.batches)
 
     def metrics(
-        self, examples: list[ChoiceExample], predictions: list[np.ndarray]
+        self,
+        description: ModelDescription,
+        examples: list[ChoiceExample],
+        predictions: list[np.ndarray],
     ) -> dict[str, float]:
         """Accuracy and mean cross-entropy."""
         losses, correct = [], []
@@ -294,6 +242,50 @@ class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
             "accuracy_majority": max(labels.values()) / len(examples),
             "accuracy_chance": float(np.mean(chances)),
         }
+
+
+class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
+    score_kind = "classes"
+
+    def make_evaluator(self) -> ChoiceEvaluator:
+        return ChoiceEvaluator(self.splits, self.options)
+
+    def make_rows(self) -> TrainingRows:
+        """Each example has a row for each of its choices.
+
+        C is that of the example with the most choices; the others are filled up with rows of
+        padding, where `choice_mask` (bool [B, C]) is False.
+        """
+        examples = self.splits.train
+        encode = ChoiceEncoder(self.tokenizer, self.description.config, self.options.length)
+        sequences, row_numbers, notes = sequences_of(encode_in_chunks(encode, examples))
+        lengths = np.where(row_numbers < 0, 0, sequences.lengths[row_numbers]).max(axis=1)
+        targets = _targets(examples)
+
+        def make(chosen: np.ndarray, length: int) -> Batch:
+            rows = np.where(chosen[:, None] < 0, -1, row_numbers[chosen])  # BC
+            return {
+                **sequences.pad(rows, length, self.tokenizer),
+                "choice_mask": rows >= 0,
+                "labels": targets[chosen],
+                "weights": (chosen >= 0).astype(np.float32),
+            }
+
+        return TrainingRows(sequences, lengths, make, notes)
+
+    def content(self, example: ChoiceExample) -> Any:
+        return example.prompt, example.question, example.choices
+
+    def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
+        """Cross-entropy over the choices of each example, and the number of correct predictions."""
+        logits = self.scores(params, batch, outputs)
+        labels = batch["labels"]
+        losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+        correct = logits.argmax(axis=-1) == labels
+        return {"": weighted_sums(batch["weights"], {"loss": losses, "accuracy": correct})}
+
+    def scores(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
+        return jnp.where(batch["choice_mask"], outputs, MASK_VALUE)  # BC
 
     def examples_as_text(self, count: int) -> str:
         """The right choice, prompt, question, and all choices, one example a line."""
@@ -349,13 +341,6 @@ def _description(model_init: ModelInit, tokenizer: Tokenizer) -> ModelDescriptio
 def _targets(examples: list[ChoiceExample]) -> np.ndarray:
     """The numbers of the right choices, int32 [n]; all examples are labelled."""
     return np.array([example.label for example in examples], np.int32)
-
-
-def _row_numbers(counts: list[int]) -> np.ndarray:
-    """Row numbers of n examples with `counts` rows each, int64 [n, C], -1 where there is none."""
-    ends = np.cumsum(counts)[:, None]
-    numbers = ends - np.array(counts)[:, None] + np.arange(max(counts))
-    return np.where(numbers < ends, numbers, -1)
 
 
 TRAIN = TrainSpec(create, defaults, check_options=check_options)

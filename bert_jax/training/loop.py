@@ -31,6 +31,7 @@ from bert_jax.errors import NotFiniteError, UserError
 from bert_jax.files import check_locks
 from bert_jax.sharding.hosts import batch_share, from_main_host, is_main_host, to_global
 from bert_jax.sharding.stopping import Interrupted, StopSignals
+from bert_jax.tasks.base.evaluation import EvalResult
 from bert_jax.tasks.base.task import Task
 from bert_jax.training.early_stopping import EarlyStopping
 from bert_jax.training.logs import RunLog
@@ -47,8 +48,8 @@ from bert_jax.training.step import (
     pack_rows,
 )
 
-# (parameters, directory for predictions or None) → validation metrics.
-Evaluate = Callable[[Any, Path | None], dict[str, float]]
+# (parameters, directory for predictions or None) → the evaluation.
+Evaluate = Callable[[Any, Path | None], EvalResult]
 
 
 _LOWER_RATE = "start another run with a lower learning rate or a longer warm-up"
@@ -71,7 +72,7 @@ def train(
     seed: int,
     initial_params: Any = None,
     predictions: Path | None = None,
-) -> dict[str, float]:
+) -> EvalResult:
     """Trains to `options.steps`, from the newest checkpoint in `workdir`, or from the start.
 
     Args:
@@ -86,7 +87,7 @@ def train(
         predictions: directory for predictions and reports of the last evaluation.
 
     Returns:
-        The metrics of the last evaluation.
+        The last evaluation.
 
     Raises:
         Interrupted: a signal stopped the run, after a checkpoint was saved.
@@ -96,18 +97,17 @@ def train(
     """
     abstract = abstract_state(task, optimizer, mesh)
 
-    checkpoints = RunCheckpoints(
-        workdir, keep=options.keep_checkpoints, best_metric=task.best_metric
-    )
+    best_metric = task.evaluator.best_metric
+    checkpoints = RunCheckpoints(workdir, keep=options.keep_checkpoints, best_metric=best_metric)
     resume_step = from_main_host(checkpoints.latest_step)
     if resume_step is not None:
         state, position = checkpoints.restore(resume_step, abstract)
         first_batch = position["next_example"] // options.global_batch_size
-        early_stopping = EarlyStopping.restored(options.patience, task.best_metric, position)
+        early_stopping = EarlyStopping.restored(options.patience, best_metric, position)
     else:
         state = new_state(task, optimizer, abstract, seed=seed, params=initial_params)
         first_batch = 0
-        early_stopping = EarlyStopping(options.patience, task.best_metric)
+        early_stopping = EarlyStopping(options.patience, best_metric)
 
     share = batch_share(mesh)
     batches = task.train_batches(
@@ -169,12 +169,12 @@ class _Run:
         train_step: TrainStep,
         batches: Iterator[Batch],
         signals: StopSignals,
-    ) -> dict[str, float]:
-        """Runs steps `first + 1` to the last; returns the metrics of the last evaluation."""
+    ) -> EvalResult:
+        """Runs steps `first + 1` to the last; returns the last evaluation."""
         options = self.options
-        validation: dict[str, float] | None = None
+        validation: EvalResult | None = None
         if options.evaluate_first and not first and not self.log.has(0, "validation"):
-            self.log.write(0, "validation", self.validate(0, state, None))
+            self.log.write(0, "validation", self.validate(0, state, None).metrics)
         for step, rows in enumerate(batches, start=first + 1):
             # The devices compute asynchronously: this batch is placed during the step before.
             rows = pack_rows(self.task, self.mesh, options.microbatches, rows)
@@ -193,8 +193,8 @@ class _Run:
             if last or is_due(step, options.eval_every):
                 self.write_log()  # reports a loss that has diverged before NaN scores do
                 validation = self.validate(step, state, self.predictions if last else None)
-                self.log.write(step, "validation", validation)
-                is_best = self.early_stopping.update(validation)
+                self.log.write(step, "validation", validation.metrics)
+                is_best = self.early_stopping.update(validation.metrics)
                 last = last or self.early_stopping.is_over
 
             check_locks()
@@ -205,7 +205,7 @@ class _Run:
             if is_regular or stopping:
                 # Of equally good checkpoints the last is the best: one that only a signal has
                 # caused must not be chosen, since the uninterrupted run does not have it.
-                self.save(step, state, validation or {} if is_regular else {})
+                self.save(step, state, validation.metrics if validation and is_regular else {})
 
             if last:
                 break
@@ -218,7 +218,7 @@ class _Run:
             step = int(state.step)
             validation = self.validate(step, state, self.predictions)
             if not self.log.has(step, "validation"):  # the training was made shorter
-                self.log.write(step, "validation", validation)
+                self.log.write(step, "validation", validation.metrics)
         return validation
 
     def run_step(
@@ -260,22 +260,23 @@ class _Run:
         latest = self.checkpoints.latest("good checkpoint")
         return DivergedError(f"{what} is not finite; {latest}; {remedy}")
 
-    def validate(self, step: int, state: TrainState, predictions: Path | None) -> dict[str, float]:
-        """The validation metrics, the main host's on all hosts, and a line that shows them.
+    def validate(self, step: int, state: TrainState, predictions: Path | None) -> EvalResult:
+        """The evaluation, with the metrics of the main host on all hosts, and a line of them.
 
         Raises:
             DivergedError: a score is not finite.
         """
         began = time.perf_counter()
         try:
-            metrics = from_main_host(self.evaluate(state.params, predictions))
+            result = self.evaluate(state.params, predictions)
+            metrics = from_main_host(result.metrics)
         except NotFiniteError as error:
             # Parameters may be finite still and yet too large to compute with.
             raise self.not_finite(f"a score of the evaluation after step {step}") from error
         shown = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())
         self.progress.note(f"step {step} validation: {shown}")
         self.throughput.exclude(time.perf_counter() - began)
-        return metrics
+        return dataclasses.replace(result, metrics=metrics)
 
     def save(self, step: int, state: TrainState, validation: dict[str, float]) -> None:
         """Starts to write a checkpoint, unless a value up to this step is not finite.

@@ -14,15 +14,15 @@ from bert_jax.data.readers.texts import TextOptions, read_texts
 from bert_jax.data.records import shortest
 from bert_jax.models.config import Head
 from bert_jax.options import from_keys, keys_of
+from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import (
     check_labelled_options,
     labelled_defaults,
     labelled_options,
     model_tokenizer,
 )
-from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel
+from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel, encode_in_chunks
 from bert_jax.tasks.base.predict_spec import JSONL, PredictSpec, json_lines, open_texts
-from bert_jax.tasks.base.predictor import encode_in_chunks
 from bert_jax.tasks.base.splits import read_splits
 from bert_jax.tasks.base.task import TrainSpec, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder, TextPredictor
@@ -60,22 +60,9 @@ PREDICT = PredictSpec(
 )
 
 
-class StarsTask(LabelledTask):
+class StarsEvaluator(LabelledEvaluator):
     PREDICT = PREDICT
     lower_is_better = ("loss", "mean_absolute_error")
-
-    def make_batches(self):
-        """Encode the training texts."""
-        encode = TextEncoder(self.tokenizer, self.description.config, self.options.length)
-        texts = [example.text for example in self.splits.train]
-        rows = (row for (row,) in encode_in_chunks(encode, texts))
-        stars = np.array([example.label for example in self.splits.train], np.float32)
-        return self.batches_of_rows(rows, labels=stars)
-
-    def sums(self, params, batch, outputs):
-        stars = mean_stars(outputs)
-        losses = jnp.square(stars - batch["labels"])
-        return {"": weighted_sums(batch["weights"], {"loss": losses})}
 
     def predictor(self, model):
         return StarsPredictor(model, self.options.batches)
@@ -83,9 +70,26 @@ class StarsTask(LabelledTask):
     def metric_names(self, examples):
         return ("mean_absolute_error",)
 
-    def metrics(self, examples, predictions):
+    def metrics(self, description, examples, predictions):
         errors = [abs(row.label - stars) for row, stars in zip(examples, predictions, strict=True)]
         return {"mean_absolute_error": float(np.mean(errors))}
+
+
+class StarsTask(LabelledTask):
+    def make_evaluator(self):
+        return StarsEvaluator(self.splits, self.options)
+
+    def make_rows(self):
+        """Encode the training texts."""
+        encode = TextEncoder(self.tokenizer, self.description.config, self.options.length)
+        texts = [example.text for example in self.splits.train]
+        stars = np.array([example.label for example in self.splits.train], np.float32)
+        return self.one_row_each(encode_in_chunks(encode, texts), labels=stars)
+
+    def sums(self, params, batch, outputs):
+        stars = mean_stars(outputs)
+        losses = jnp.square(stars - batch["labels"])
+        return {"": weighted_sums(batch["weights"], {"loss": losses})}
 
     def examples_as_text(self, count):
         return "\n".join(f"{row.label}\t{row.text}" for row in self.splits.train[:count])

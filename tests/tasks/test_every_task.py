@@ -13,10 +13,10 @@ from bert_jax import tasks
 from bert_jax.config import complete_config
 from bert_jax.errors import NotFiniteError, UserError
 from bert_jax.experiment import Experiment
+from bert_jax.inference.engine import Engine
 from bert_jax.inference.predict import predict
 from bert_jax.planning.roofline import program_flops
 from bert_jax.tasks.base.predict_spec import PredictOptions
-from bert_jax.tasks.base.streams import make_batches
 
 NAMES = sorted({*tasks.task_names()} - {"pretraining", "replaced_tokens"})
 
@@ -131,11 +131,8 @@ def test_what_is_packed_is_computed_in_packed_rows(load, tmp_path, name):
         predictor = spec.predictor(model, options)
         predictor.packs_rows &= packs_rows
         with spec.open(source, options) as entries:
-            examples = [predictor.prepare(entry.item, index) for index, entry in enumerate(entries)]
-        batches = [
-            predictor.inputs(batch)
-            for batch in make_batches(predictor, examples, model.tokenizer, limit=64)
-        ]
+            encoded = predictor.encode([entry.item for entry in entries])
+        batches = [batch.arrays for batch in Engine(predictor).batches(encoded)]
         is_packed = any("pack_indices" in batch for batch in batches)
         programs = (jax.make_jaxpr(predictor.compute)(batch) for batch in batches)
         return is_packed, sum(program_flops(program.jaxpr) for program in programs)

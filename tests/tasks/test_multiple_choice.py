@@ -14,9 +14,9 @@ from bert_jax.config import complete_config, set_key
 from bert_jax.data.examples import ChoiceExample
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
+from bert_jax.inference.streams import predict_examples
 from bert_jax.models.config import Head
-from bert_jax.tasks.base.predictor import BatchOptions, ExampleError
-from bert_jax.tasks.base.streams import predict_examples
+from bert_jax.tasks.base.predictor import BatchOptions, ExampleError, Notes
 from bert_jax.tasks.multiple_choice import ChoiceEncoder, ChoicePredictor, best_choice
 from tests.random_params import random_params
 
@@ -43,7 +43,8 @@ def chooser(make_model):
 
 def test_rows_by_hand(tokenizer, chooser):
     encode = ChoiceEncoder(tokenizer, chooser.config, 32)
-    (first, second), (asked, _, _) = encode([ITEMS[0], ITEMS[2]])
+    two, three = encode([ITEMS[0], ITEMS[2]])
+    (first, second), (asked, _, _) = two.rows, three.rows
     assert " ".join(first.tokens) == "[CLS] the cat [SEP] sat on the mat . [SEP]"
     assert first.type_ids == [0, 0, 0, 0, 1, 1, 1, 1, 1, 1]
     assert " ".join(second.tokens) == "[CLS] the cat [SEP] sang [SEP]"
@@ -51,14 +52,14 @@ def test_rows_by_hand(tokenizer, chooser):
     assert " ".join(asked.tokens) == "[CLS] the sea [SEP] it was low [SEP]"
 
 
-def test_a_long_prompt_is_cut_and_the_choice_stays(tokenizer, chooser, capsys):
+def test_a_long_prompt_is_cut_and_the_choice_stays(tokenizer, chooser):
     encode = ChoiceEncoder(tokenizer, chooser.config, 10)
-    ((first, second),) = encode([item("the cat " * 9, "sang .", "the dog ran to the tree .")])
+    (encoded,) = encode([item("the cat " * 9, "sang .", "the dog ran to the tree .")])
+    first, second = encoded.rows
     assert " ".join(first.tokens) == "[CLS] the cat the cat the [SEP] sang . [SEP]"
     # What is longer than half of the room is cut, too.
     assert " ".join(second.tokens) == "[CLS] the cat the cat [SEP] the dog ran [SEP]"
-    encode.report()
-    assert capsys.readouterr().err == "2 of 2 texts were longer than 10 tokens: cut\n"
+    assert encoded.notes == Notes(texts=2, cut=2)
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ def test_packing_is_for_training_only(make_task):
         assert list(found) == list(expected)
         for name, array in expected.items():
             assert found[name].tobytes() == array.tobytes()
-    assert packed.baselines() == unpacked.baselines()
+    assert packed.evaluator.baselines() == unpacked.evaluator.baselines()
     assert "row 0, example 1: " in packed.examples_as_text(8)
     assert "row" not in unpacked.examples_as_text(8)
 

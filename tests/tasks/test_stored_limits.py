@@ -10,6 +10,7 @@ import pytest
 from bert_jax.config import complete_config
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
+from bert_jax.inference.evaluation import evaluate
 from bert_jax.models.config import Head
 from bert_jax.models.text_vectors import TextVectors
 from bert_jax.sharding.mesh import one_device_mesh
@@ -79,8 +80,8 @@ def test_vectors_have_the_limit_of_sentence_transformers(limited, capsys):
 
 def test_windows_have_this_length(limited):
     tagger = TagPredictor(limited(Head.TAGGING), BatchOptions())
-    (windows,) = tagger.encode([tagger.prepare(LONG, 0)])
-    assert max(map(len, windows)) == 9
+    (encoded,) = tagger.encode([LONG])
+    assert max(map(len, encoded.rows)) == 9
     model = limited(Head.QUESTION_ANSWERING)
     assert SpanPredictor(model, AnswerOptions(question_length=2)).limit == 9
     assert SpanPredictor(model, AnswerOptions(max_length=20)).limit == 20
@@ -106,6 +107,7 @@ def test_a_training_and_its_evaluation(limited, tmp_path, capsys, given, length)
     assert f"; 4 of 8 texts cut to {length}" in "\n".join(task.data_summary.lines())
     capsys.readouterr()
     params = jax.device_put(random_params(task.module))
+    reported: set[str] = set()
     for said in (f"4 of 8 texts were longer than {length} tokens: cut\n", ""):  # once
-        task.evaluate(params, one_device_mesh())
+        evaluate(task, params, one_device_mesh(), reported=reported)
         assert capsys.readouterr().err == said

@@ -18,8 +18,10 @@ import orbax.checkpoint as ocp
 import pytest
 
 from bert_jax.checkpoints.runs import RunCheckpoints
+from bert_jax.inference import evaluation
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.sharding.stopping import Interrupted
+from bert_jax.tasks.base.evaluation import EvalResult
 from bert_jax.training.loop import DivergedError, train
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions
@@ -31,7 +33,8 @@ MESH = make_mesh(MeshShape(), jax.devices()[:1])
 def evaluate(params, directory):
     """How far the parameters are from the line; "directory" is not used."""
     kernel, bias = params["classifier"]["kernel"][:, 0], params["classifier"]["bias"][0]
-    return {"error": float(np.abs(np.r_[kernel, bias] - [1, -2, 3, -4, 5]).max())}
+    error = float(np.abs(np.r_[kernel, bias] - [1, -2, 3, -4, 5]).max())
+    return EvalResult({"error": error}, description=None)
 
 
 @pytest.fixture
@@ -228,7 +231,7 @@ def test_the_best_model_is_saved_if_it_is_to_be_exported(run, tmp_path):
     errors = iter([5.0, 1.0, 4.0, 3.0])  # at steps 3, 6, 9, 12
     run(
         steps=12, eval_every=3, checkpoint_every=5, keep_checkpoints=1, export="best",
-        evaluate=lambda params, directory: {"error": next(errors)},
+        evaluate=lambda params, directory: EvalResult({"error": next(errors)}, None),
     )  # fmt: skip
     checkpoints = RunCheckpoints(tmp_path, keep=1, best_metric=("error", False), read_only=True)
     assert checkpoints.step_of("best") == 6
@@ -281,7 +284,7 @@ def test_pretraining_with_frozen_parameters_is_saved_and_resumed(
     def pretrain():
         return train(
             task,
-            lambda params, directory: task.evaluate(params, MESH, directory),
+            lambda params, directory: evaluation.evaluate(task, params, MESH, directory),
             optimizer=make_optimizer(optimizer, 4),
             options=TrainOptions(
                 global_batch_size=8, steps=4, checkpoint_every=2, keep_checkpoints=9

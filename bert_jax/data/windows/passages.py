@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from bert_jax.data.examples import GoldAnswer
 from bert_jax.data.windows.ranges import Range, max_context_ranges, window_ranges
 from bert_jax.errors import OptionError
-from bert_jax.tokenization.encoding import Encoding, Pieces
+from bert_jax.tokenization.encoding import Encoding
 from bert_jax.tokenization.interface import Tokenizer
 
 # run_squad.py of google-research/bert prefers long windows by this much per token.
@@ -31,12 +31,14 @@ class PassageWindow(Encoding):
         max_context: (start, stop), positions of the tokens that have more context in this window
             than in any other: an answer that begins with one of them is read from this window.
         passage: all tokens of the passage, without special tokens.
+        is_cut: whether the question was longer than `PassageWindows.question_limit`.
     """
 
     first: int
     positions: Range
     max_context: Range
     passage: Encoding
+    is_cut: bool
 
     def answer_positions(self, tokens: tuple[int, int] | None) -> tuple[int, int]:
         """Positions in this row of the first and the last token of an answer.
@@ -58,15 +60,13 @@ class PassageWindows:
     """Cuts passages into windows, each passage tokenised once.
 
     Attributes:
-        count: number of questions so far.
-        cut_questions: number of questions that were longer than `question_limit`.
         question_limit: maximum number of tokens of a question, at most half of a row.
     """
 
     def __init__(
         self, tokenizer: Tokenizer, length: int = 384, step: int = 128, question_length: int = 64
     ) -> None:
-        """Starts both counters at 0.
+        """A rule for one length.
 
         Args:
             tokenizer: tokenizer of the model.
@@ -78,7 +78,6 @@ class PassageWindows:
         Raises:
             OptionError: a row has no space for a question and a passage.
         """
-        self.count = self.cut_questions = 0
         self._tokenizer = tokenizer
         self._step = step
         self._capacity = length - tokenizer.num_special_tokens(pair=True)
@@ -94,17 +93,16 @@ class PassageWindows:
         passages = {passage: number for number, (_, passage) in enumerate(pairs)}
         tokens_of = dict(zip(passages, self._tokenize(list(passages)), strict=True))
         questions = self._tokenize([question for question, _ in pairs])
-        self.count += len(pairs)
-        self.cut_questions += sum(len(question) > self.question_limit for question in questions)
         return [
-            self._windows(question.part(0, self.question_limit), tokens_of[passage])
+            self._windows(question, tokens_of[passage])
             for question, (_, passage) in zip(questions, pairs, strict=True)
         ]
 
     def _tokenize(self, texts: list[str]) -> list[Encoding]:
         return self._tokenizer.encode_batch(texts, add_special_tokens=False)
 
-    def _windows(self, question: Pieces, passage: Encoding) -> list[PassageWindow]:
+    def _windows(self, whole: Encoding, passage: Encoding) -> list[PassageWindow]:
+        question = whole.part(0, self.question_limit)
         capacity = self._capacity - len(question)
         step = self._step if self._step < capacity else max(capacity // 2, 1)
         starts = range(len(passage) + 1)  # each token is a unit
@@ -122,6 +120,7 @@ class PassageWindows:
                     positions=(begin, begin + stop - start),
                     max_context=(read[0] - start + begin, read[1] - start + begin),
                     passage=passage,
+                    is_cut=len(whole) > self.question_limit,
                 )
             )
         return windows

@@ -1,17 +1,15 @@
 """How a model predicts: example → rows of tokens → outputs of the model → prediction.
 
-A task subclasses `Predictor`; `tasks.base.streams.predict_examples` runs it over examples of any
-number, in their order and in constant memory. The same predictor serves `evaluate`, `predict` and
-the methods of a loaded model.
+A task subclasses `Predictor`; `inference.engine` runs it. The same predictor serves `evaluate`,
+`predict` and the methods of a loaded model.
 """
 
 import abc
 import dataclasses
 import functools
-import itertools
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import flax.linen as nn
 import jax
@@ -35,17 +33,10 @@ from bert_jax.tokenization import Encoding, Tokenizer
 Example = TypeVar("Example")
 Item = TypeVar("Item")
 Prediction = TypeVar("Prediction")
-Rows = TypeVar("Rows")
 
 # Outputs of a window of batches wait on the host until it is their turn, and these are large: the
 # attention weights of BERT-base for 512 tokens are 151 MB a text.
 LARGE_OUTPUT_WINDOW = 1
-
-# Examples that are tokenised in one call: enough to keep all threads of a tokenizer busy.
-_CHUNK = 2000
-
-Advance = Callable[[int], None]
-"""Called after each batch with the number of its examples, as by a progress bar."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -95,15 +86,16 @@ class ExampleError(UserError):
     """One example cannot be predicted.
 
     Attributes:
-        index: number of the example in the input, counted from 0.
+        message: the problem and its remedy.
+        index: number of the example in the input, from 0; None: the example is not in a list.
     """
 
-    def __init__(self, message: str, index: int) -> None:
+    def __init__(self, message: str, index: int | None = None) -> None:
         super().__init__(message, index)  # all arguments: so that it can be pickled
-        self.index = index
+        self.message, self.index = message, index
 
     def __str__(self) -> str:
-        return self.args[0]
+        return self.message if self.index is None else f"example {self.index}: {self.message}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,51 +141,52 @@ class BatchOptions:
         return self.max_length
 
 
-@dataclasses.dataclass(frozen=True)
-class Request(Generic[Example]):
-    """An example with the rows of tokens that it becomes.
+class Notes(NamedTuple):
+    """Counts for a report of how examples were encoded.
 
     Attributes:
-        number: number of the example in the input, from 0.
-        example: the example.
-        encodings: one row or more: windows of a passage, choices of a question.
+        texts: number of texts, or of questions.
+        cut: number of texts that were longer than the limit.
+        empty: number of questions without text, or about a passage without text.
     """
 
-    number: int
-    example: Example
-    encodings: Sequence[Encoding]
+    texts: int = 1
+    cut: int = 0
+    empty: int = 0
+
+    @classmethod
+    def total(cls, notes: Iterable["Notes"]) -> "Notes":
+        """The sums of all counts."""
+        return cls(*map(sum, zip((0, 0, 0), *notes, strict=True)))
 
 
 @dataclasses.dataclass(frozen=True)
-class PredictionBatch(Generic[Example]):
-    """Rows that are computed together.
+class EncodedExample:
+    """An example as the model reads it.
 
     Attributes:
-        rows: for each row b that is not padding, its request and its index among the rows of this
-            request.
-        arrays: `input_ids`, `token_type_ids`, `attention_mask`, int32 [B, T], the inputs of the
-            models; if the layers compute packed rows, also the arrays of `PackedRows.of_batch`.
+        rows: one row of tokens or more: windows of a passage, choices of a question.
+        notes: what a report says of the example.
     """
 
-    rows: dict[int, tuple[Request[Example], int]]
-    arrays: dict[str, np.ndarray]
-
-    @property
-    def encodings(self) -> dict[int, Encoding]:
-        """The tokens of each row that is not padding."""
-        return {b: request.encodings[row] for b, (request, row) in self.rows.items()}
+    rows: Sequence[Any]
+    notes: Notes = dataclasses.field(default=Notes())
 
 
 class Predictor(abc.ABC, Generic[Example, Prediction]):
     """The prediction of a task for one model: encode, compute, decode.
 
+    It has no state after construction, so that several threads can use it.
+
     Attributes:
         model: the model to predict with.
         options: sizes of the batches.
         packs_rows: whether `compute` takes packed rows, which have the last hidden states alone.
+        unit: what `Notes.texts` counts.
     """
 
     packs_rows = True
+    unit = "texts"
 
     def __init__(self, model: Model, options: BatchOptions) -> None:
         self.model = model
@@ -209,21 +202,26 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
         """The maximum number of tokens per row, see `BatchOptions.limit`."""
         return self.options.limit(self.model.config, self.stored_length)
 
-    def prepare(self, example: Example, index: int) -> Any:
-        """Checks example number `index`; returns it in the form that the other methods take.
-
-        Raises:
-            ExampleError: it cannot be encoded.
-        """
-        return example
+    @property
+    def text_limit(self) -> int:
+        """The number of tokens that `Notes.cut` compares with."""
+        return self.limit
 
     @abc.abstractmethod
-    def encode(self, examples: Sequence[Any]) -> Sequence[Sequence[Encoding]]:
-        """The rows of tokens of each example: at least one row, none longer than the limit."""
+    def encode(self, examples: Sequence[Any]) -> Sequence[EncodedExample | ExampleError]:
+        """The rows of each example, none longer than the limit, or why it cannot be encoded."""
 
-    def inputs(self, batch: PredictionBatch[Example]) -> dict[str, np.ndarray]:
-        """The arrays that `compute` takes."""
-        return batch.arrays
+    def inputs(
+        self, arrays: dict[str, np.ndarray], rows: Mapping[int, Encoding]
+    ) -> dict[str, np.ndarray]:
+        """The arrays that `compute` takes.
+
+        Args:
+            arrays: `input_ids`, `token_type_ids`, `attention_mask`, int32 [B, T]; for packed rows
+                also the arrays of `PackedRows.of_batch`.
+            rows: the tokens of each row of the batch that is not padding.
+        """
+        return arrays
 
     def compute(self, batch: dict[str, jax.Array]) -> Any:
         """Calls a jitted function on a batch; axis 0 of every array of the result is B.
@@ -233,53 +231,41 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
         return apply_model(self.model.compute_params, batch, module=self.model.module)
 
     @abc.abstractmethod
-    def decode(self, example: Any, encodings: Sequence[Any], outputs: list[Any]) -> Any:
-        """The prediction of an example, or the input of `transform`.
+    def decode(self, example: Any, encoded: EncodedExample, outputs: list[Any]) -> Any:
+        """The prediction of an example, or its part in `predictions`.
 
         Args:
             example: the example.
-            encodings: rows of the example, as `encode` returned them.
+            encoded: the example as `encode` returned it.
             outputs: the result of `compute` for each row (NumPy, without axis B). Values that are
                 kept must be copied, otherwise the whole batch stays in memory.
         """
 
-    def transform(self, decoded: Iterator[Any]) -> Iterator[Any]:
-        """Predictions from the results of `decode`, in the same order; unchanged by default."""
+    def predictions(self, decoded: list[Any]) -> Iterable[Prediction]:
+        """The predictions of some examples from the results of `decode`, which they are already.
+
+        For predictors that compute something of several examples at once.
+        """
         return decoded
 
-    @abc.abstractmethod
     def characters(self, example: Any) -> int:
-        """The approximate length of an example; limits how many are in memory together."""
+        """The approximate length of any object; limits how many are in memory together."""
+        if isinstance(example, str):
+            return len(example)
+        return sum(map(len, example)) if is_sequence_of_texts(example) else 0
 
-    def report(self) -> None:
-        """Prints to stderr, after the last prediction, how many examples were cut or empty."""
+    def report(self, notes: Notes) -> Iterator[str]:
+        """Lines that say how many texts were cut."""
+        if notes.cut:
+            yield (
+                f"{notes.cut} of {notes.texts} {self.unit} were longer than {self.text_limit} "
+                "tokens: cut"
+            )
 
 
-def encode_in_chunks(
-    encode: Callable[[Sequence[Example]], Iterable[Rows]],
-    examples: Iterable[Example],
-    check: Callable[[Example, int], None] | None = None,
-) -> Iterator[Rows]:
-    """The results of `encode` for each example of a large data set, in order.
-
-    An encoding takes some hundred bytes per token, `data.padding.Sequences` five, so not all
-    encodings are in memory at once.
-
-    Args:
-        encode: several examples → as many results.
-        examples: the examples, read once, one chunk at a time.
-        check: called with each example and its index before it is encoded.
-    """
-
-    def checked() -> Iterator[Example]:
-        for index, example in enumerate(examples):
-            if check is not None:
-                check(example, index)
-            yield example
-
-    remaining = checked()
-    while chunk := list(itertools.islice(remaining, _CHUNK)):
-        yield from encode(chunk)
+def is_sequence_of_texts(example: Any) -> bool:
+    """Whether an object is a list or a tuple of strings."""
+    return isinstance(example, list | tuple) and all(isinstance(text, str) for text in example)
 
 
 def check_finite(array: np.ndarray, what: str) -> np.ndarray:

@@ -3,7 +3,6 @@
 import abc
 import dataclasses
 from collections.abc import Callable, Generator, Iterable, Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -17,8 +16,6 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.pretraining.preparation.options import PrepareOptions
 from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, find_family
-from bert_jax.files import Journal
-from bert_jax.metrics.baselines import shortfall
 from bert_jax.models.config import ComputedModel, EncoderConfig, Head
 from bert_jax.models.encoder import EncoderOutputs
 from bert_jax.models.execution import Execution
@@ -26,6 +23,8 @@ from bert_jax.models.text_vectors import TextVectors
 from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.mesh import programs_may_overlap
 from bert_jax.sharding.rules import gathered, on_mesh
+from bert_jax.tasks.base.evaluation import Evaluator
+from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.base.summary import DataSummary
 from bert_jax.tokenization.interface import Tokenizer
 
@@ -109,35 +108,34 @@ class Task(abc.ABC):
         description: contents of the exported model directory. Its parameters are a subset of those
             of `module`, under the same names.
         tokenizer: the tokenizer that made the ids of the batches.
-        best_metric: name of the metric that chooses the best checkpoint, and whether the higher
-            value is the better one.
         derived_metrics: metrics that `summary` computes from others; they get no curve.
         score_kind: meaning of `scores`: "classes" (one of C), "labels" (any of C), "values", or
             "vectors"; "": the task cannot be distilled.
         scores_tokens: whether `scores` are those of tokens, and not of a whole example.
         reads_pairs: whether a row may hold two texts, which families mark in different ways.
-        test_metrics: metrics of the test sets that have labels, as `test_<metric>`, from the last
-            `evaluate` that had a directory.
     """
 
     module: nn.Module
     description: ModelDescription
     tokenizer: Tokenizer
-    best_metric: tuple[str, bool]
     derived_metrics: tuple[str, ...] = ()
     score_kind: str = ""
     scores_tokens: bool = False
     reads_pairs: bool = True
-    test_metrics: Mapping[str, float] = MappingProxyType({})
 
     @property
     def computed_models(self) -> tuple[ComputedModel, ...]:
         """The models that a training step computes, for `planning.roofline`."""
         return (ComputedModel(self.description.config),)
 
+    @property
     @abc.abstractmethod
-    def check(self) -> None:
-        """Raises UserError where the data cannot be evaluated as the config requires."""
+    def evaluator(self) -> Evaluator:
+        """How the model is evaluated."""
+
+    def model(self, params: Any, mesh: Mesh) -> Model:
+        """The model that is evaluated; `params` are those of `module`, on the mesh."""
+        return Model(self.module, params, self.tokenizer, self.description, mesh)
 
     @property
     @abc.abstractmethod
@@ -168,21 +166,6 @@ class Task(abc.ABC):
     @abc.abstractmethod
     def batch_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
         """Shapes and dtypes of the largest global batch."""
-
-    @abc.abstractmethod
-    def evaluate(
-        self, params: Any, mesh: Mesh, directory: Path | None = None, kept: Journal | None = None
-    ) -> dict[str, float]:
-        """Metrics on the validation examples, the same for any mesh up to rounding.
-
-        Values that are tuned on them, such as a threshold, are set in `description`.
-
-        Args:
-            params: parameters of `module`, on the mesh.
-            mesh: devices of the evaluation.
-            directory: directory for predictions, if the task makes any; None: not written.
-            kept: outputs of an earlier call, if the task can continue from them.
-        """
 
     @abc.abstractmethod
     def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
@@ -279,10 +262,6 @@ class Task(abc.ABC):
         return self.loss_sums(params, batch, dropout_key)
 
     @abc.abstractmethod
-    def baselines(self) -> dict[str, float]:
-        """Validation metrics without a model, as `<metric or part>_<baseline>`."""
-
-    @abc.abstractmethod
     def examples_as_text(self, count: int) -> str:
         """The first training examples of a run, as text."""
 
@@ -290,11 +269,6 @@ class Task(abc.ABC):
     @abc.abstractmethod
     def data_summary(self) -> DataSummary:
         """Counts of what is read, and warnings where they look wrong."""
-
-    def shortfall(self, metrics: Mapping[str, float], baselines: Mapping[str, float]) -> str:
-        """A baseline that the metrics of a model do not beat, in words; "" if they beat all."""
-        name = self.best_metric[0]
-        return shortfall(self.best_metric, metrics[name], baselines) if name in metrics else ""
 
     def summary(self, metrics: dict[str, float]) -> dict[str, float]:
         """Metrics with derived ones added, such as the perplexity."""

@@ -1,15 +1,23 @@
 """Texts and pairs of texts as rows of tokens, one row each: the encoding that most tasks share."""
 
 import abc
+import dataclasses
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from bert_jax.data.readers.texts import Text
 from bert_jax.models.config import EncoderConfig
-from bert_jax.process import say
-from bert_jax.tasks.base.predictor import BatchOptions, ExampleError, Model, Predictor
+from bert_jax.tasks.base.predictor import (
+    BatchOptions,
+    EncodedExample,
+    ExampleError,
+    Model,
+    Notes,
+    Predictor,
+    is_sequence_of_texts,
+)
 from bert_jax.tokenization import Encoding, Tokenizer, WordPieceTokenizer
 
 Prediction = TypeVar("Prediction")
@@ -23,98 +31,98 @@ _BREAKS = re.compile("[ \n]")
 _BREAKS_OR_CHINESE = re.compile("[ \n\u4e00-\u9fff]")
 
 
+@dataclasses.dataclass(frozen=True)
 class TextEncoder:
     """Encodes each text as one row, cut to a limit.
 
     Attributes:
-        count: texts encoded so far.
-        cut: number of these texts that were longer than the limit.
+        tokenizer: tokenizer of the model.
+        config: architecture of the model.
+        limit: maximum number of tokens, see `BatchOptions.limit`.
+        refuse_long: whether a text above the limit is an error; otherwise it is cut.
+        prepare: what is done to a text before it is tokenised.
     """
 
-    def __init__(
-        self, tokenizer: Tokenizer, config: EncoderConfig, limit: int, *, refuse_long: bool = False
-    ) -> None:
-        """Starts both counters at 0; for `limit` see `BatchOptions.limit`."""
-        self.count = self.cut = 0
-        self._tokenizer = tokenizer
-        self._config = config
-        self._limit = limit
-        self._refuse_long = refuse_long
+    tokenizer: Tokenizer
+    config: EncoderConfig
+    limit: int
+    refuse_long: bool = False
+    prepare: Callable[[Text], Text] = lambda text: text
 
-    def __call__(self, texts: Sequence[Text]) -> list[list[Encoding]]:
-        """One row for each text.
+    def __call__(self, texts: Sequence[Any]) -> list[EncodedExample | ExampleError]:
+        """The row of each text, or why it has none."""
+        errors = {index: error for index, text in enumerate(texts) if (error := self._error(text))}
+        prepared = {
+            index: self._shortened(self.prepare(text))
+            for index, text in enumerate(texts)
+            if index not in errors
+        }
+        encodings = self._encoded(prepared)
+        lengths = {index: len(encoding) for index, encoding in encodings.items()}
+        too_long = {index: length for index, length in lengths.items() if length > self.limit}
+        if self.refuse_long:
+            errors |= {index: self._too_long(length) for index, length in too_long.items()}
+        else:  # only the tokenizer knows where a pair is cut
+            encodings |= self._encoded({index: prepared[index] for index in too_long}, self.limit)
+        return [
+            errors.get(index) or EncodedExample([encodings[index]], Notes(cut=index in too_long))
+            for index in range(len(texts))
+        ]
 
-        Raises:
-            ExampleError: an element is not a text, or a text is too long and `refuse_long` is set.
-        """
-        encodings, too_long = self._encode(
-            texts if self._refuse_long else [self._shortened(text) for text in texts]
-        )
-        if too_long and self._refuse_long:
-            index, length = min(too_long.items())
-            raise ExampleError(
-                f"the text has {length} tokens, the model takes {self._limit}; shorten it, or set "
-                "the maximum length to cut it",
-                self.count + index,
-            )
-        self.count += len(texts)
-        self.cut += len(too_long)
-        return [[encoding] for encoding in encodings]
+    def groups(
+        self, examples: Sequence[Sequence[Text] | ExampleError]
+    ) -> list[EncodedExample | ExampleError]:
+        """Examples of several texts: each has a row for each of its texts."""
+        texts = [text for each in examples if not isinstance(each, ExampleError) for text in each]
+        encoded = iter(self(texts))
+        return [
+            each if isinstance(each, ExampleError) else _joined([next(encoded) for _ in each])
+            for each in examples
+        ]
 
-    def check(self, text: Text, index: int) -> None:
-        """Raises ExampleError if it is not a text, or a pair that the model cannot take."""
+    def _error(self, text: Any) -> ExampleError | None:
         if isinstance(text, str):
-            return
-        if not isinstance(text, tuple) or [type(part) for part in text] != [str, str]:
-            raise ExampleError(
-                f"text {index} is {text!r:.80}; give a string or a pair of strings", index
-            )
-        if not self._tokenizer.supports_pairs(self._config.type_vocab_size):
-            raise ExampleError(
-                "the text is a pair, but the model has one segment only (type_vocab_size 1); "
-                "join the two texts",
-                index,
-            )
+            return None
+        if not (isinstance(text, tuple) and len(text) == 2 and is_sequence_of_texts(text)):
+            return ExampleError(f"{text!r:.80} is no text; give a string or a pair of strings")
+        if self.tokenizer.supports_pairs(self.config.type_vocab_size):
+            return None
+        return ExampleError(
+            "the text is a pair, but the model has one segment only (type_vocab_size 1); "
+            "join the two texts"
+        )
 
-    def report(self) -> None:
-        """Prints a line to stderr if texts were cut."""
-        if self.cut:
-            say(f"{self.cut} of {self.count} texts were longer than {self._limit} tokens: cut")
+    def _too_long(self, length: int) -> ExampleError:
+        return ExampleError(
+            f"the text has {length} tokens, the model takes {self.limit}; shorten it, or set "
+            "the maximum length to cut it"
+        )
 
     def _shortened(self, text: Text) -> Text:
         """A prefix of a very long text that is cut to the same tokens as the whole text."""
-        is_short = text_characters(text) <= _CHARACTERS_PER_TOKEN * self._limit
-        if is_short or self._tokenizer.truncation_side == "left":
+        is_short = text_characters(text) <= _CHARACTERS_PER_TOKEN * self.limit
+        if is_short or self.refuse_long or self.tokenizer.truncation_side == "left":
             return text
         if isinstance(text, str):
-            return beginning(self._tokenizer, text, self._limit)
+            return beginning(self.tokenizer, text, self.limit)
         first, second = text
         # Which side of a pair is cut depends on both lengths, so the longer text is shortened only
         # if the shorter one fits.
         if len(first) < len(second):
             enough = self._fits(first)
-            return (first, beginning(self._tokenizer, second, self._limit)) if enough else text
+            return (first, beginning(self.tokenizer, second, self.limit)) if enough else text
         enough = self._fits(second)
-        return (beginning(self._tokenizer, first, self._limit), second) if enough else text
+        return (beginning(self.tokenizer, first, self.limit), second) if enough else text
 
     def _fits(self, text: str) -> bool:
-        (encoding,) = self._tokenizer.encode_batch([text], add_special_tokens=False)
-        return len(encoding) <= self._limit
-
-    def _encode(self, texts: Sequence[Text]) -> tuple[list[Encoding], dict[int, int]]:
-        """The encoding of each text, cut, and {index: length} of the texts that were too long."""
-        encodings = self._encoded(dict(enumerate(texts)))
-        lengths = {index: len(encoding) for index, encoding in encodings.items()}
-        too_long = {index: length for index, length in lengths.items() if length > self._limit}
-        # Only the tokenizer knows where a pair is cut.
-        encodings |= self._encoded({index: texts[index] for index in too_long}, self._limit)
-        return [encodings[index] for index in range(len(texts))], too_long
+        (encoding,) = self.tokenizer.encode_batch([text], add_special_tokens=False)
+        return len(encoding) <= self.limit
 
     def _encoded(
         self, texts: Mapping[int, Text], max_length: int | None = None
     ) -> dict[int, Encoding]:
         """{index: encoding} of {index: text or pair}."""
-        encode = functools.partial(self._tokenizer.encode_batch, max_length=max_length)
+        encode = functools.partial(self.tokenizer.encode_batch, max_length=max_length)
         single = {index: text for index, text in texts.items() if isinstance(text, str)}
         pairs = {index: text for index, text in texts.items() if not isinstance(text, str)}
         encodings = dict(zip(single, encode(list(single.values())), strict=True)) if single else {}
@@ -124,36 +132,46 @@ class TextEncoder:
         return encodings
 
 
+def _joined(parts: Sequence[EncodedExample | ExampleError]) -> EncodedExample | ExampleError:
+    """The rows of all parts of an example, or the first error."""
+    encoded = []
+    for part in parts:
+        if isinstance(part, ExampleError):
+            return part
+        encoded.append(part)
+    rows = [row for part in encoded for row in part.rows]
+    return EncodedExample(rows, Notes.total(part.notes for part in encoded))
+
+
 class TextPredictor(Predictor[Text, Prediction]):
     """A predictor whose examples are texts or pairs of texts, one row each.
 
     Subclasses define what is computed and how each row of the result becomes a prediction.
     """
 
-    def __init__(self, model: Model, options: BatchOptions, *, refuse_long: bool = False) -> None:
-        """Args: `refuse_long`: whether a text above the limit is an error; otherwise it is cut."""
+    def __init__(
+        self,
+        model: Model,
+        options: BatchOptions,
+        *,
+        refuse_long: bool = False,
+        prepare: Callable[[Text], Text] = lambda text: text,
+    ) -> None:
+        """For `refuse_long` and `prepare` see `TextEncoder`."""
         super().__init__(model, options)
-        self.rows = TextEncoder(model.tokenizer, model.config, self.limit, refuse_long=refuse_long)
+        self.encode_texts = TextEncoder(
+            model.tokenizer, model.config, self.limit, refuse_long, prepare
+        )
 
-    def prepare(self, example: Text, index: int) -> Text:
-        self.rows.check(example, index)
-        return example
+    def encode(self, examples: Sequence[Text]) -> Sequence[EncodedExample | ExampleError]:
+        return self.encode_texts(examples)
 
-    def encode(self, examples: Sequence[Text]) -> list[list[Encoding]]:
-        return self.rows(examples)
-
-    def decode(self, example: Text, encodings: Sequence[Encoding], outputs: list[Any]) -> Any:
-        return self.decode_row(encodings[0], outputs[0])
+    def decode(self, example: Text, encoded: EncodedExample, outputs: list[Any]) -> Any:
+        return self.decode_row(encoded.rows[0], outputs[0])
 
     @abc.abstractmethod
     def decode_row(self, encoding: Encoding, output: Any) -> Prediction:
         """The prediction from the tokens of a text and its row of the result of `compute`."""
-
-    def characters(self, example: Text) -> int:
-        return text_characters(example)
-
-    def report(self) -> None:
-        self.rows.report()
 
 
 def beginning(tokenizer: Tokenizer, text: str, tokens: int) -> str:

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -98,16 +98,16 @@ class ClassificationPredictor(TextPredictor[Any]):
     def compute(self, batch: dict[str, jax.Array]) -> Any:
         return self._activation(super().compute(batch))
 
-    def decode_row(self, encoding: Encoding, output: np.ndarray) -> np.ndarray:
+    def decode_row(self, encoding: Encoding, output: np.ndarray) -> Any:
         return check_finite(output.copy(), "the scores of a text")
 
 
 class LabelPredictor(ClassificationPredictor):
     """The `Classification` of each text, or the number of a model with one output."""
 
-    def transform(self, decoded: Iterator[np.ndarray]) -> Iterator[Any]:
-        description, raw = self.model.description, self.raw_scores
-        return (to_prediction(description, scores, raw_scores=raw) for scores in decoded)
+    def decode_row(self, encoding: Encoding, output: np.ndarray) -> TextPrediction:
+        scores = super().decode_row(encoding, output)
+        return to_prediction(self.model.description, scores, raw_scores=self.raw_scores)
 
 
 def to_prediction(

@@ -10,14 +10,15 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
+from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import TextExample
-from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.readers.glue import GlueLayout
 from bert_jax.data.readers.texts import Text, TextOptions, read_texts
 from bert_jax.errors import OptionError
 from bert_jax.models.config import Head
 from bert_jax.options import from_keys, keys_of
 from bert_jax.sharding.memory import host_memory
+from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator, example_losses
 from bert_jax.tasks.base.labelled_options import (
     LabelledOptions,
     balanced_weights,
@@ -27,8 +28,13 @@ from bert_jax.tasks.base.labelled_options import (
     labelled_options,
     model_tokenizer,
 )
-from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel, example_losses
-from bert_jax.tasks.base.predictor import Model, Predictor, encode_in_chunks
+from bert_jax.tasks.base.labelled_task import (
+    LabelledTask,
+    TrainedModel,
+    TrainingRows,
+    encode_in_chunks,
+)
+from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits, choose_labels, read_splits
 from bert_jax.tasks.base.task import ModelInit, Sums, TrainSpec, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder
@@ -54,11 +60,72 @@ from bert_jax.tasks.classification.problems import (
 _PART = 1 << 26
 
 
-class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
-    """Texts and pairs of texts; a prediction is the scores of the labels, float32 [C]."""
+class ClassificationEvaluator(LabelledEvaluator[TextExample, np.ndarray]):
+    """A prediction is the scores of the labels, float32 [C]."""
 
     PREDICT = PREDICT
     lower_is_better = ("loss", "mean_squared_error")
+
+    def __init__(
+        self,
+        splits: Splits[TextExample],
+        options: LabelledOptions,
+        problem: Problem,
+        submissions: Mapping[str, str],
+    ) -> None:
+        """For the arguments see `ClassificationTask`."""
+        super().__init__(splits, options)
+        self._problem, self._submissions = problem, submissions
+
+    def predictor(self, model: Model) -> Predictor[Text, np.ndarray]:
+        return ClassificationPredictor(model, self.options.batches)
+
+    def metrics(
+        self,
+        description: ModelDescription,
+        examples: list[TextExample],
+        predictions: list[np.ndarray],
+    ) -> dict[str, float]:
+        """The metrics of the problem type, and the mean loss."""
+        targets = self._problem.targets(examples)
+        losses = [
+            jax.device_get(example_losses(self._problem.losses, scores, targets[rows]))
+            for rows, scores in _in_parts(predictions)
+        ]
+        loss = float(np.mean(np.concatenate(losses), dtype=np.float64))
+        return {"loss": loss, **self._problem.metrics(self._decisions(predictions), targets)}
+
+    def metric_names(self, examples: list[TextExample]) -> Iterable[str]:
+        self._problem.targets(examples)  # labels of the wrong kind are refused
+        return "loss", *self._problem.metric_names
+
+    def baseline_metrics(self, examples: list[TextExample]) -> dict[str, float]:
+        """`<metric>_majority`: metrics of the best constant prediction."""
+        targets = self._problem.targets(examples)
+        decision = self._problem.decide(self._problem.majority(targets)[None])
+        metrics = self._problem.metrics(decision.repeat(len(targets), axis=0), targets)
+        return {f"{name}_majority": value for name, value in metrics.items()}
+
+    def as_output(self, description: ModelDescription, prediction: np.ndarray) -> TextPrediction:
+        return to_prediction(description, prediction)
+
+    def further_files(self, eval_set: EvalSet[TextExample]) -> Iterable[str]:
+        submission = self._submissions.get(Path(eval_set.source).name)
+        return (submission,) if submission else ()
+
+    def write_reports(
+        self, directory: Path, eval_set: EvalSet[TextExample], predictions: list[np.ndarray]
+    ) -> None:
+        targets = self._problem.targets(eval_set.examples)
+        self._problem.report(self._decisions(predictions), targets, directory / eval_set.name)
+
+    def _decisions(self, predictions: list[np.ndarray]) -> np.ndarray:
+        decide = self._problem.decide
+        return np.concatenate([decide(scores) for _, scores in _in_parts(predictions)])
+
+
+class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
+    """Texts and pairs of texts."""
 
     def __init__(
         self,
@@ -98,15 +165,16 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
         self._balanced = balanced
         self._submissions = submissions
 
-    def make_batches(self) -> LabelledBatches:
+    def make_evaluator(self) -> ClassificationEvaluator:
+        return ClassificationEvaluator(self.splits, self.options, self._problem, self._submissions)
+
+    def make_rows(self) -> TrainingRows:
         examples = self.splits.train
         targets = self._problem.targets(examples)
         encode = TextEncoder(self.tokenizer, self.description.config, self.options.length)
         texts = (example.item for example in examples)
-        rows = encode_in_chunks(encode, texts, encode.check)
-        return self.batches_of_rows(
-            (row for (row,) in rows), encode, labels=targets, weights=self._weights(targets)
-        )
+        rows = encode_in_chunks(encode, texts)
+        return self.one_row_each(rows, labels=targets, weights=self._weights(targets))
 
     def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
         values = {"loss": self._problem.losses(outputs, batch["labels"])}
@@ -122,32 +190,6 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
     def scores(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
         return outputs
 
-    def predictor(self, model: Model) -> Predictor[Text, np.ndarray]:
-        return ClassificationPredictor(model, self.options.batches)
-
-    def metrics(
-        self, examples: list[TextExample], predictions: list[np.ndarray]
-    ) -> dict[str, float]:
-        """The metrics of the problem type, and the mean loss."""
-        targets = self._problem.targets(examples)
-        losses = [
-            jax.device_get(example_losses(self._problem.losses, scores, targets[rows]))
-            for rows, scores in _in_parts(predictions)
-        ]
-        loss = float(np.mean(np.concatenate(losses), dtype=np.float64))
-        return {"loss": loss, **self._problem.metrics(self._decisions(predictions), targets)}
-
-    def metric_names(self, examples: list[TextExample]) -> Iterable[str]:
-        self._problem.targets(examples)  # labels of the wrong kind are refused
-        return "loss", *self._problem.metric_names
-
-    def baseline_metrics(self, examples: list[TextExample]) -> dict[str, float]:
-        """`<metric>_majority`: metrics of the best constant prediction."""
-        targets = self._problem.targets(examples)
-        decision = self._problem.decide(self._problem.majority(targets)[None])
-        metrics = self._problem.metrics(decision.repeat(len(targets), axis=0), targets)
-        return {f"{name}_majority": value for name, value in metrics.items()}
-
     def examples_as_text(self, count: int) -> str:
         """Label, text and pair, one example a line."""
         chosen = self.splits.train[:count]
@@ -155,23 +197,6 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
             "\t".join([str(example.label), example.text, *([example.pair] if example.pair else [])])
             for example in chosen
         )
-
-    def as_output(self, prediction: np.ndarray) -> TextPrediction:
-        return to_prediction(self.description, prediction)
-
-    def further_files(self, eval_set: EvalSet[TextExample]) -> Iterable[str]:
-        submission = self._submissions.get(Path(eval_set.source).name)
-        return (submission,) if submission else ()
-
-    def write_reports(
-        self, directory: Path, eval_set: EvalSet[TextExample], predictions: list[np.ndarray]
-    ) -> None:
-        targets = self._problem.targets(eval_set.examples)
-        self._problem.report(self._decisions(predictions), targets, directory / eval_set.name)
-
-    def _decisions(self, predictions: list[np.ndarray]) -> np.ndarray:
-        decide = self._problem.decide
-        return np.concatenate([decide(scores) for _, scores in _in_parts(predictions)])
 
     def _weights(self, targets: np.ndarray) -> np.ndarray:
         """The weight of each example in the loss, float32 [n]."""

@@ -30,13 +30,14 @@ from bert_jax.data.pretraining.options import PretrainingOptions
 from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.data.pretraining.readable import as_text
 from bert_jax.errors import OptionError, require_at_least
-from bert_jax.files import Journal
 from bert_jax.metrics.baselines import shortfall
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
 from bert_jax.models.span_boundary import SpanBoundaryModel
 from bert_jax.sharding.hosts import batch_share
 from bert_jax.sharding.mesh import explain_out_of_memory
+from bert_jax.tasks.base.evaluation import EvalResult, Evaluator, Predict
+from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.base.summary import DataSummary, TokenCounts
 from bert_jax.tasks.base.task import (
     LossStep,
@@ -153,9 +154,6 @@ class PretrainingTask(Task):
             split = general_corpus.splits["validation"]
             self._general = PretrainingBatches(split, tokenizer, options, weighted=False)
 
-    def check(self) -> None:
-        """Every corpus has the labels of pre-training."""
-
     @property
     def examples_per_epoch(self) -> int:
         """Rows of an epoch; with packing, each has several examples."""
@@ -179,17 +177,22 @@ class PretrainingTask(Task):
         return with_rows(self._train.batch(0, 1), self._batches.global_batch_size)
 
     def evaluation_batches(
-        self, *, host: int, hosts: int, divisor: int = 1
+        self,
+        *,
+        host: int,
+        hosts: int,
+        divisor: int = 1,
+        examples: PretrainingBatches | None = None,
     ) -> Generator[Batch, None, None]:
-        """This host's rows of validation batches, the same examples and masks every time.
+        """This host's rows of the batches of an evaluation, the same examples and masks every time.
 
-        Batches are padded to a multiple of `divisor` rows; the weights of padding rows are 0.
+        Args:
+            host: index of this host's part of each batch, see `sharding.hosts.batch_share`.
+            hosts: number of equal parts.
+            divisor: batches are padded to a multiple of so many rows; padding has the weight 0.
+            examples: the examples; None: those of the corpus.
         """
-        return self._evaluation_batches(self._validation, host, hosts, divisor)
-
-    def _evaluation_batches(
-        self, examples: PretrainingBatches, host: int, hosts: int, divisor: int
-    ) -> Generator[Batch, None, None]:
+        examples = examples or self._validation
         rows = self._batches.evaluation_rows
         own = -(-rows // divisor) * divisor // hosts
         columns = np.arange(host * own, (host + 1) * own)
@@ -200,33 +203,16 @@ class PretrainingTask(Task):
             lambda number: examples.evaluation_batch(number, rows, columns), 0, batches
         )
 
-    def evaluate(
-        self, params: Any, mesh: Mesh, directory: Path | None = None, kept: Journal | None = None
-    ) -> dict[str, float]:
-        """The means over `evaluation_batches`; nothing is written or kept.
-
-        The metrics of masked tokens of a general corpus are named `general_mlm_…`.
-        """
-        metrics = self._means(self._validation, params, mesh)
-        if self._general is not None:
-            general = self._means(self._general, params, mesh)
-            names = ("mlm_loss", "mlm_accuracy")
-            metrics |= {f"general_{name}": general[name] for name in names}
-        return metrics
-
-    def _means(self, examples: PretrainingBatches, params: Any, mesh: Mesh) -> dict[str, float]:
-        share, divisor = batch_share(mesh), mesh.shape["data"] * mesh.shape["fsdp"]
-        batches = self._evaluation_batches(examples, share.index, share.count, divisor)
-        rule = "lower train.global_batch_size or raise train.microbatches"
-        work = "a batch of the evaluation, with the rows of a micro-batch"
-        with explain_out_of_memory(work, "train.global_batch_size", rule):
-            return mean_losses(self, self.loss_step(mesh), params, batches, mesh)
-
     def loss_step(self, mesh: Mesh) -> LossStep:
         """See `make_loss_step`; compiled once for all evaluations of this task on a mesh."""
         if mesh not in self._loss_steps:
             self._loss_steps[mesh] = make_loss_step(self, mesh)
         return self._loss_steps[mesh]
+
+    @property
+    def evaluator(self) -> Evaluator:
+        sets = {"": self._validation, **({"general_": self._general} if self._general else {})}
+        return LossEvaluator(self, self.best_metric, sets)
 
     @functools.cached_property
     def _loss_steps(self) -> dict[Mesh, LossStep]:
@@ -288,13 +274,48 @@ class PretrainingTask(Task):
             ),
         )
 
+
+@dataclasses.dataclass(frozen=True)
+class LossEvaluator(Evaluator):
+    """The means of losses and metrics over validation batches; nothing is written or kept.
+
+    Attributes:
+        task: the task that makes the batches and computes the losses.
+        best_metric: see `Evaluator`.
+        sets: examples by the prefix of their metrics: "" for the corpus, with all metrics, and
+            "general_" for a general corpus, with the metrics of masked tokens.
+    """
+
+    task: PretrainingTask
+    best_metric: tuple[str, bool]
+    sets: Mapping[str, PretrainingBatches]
+
+    def evaluate(self, model: Model, predict: Predict, directory: Path | None) -> EvalResult:
+        metrics: dict[str, float] = {}
+        for prefix, examples in self.sets.items():
+            found = self._means(examples, model)
+            names = ("mlm_loss", "mlm_accuracy") if prefix else found
+            metrics |= {f"{prefix}{name}": found[name] for name in names}
+        return EvalResult(metrics, model.description)
+
+    def _means(self, examples: PretrainingBatches, model: Model) -> dict[str, float]:
+        task, mesh = self.task, model.mesh
+        share, divisor = batch_share(mesh), mesh.shape["data"] * mesh.shape["fsdp"]
+        batches = task.evaluation_batches(
+            host=share.index, hosts=share.count, divisor=divisor, examples=examples
+        )
+        rule = "lower train.global_batch_size or raise train.microbatches"
+        work = "a batch of the evaluation, with the rows of a micro-batch"
+        with explain_out_of_memory(work, "train.global_batch_size", rule):
+            return mean_losses(task, task.loss_step(mesh), model.params, batches, mesh)
+
     def shortfall(self, metrics: Mapping[str, float], baselines: Mapping[str, float]) -> str:
         """As for other tasks, by the accuracies: the best metric is a loss."""
         of = {"mlm_accuracy": {"mlm_accuracy_most_frequent": baselines["mlm_most_frequent"]}}
-        if self._options.objective != "none":
+        if self.task.reads_pairs:
             of["nsp_accuracy"] = {"nsp_accuracy_majority": baselines["nsp_majority"]}
-        found = (shortfall((name, True), metrics[name], known) for name, known in of.items())
-        return "; ".join(filter(None, found))
+        worse = (shortfall((name, True), metrics[name], known) for name, known in of.items())
+        return "; ".join(filter(None, worse))
 
     def baselines(self) -> dict[str, float]:
         """Validation accuracy of two constant answers.
@@ -302,9 +323,9 @@ class PretrainingTask(Task):
         `mlm_most_frequent`: always the most frequent masked token; `nsp_majority`: always the more
         frequent label, if there are labels.
         """
-        tokens = np.zeros(self.tokenizer.vocab_size)
+        tokens = np.zeros(self.task.tokenizer.vocab_size)
         labels = np.zeros(2)
-        for batch in self.evaluation_batches(host=0, hosts=1):
+        for batch in self.task.evaluation_batches(host=0, hosts=1):
             tokens += np.bincount(
                 batch["masked_lm_ids"].ravel(), batch["masked_lm_weights"].ravel(), len(tokens)
             )
@@ -312,10 +333,10 @@ class PretrainingTask(Task):
                 labels += np.bincount(
                     batch["next_sentence_labels"], batch["next_sentence_weights"], len(labels)
                 )
-        found = {"mlm_most_frequent": float(tokens.max() / max(tokens.sum(), 1))}
+        accuracies = {"mlm_most_frequent": float(tokens.max() / max(tokens.sum(), 1))}
         if labels.any():
-            found["nsp_majority"] = float(labels.max() / labels.sum())
-        return found
+            accuracies["nsp_majority"] = float(labels.max() / labels.sum())
+        return accuracies
 
 
 def _check_corpus(

@@ -21,7 +21,6 @@ from bert_jax.data.windows.passages import PassageWindow, PassageWindows
 from bert_jax.errors import UserError, require_at_least
 from bert_jax.models.config import JOINT, Head
 from bert_jax.models.joint_span_head import SCOPE, SpanBeam, span_beam
-from bert_jax.process import say
 from bert_jax.tasks.base.predict_spec import (
     JSONL,
     OutputFile,
@@ -32,12 +31,14 @@ from bert_jax.tasks.base.predict_spec import (
 )
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
+    EncodedExample,
     ExampleError,
     Model,
-    PredictionBatch,
+    Notes,
     Predictor,
     apply_model,
     check_head,
+    is_sequence_of_texts,
 )
 from bert_jax.tasks.question_answering.spans import Logits, SpanPrediction, best_spans
 
@@ -96,6 +97,8 @@ class Answer:
 class SpanPredictor(Predictor[Question, Any]):
     """The best spans for each question."""
 
+    unit = "questions"
+
     def __init__(self, model: Model, options: AnswerOptions = AnswerOptions()) -> None:
         """Raises UserError where the model does not answer questions, or an option is wrong."""
         check_head(model, PREDICT.heads, "answer questions", "question_answering")
@@ -105,32 +108,34 @@ class SpanPredictor(Predictor[Question, Any]):
             model.tokenizer, self.limit, options.window_step, options.question_length
         )
         self._span_options = options.n_best, options.answer_length
-        self._empty = 0
 
     @property
     def limit(self) -> int:
         limit = super().limit
         return min(DEFAULT_LENGTH, limit) if self.options.max_length is None else limit
 
-    def prepare(self, example: Question, index: int) -> Question:
-        for text in (example.question, example.passage):
-            if not isinstance(text, str):
-                raise ExampleError(f"{text!r:.80} is no text; give strings", index)
-        self._empty += not (example.question.strip() and example.passage.strip())
-        return example
+    @property
+    def text_limit(self) -> int:
+        return self._windows.question_limit
 
-    def encode(self, examples: Sequence[Question]) -> list[list[PassageWindow]]:
-        return self._windows([(question.question, question.passage) for question in examples])
+    def encode(self, examples: Sequence[Question]) -> list[EncodedExample | ExampleError]:
+        pairs = [(example.question, example.passage) for example in examples]
+        windows = iter(self._windows([pair for pair in pairs if is_sequence_of_texts(pair)]))
+        return [
+            _encoded(pair, next(windows)) if is_sequence_of_texts(pair) else _no_text(pair)
+            for pair in pairs
+        ]
 
-    def inputs(self, batch: PredictionBatch[Question]) -> dict[str, np.ndarray]:
+    def inputs(
+        self, arrays: dict[str, np.ndarray], rows: Mapping[int, Any]
+    ) -> dict[str, np.ndarray]:
         """With the joint head, also the ranges that limit its beam, int32 [B, 2]."""
         if self.model.config.qa_head != JOINT:
-            return batch.arrays
-        ranges = np.zeros((2, len(batch.arrays["input_ids"]), 2), np.int32)
-        for row, (request, number) in batch.rows.items():
-            window: Any = request.encodings[number]
+            return arrays
+        ranges = np.zeros((2, len(arrays["input_ids"]), 2), np.int32)
+        for row, window in rows.items():
             ranges[:, row] = window.positions, window.max_context
-        return {**batch.arrays, "passages": ranges[0], "allowed_starts": ranges[1]}
+        return {**arrays, "passages": ranges[0], "allowed_starts": ranges[1]}
 
     def compute(self, batch: dict[str, jax.Array]) -> Any:
         if self.model.config.qa_head != JOINT:
@@ -145,22 +150,30 @@ class SpanPredictor(Predictor[Question, Any]):
     def decode(
         self,
         example: Question,
-        encodings: Sequence[PassageWindow],
+        encoded: EncodedExample,
         outputs: list[Logits | SpanBeam],
-    ) -> SpanPrediction:
-        return best_spans(example.passage, encodings, outputs, *self._span_options)
+    ) -> Any:
+        return best_spans(example.passage, encoded.rows, outputs, *self._span_options)
 
     def characters(self, example: Question) -> int:
-        return len(example.question) + len(example.passage)
+        return super().characters((example.question, example.passage))
 
-    def report(self) -> None:
-        limit = self._windows.question_limit
-        for count, what in (
-            (self._windows.cut_questions, f"were longer than {limit} tokens: cut"),
-            (self._empty, "were empty, or about an empty passage"),
-        ):
-            if count:
-                say(f"{count} of {self._windows.count} questions {what}")
+    def report(self, notes: Notes) -> Iterator[str]:
+        yield from super().report(notes)
+        if notes.empty:
+            empty = f"{notes.empty} of {notes.texts} questions"
+            yield f"{empty} were empty, or about an empty passage"
+
+
+def _encoded(pair: tuple[str, str], windows: Sequence[PassageWindow]) -> EncodedExample:
+    return EncodedExample(
+        windows, Notes(cut=windows[0].is_cut, empty=not all(map(str.strip, pair)))
+    )
+
+
+def _no_text(pair: tuple[Any, Any]) -> ExampleError:
+    wrong = next(text for text in pair if not isinstance(text, str))
+    return ExampleError(f"{wrong!r:.80} is no text; give strings")
 
 
 @functools.partial(jax.jit, static_argnames=("module", "answer_length"))
@@ -270,8 +283,11 @@ class _RankedSpanPredictor(SpanPredictor):
             ),
         )
 
-    def transform(self, decoded: Iterator[SpanPrediction]) -> Iterator[RankedSpans]:
-        return (RankedSpans(spans, self._threshold, self._top_k) for spans in decoded)
+    def decode(
+        self, example: Question, encoded: EncodedExample, outputs: list[Logits | SpanBeam]
+    ) -> RankedSpans:
+        spans = super().decode(example, encoded, outputs)
+        return RankedSpans(spans, self._threshold, self._top_k)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from bert_jax.data.examples import Question
 from bert_jax.data.padding import Sequences
 from bert_jax.data.windows.passages import PassageWindow, PassageWindows, find_answer, token_span
 from bert_jax.errors import listed
-from bert_jax.tasks.base.predictor import encode_in_chunks
+from bert_jax.tasks.base.labelled_task import encode_in_chunks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,10 +44,13 @@ class SpanRows:
         positions: list[tuple[int, int]] = []
         passages: list[tuple[int, int]] = []
         without_answer: list[bool] = []
+        cut = 0
 
         def encodings() -> Iterator[PassageWindow]:
+            nonlocal cut
             pairs = [(question.question, question.passage) for question in used]
             for question, rows in zip(used, encode_in_chunks(windows, pairs), strict=True):
+                cut += rows[0].is_cut
                 tokens, is_stated = _answer_tokens(question, rows[0])
                 if question.answers and tokens is None:
                     without.append(question.place)
@@ -71,9 +74,8 @@ class SpanRows:
         ]
         if moved:
             report.append(f"answers at another place than the file says: {len(moved)}")
-        if windows.cut_questions:
-            limit = windows.question_limit
-            report.append(f"{windows.cut_questions} {total} were longer than {limit} tokens: cut")
+        if cut:
+            report.append(f"{cut} {total} were longer than {windows.question_limit} tokens: cut")
         return cls(
             sequences,
             np.array(positions, np.int32).reshape(-1, 2),

@@ -13,7 +13,6 @@ from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Question
-from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.squad import QuestionOptions, distinct, read_questions
 from bert_jax.data.windows.passages import PassageWindows
@@ -23,6 +22,7 @@ from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.config import JOINT, Head
 from bert_jax.models.joint_span_head import SCOPE, joint_scores
 from bert_jax.options import from_keys, keys_of
+from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import (
     LabelledOptions,
     check_labelled_options,
@@ -31,7 +31,7 @@ from bert_jax.tasks.base.labelled_options import (
     length_key,
     model_tokenizer,
 )
-from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel
+from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel, TrainingRows
 from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
 from bert_jax.tasks.base.summary import count_classes
@@ -58,10 +58,75 @@ UNTUNED_THRESHOLD = 0.0
 _NO_ANSWER_WEIGHT = 0.5
 
 
-class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
-    """Extractive question answering; a prediction is the best spans of the passage."""
+class QuestionEvaluator(LabelledEvaluator[Question, SpanPrediction]):
+    """A prediction is the best spans of the passage."""
 
     PREDICT = PREDICT
+
+    def __init__(
+        self,
+        splits: Splits[Question],
+        options: LabelledOptions,
+        answer_options: AnswerOptions,
+        threshold: float | None,
+        *,
+        tunes_threshold: bool,
+    ) -> None:
+        """See `QuestionAnsweringTask`; without `threshold`, each question has an answer."""
+        super().__init__(splits, options)
+        self._answer_options = answer_options
+        self._threshold, self._tunes_threshold = threshold, tunes_threshold
+
+    def predictor(self, model: Model) -> Predictor[Question, SpanPrediction]:
+        return SpanPredictor(model, self._answer_options)
+
+    def metrics(
+        self,
+        description: ModelDescription,
+        examples: list[Question],
+        predictions: list[SpanPrediction],
+    ) -> dict[str, float]:
+        """The official metrics, in percent; if questions may have no answer, for both kinds."""
+        texts, odds = _texts(examples, predictions), _odds(examples, predictions)
+        return _scores(stored_threshold(description), examples, texts, odds)
+
+    def metric_names(self, examples: list[Question]) -> Iterable[str]:
+        nothing = {question.id: "" for question in examples}
+        return _scores(self._threshold, examples, nothing, dict.fromkeys(nothing, 0.0))
+
+    def calibrated(
+        self,
+        description: ModelDescription,
+        examples: list[Question],
+        predictions: list[SpanPrediction],
+    ) -> ModelDescription:
+        """With the threshold above which a question has no answer."""
+        if not self._tunes_threshold or self._threshold is None:
+            return description
+        threshold = best_f1_threshold(
+            _gold_texts(examples), _texts(examples, predictions), _odds(examples, predictions)
+        )
+        other = {**description.other, NULL_THRESHOLD: threshold}
+        return dataclasses.replace(description, other=other)
+
+    def baseline_metrics(self, examples: list[Question]) -> dict[str, float]:
+        """`f1_no_answer`: F1 if no question is answered; only where some have no answer."""
+        if self._threshold is None:
+            return {}
+        unanswered = sum(not question.answers for question in examples)
+        return {"f1_no_answer": 100.0 * unanswered / len(examples)}
+
+    def as_output(self, description: ModelDescription, prediction: SpanPrediction) -> RankedSpans:
+        return RankedSpans(prediction, stored_threshold(description))
+
+    def further_files(self, eval_set: EvalSet[Question]) -> Iterable[str]:
+        """The input of SQuAD's official scripts, which brings two more files (see `_squad`)."""
+        return [f"{eval_set.name}.json"]
+
+
+class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
+    """Extractive question answering."""
+
     score_kind = "classes"
     scores_tokens = True
     unit = "questions"
@@ -91,8 +156,17 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
         self._answer_options = answer_options
         self._tunes_threshold = tunes_threshold
 
+    def make_evaluator(self) -> QuestionEvaluator:
+        return QuestionEvaluator(
+            self.splits,
+            self.options,
+            self._answer_options,
+            self._threshold,
+            tunes_threshold=self._tunes_threshold,
+        )
+
     @functools.cached_property
-    def rows(self) -> SpanRows:
+    def _windows(self) -> SpanRows:
         """The windows of the training questions, tokenised at the first access."""
         options = self._answer_options
         with length_key():
@@ -106,16 +180,11 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
         return rows
 
     def reading_report(self) -> tuple[str, ...]:
-        return self.rows.report
+        return self._windows.report
 
-    @property
-    def examples_per_epoch(self) -> int:
-        """Number of windows; each is an example, whether it contains the answer or not."""
-        return len(self.rows.sequences.lengths)
-
-    def make_batches(self) -> LabelledBatches:
-        """Each window is an example."""
-        rows = self.rows
+    def make_rows(self) -> TrainingRows:
+        """Each window is an example, whether it contains the answer or not."""
+        rows = self._windows
 
         def make(chosen: np.ndarray, length: int) -> Batch:
             is_row = chosen >= 0
@@ -133,7 +202,7 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
                 **(joint if self._is_joint else {}),
             }
 
-        return self.batches_of(rows.sequences.lengths, make, rows.sequences)
+        return TrainingRows(rows.sequences, rows.sequences.lengths, make)
 
     def content(self, example: Question) -> Any:
         return example.question, example.passage
@@ -173,70 +242,12 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
             return outputs
         return joint_scores(params[SCOPE], outputs, batch["passages"], batch["start_positions"])
 
-    def predictor(self, model: Model) -> Predictor[Question, SpanPrediction]:
-        return SpanPredictor(model, self._answer_options)
-
-    def metrics(
-        self, examples: list[Question], predictions: list[SpanPrediction]
-    ) -> dict[str, float]:
-        """The official metrics, in percent; if questions may have no answer, for both kinds."""
-        return self._scores(examples, _texts(examples, predictions), _odds(examples, predictions))
-
-    def metric_names(self, examples: list[Question]) -> Iterable[str]:
-        nothing = {question.id: "" for question in examples}
-        return self._scores(examples, nothing, dict.fromkeys(nothing, 0.0))
-
-    def _scores(
-        self, examples: list[Question], texts: dict[str, str], odds: dict[str, float]
-    ) -> dict[str, float]:
-        gold, threshold = _gold_texts(examples), self._threshold
-        if threshold is None:
-            return score_v1(gold, texts)
-        official = score_v2(gold, texts, odds, threshold=threshold)
-        names = {
-            "exact": "exact_match",
-            "f1": "f1",
-            "HasAns_exact": "has_answer_exact_match",
-            "HasAns_f1": "has_answer_f1",
-            "NoAns_f1": "no_answer_f1",
-            "best_f1": "best_f1",
-            "best_f1_thresh": "best_f1_threshold",
-        }
-        scores = {name: official[key] for key, name in names.items() if key in official}
-        return {**scores, "null_threshold": threshold}
-
-    def calibrated(
-        self, examples: list[Question], predictions: list[SpanPrediction]
-    ) -> ModelDescription:
-        """With the threshold above which a question has no answer."""
-        if not self._tunes_threshold or self._threshold is None:
-            return self.description
-        threshold = best_f1_threshold(
-            _gold_texts(examples), _texts(examples, predictions), _odds(examples, predictions)
-        )
-        other = {**self.description.other, NULL_THRESHOLD: threshold}
-        return dataclasses.replace(self.description, other=other)
-
-    def baseline_metrics(self, examples: list[Question]) -> dict[str, float]:
-        """`f1_no_answer`: F1 if no question is answered; only where some have no answer."""
-        if self._threshold is None:
-            return {}
-        unanswered = sum(not question.answers for question in examples)
-        return {"f1_no_answer": 100.0 * unanswered / len(examples)}
-
     def examples_as_text(self, count: int) -> str:
         """Question, first answer and passage, one example a line."""
         return "\n".join(
             f"{row.question}\t{row.answers[0].text if row.answers else '-'}\t{row.passage}"
             for row in self.splits.train[:count]
         )
-
-    def as_output(self, prediction: SpanPrediction) -> RankedSpans:
-        return RankedSpans(prediction, self._threshold)
-
-    def further_files(self, eval_set: EvalSet[Question]) -> Iterable[str]:
-        """The input of SQuAD's official scripts, which brings two more files (see `_squad`)."""
-        return [f"{eval_set.name}.json"]
 
     @property
     def _threshold(self) -> float | None:
@@ -245,6 +256,29 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
     @property
     def _is_joint(self) -> bool:
         return self.description.config.qa_head == JOINT
+
+
+def _scores(
+    threshold: float | None,
+    examples: list[Question],
+    texts: dict[str, str],
+    odds: dict[str, float],
+) -> dict[str, float]:
+    gold = _gold_texts(examples)
+    if threshold is None:
+        return score_v1(gold, texts)
+    official = score_v2(gold, texts, odds, threshold=threshold)
+    names = {
+        "exact": "exact_match",
+        "f1": "f1",
+        "HasAns_exact": "has_answer_exact_match",
+        "HasAns_f1": "has_answer_f1",
+        "NoAns_f1": "no_answer_f1",
+        "best_f1": "best_f1",
+        "best_f1_thresh": "best_f1_threshold",
+    }
+    scores = {name: official[key] for key, name in names.items() if key in official}
+    return {**scores, "null_threshold": threshold}
 
 
 def _of_tokens(batch: dict[str, jax.Array], outputs: Any) -> jax.Array:

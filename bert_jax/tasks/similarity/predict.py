@@ -22,15 +22,16 @@ from bert_jax.tasks.base.predict_spec import (
 )
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
+    EncodedExample,
     ExampleError,
     Model,
     Predictor,
     check_finite,
+    is_sequence_of_texts,
     not_one_string,
     softmax,
 )
 from bert_jax.tasks.embed import EmbeddingPredictor
-from bert_jax.tokenization import Encoding
 
 Pair = tuple[str, str]
 
@@ -87,29 +88,23 @@ class PairPredictor(Predictor[Pair, PairPrediction]):
     def stored_length(self) -> int | None:
         return self._texts.stored_length
 
-    def prepare(self, example: Pair, index: int) -> Pair:
-        if not isinstance(example, tuple) or [type(text) for text in example] != [str, str]:
-            raise ExampleError(f"{example!r:.80} is not a pair of texts; give two strings", index)
-        return example
-
-    def encode(self, examples: Sequence[Pair]) -> list[list[Encoding]]:
-        rows = self._texts.encode([text for pair in examples for text in pair])
-        return [[*first, *second] for first, second in zip(rows[::2], rows[1::2], strict=True)]
+    def encode(self, examples: Sequence[Pair]) -> list[EncodedExample | ExampleError]:
+        return self._texts.encode_texts.groups(list(map(_checked_pair, examples)))
 
     def compute(self, batch: dict[str, jax.Array]) -> jax.Array:
         return self._texts.compute(batch)
 
     def decode(
-        self, example: Pair, encodings: Sequence[Encoding], outputs: list[np.ndarray]
+        self, example: Pair, encoded: EncodedExample, outputs: list[np.ndarray]
     ) -> PairPrediction:
         vectors = check_finite(np.stack(outputs), "the vectors of a pair")
         return PairPrediction(vectors, similarity_of_pair(vectors, self._texts.vectors.similarity))
 
-    def characters(self, example: Pair) -> int:
-        return len(example[0]) + len(example[1])
 
-    def report(self) -> None:
-        self._texts.report()
+def _checked_pair(example: Pair) -> Pair | ExampleError:
+    if isinstance(example, tuple) and len(example) == 2 and is_sequence_of_texts(example):
+        return example
+    return ExampleError(f"{example!r:.80} is not a pair of texts; give two strings")
 
 
 def checked_texts(texts: Iterable[str]) -> Iterator[str]:
@@ -121,7 +116,7 @@ def checked_texts(texts: Iterable[str]) -> Iterator[str]:
     """
     for index, text in enumerate(not_one_string(texts)):
         if not isinstance(text, str):
-            raise ExampleError(f"text {index} is {text!r:.80}; give a string", index)
+            raise ExampleError(f"{text!r:.80} is no text; give a string", index)
         yield text
 
 

@@ -16,8 +16,6 @@ from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import TextExample
-from bert_jax.data.labelled_batches import LabelledBatches
-from bert_jax.data.padding import Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.texts import TextOptions, read_texts
 from bert_jax.errors import OptionError, require_between, require_one_of
@@ -28,6 +26,7 @@ from bert_jax.models.sentence_pairs import PairOutput, SentencePairs, pair_featu
 from bert_jax.models.text_vectors import TextVectors
 from bert_jax.options import from_keys, keys_of
 from bert_jax.sharding.hosts import fetch
+from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator, example_losses
 from bert_jax.tasks.base.labelled_options import (
     LabelledOptions,
     check_labelled_options,
@@ -35,8 +34,19 @@ from bert_jax.tasks.base.labelled_options import (
     labelled_options,
     model_tokenizer,
 )
-from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel, example_losses
-from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor, encode_in_chunks
+from bert_jax.tasks.base.labelled_task import (
+    LabelledTask,
+    TrainedModel,
+    TrainingRows,
+    encode_in_chunks,
+    sequences_of,
+)
+from bert_jax.tasks.base.predictor import (
+    BatchOptions,
+    EncodedExample,
+    Model,
+    Predictor,
+)
 from bert_jax.tasks.base.splits import (
     EvalSet,
     Splits,
@@ -66,10 +76,67 @@ from bert_jax.tokenization import Tokenizer
 LOSSES = ("cosine", "contrastive", "softmax", "in_batch_negatives")
 
 
+class SimilarityEvaluator(LabelledEvaluator[TextExample, PairPrediction]):
+    """The metrics of the vectors of pairs, see `evaluators`."""
+
+    PREDICT = PREDICT
+
+    def __init__(
+        self,
+        splits: Splits[TextExample],
+        options: LabelledOptions,
+        objective: Objective,
+        similarity: str,
+    ) -> None:
+        """See `SimilarityTask`; for `similarity` see `TextVectors`."""
+        super().__init__(splits, options)
+        self._objective, self._similarity = objective, similarity
+
+    def predictor(self, model: Model) -> Predictor[tuple[str, str], PairPrediction]:
+        """The predictor of `bert-jax predict`, with the scores of the trained classifier added."""
+        labels = self._objective.labels
+        head = fetch(model.params["classifier"]) if labels else None
+        return _PairClassifier(model, self.options.batches, labels, head)
+
+    def is_labelled(self, eval_set: EvalSet[TextExample]) -> bool:
+        return not self._objective.needs_labels or super().is_labelled(eval_set)
+
+    def metrics(
+        self,
+        description: ModelDescription,
+        examples: list[TextExample],
+        predictions: list[PairPrediction],
+    ) -> dict[str, float]:
+        """The metrics of the evaluator, and the mean loss if it is defined for the labels."""
+        vectors = np.stack([prediction.vectors for prediction in predictions])
+        scores = [prediction.logits for prediction in predictions if prediction.logits is not None]
+        logits = np.stack(scores) if scores else None
+        metrics = self._evaluator(examples).metrics(vectors, logits)
+        if not self._objective.can_evaluate(examples):
+            return metrics
+        targets = self._objective.targets(examples)
+        output = PairOutput(jnp.asarray(vectors), None if logits is None else jnp.asarray(logits))
+        counted = np.ones(len(examples), bool)
+        losses = example_losses(self._objective.losses, output, targets, counted)
+        return {"loss": float(np.mean(jax.device_get(losses), dtype=np.float64)), **metrics}
+
+    def metric_names(self, examples: list[TextExample]) -> Iterable[str]:
+        names = self._evaluator(examples).metric_names
+        if not self._objective.can_evaluate(examples):
+            return names
+        self._objective.targets(examples)  # labels of the wrong kind are refused
+        return "loss", *names
+
+    def baseline_metrics(self, examples: list[TextExample]) -> dict[str, float]:
+        return self._evaluator(examples).baselines()
+
+    def _evaluator(self, examples: list[TextExample]) -> PairEvaluator:
+        return find_evaluator(examples, self._objective.labels, self._similarity)
+
+
 class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
     """Pairs of texts; training moves their vectors together or apart."""
 
-    PREDICT = PREDICT
     score_kind = "vectors"
 
     def __init__(
@@ -106,14 +173,19 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
     def stored_length(self, model: TrainedModel) -> int | None:
         return stored_length(model.description, model.tokenizer)
 
-    def make_batches(self) -> LabelledBatches:
+    def make_evaluator(self) -> SimilarityEvaluator:
+        similarity = self.description.vectors.similarity
+        return SimilarityEvaluator(self.splits, self.options, self._objective, similarity)
+
+    def make_rows(self) -> TrainingRows:
         # Each pair is an example of two rows, padded to one length.
         examples = self.splits.train
         targets = self._targets
-        encode = TextEncoder(self.tokenizer, self.description.config, self.options.length)
-        texts = (self._prepare(text) for example in examples for text in example.item)
-        sequences = Sequences.of(row for (row,) in encode_in_chunks(encode, texts))
-        rows = np.arange(2 * len(examples)).reshape(-1, 2)
+        encode = TextEncoder(
+            self.tokenizer, self.description.config, self.options.length, prepare=self._prepare
+        )
+        pairs = (example.item for example in examples)
+        sequences, rows, notes = sequences_of(encode_in_chunks(encode.groups, pairs))
 
         def make(chosen: np.ndarray, length: int) -> Batch:
             of_chosen = np.where(chosen[:, None] < 0, -1, rows[chosen])  # B2
@@ -123,7 +195,7 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
                 "weights": (chosen >= 0).astype(np.float32),
             }
 
-        return self.batches_of(sequences.lengths[rows].max(axis=1), make, sequences, encode)
+        return TrainingRows(sequences, sequences.lengths[rows].max(axis=1), make, notes)
 
     def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
         weights = batch["weights"]
@@ -140,44 +212,6 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
             raise OptionError("distillation.teacher", None, "give them the same one", problem)
         length = 0 if vectors.include_prompt else self.module.text_vectors.prompt_length
         return SentencePairs(description.config, execution, vectors.pool(length))
-
-    def predictor(self, model: Model) -> Predictor[tuple[str, str], PairPrediction]:
-        """The predictor of `bert-jax predict`, with the scores of the trained classifier added."""
-        labels = self._objective.labels
-        head = fetch(model.params["classifier"]) if labels else None
-        return _PairClassifier(model, self.options.batches, labels, head)
-
-    def is_labelled(self, eval_set: EvalSet[TextExample]) -> bool:
-        return not self._objective.needs_labels or super().is_labelled(eval_set)
-
-    def metrics(
-        self, examples: list[TextExample], predictions: list[PairPrediction]
-    ) -> dict[str, float]:
-        """The metrics of the evaluator, and the mean loss if it is defined for the labels."""
-        vectors = np.stack([prediction.vectors for prediction in predictions])
-        scores = [prediction.logits for prediction in predictions if prediction.logits is not None]
-        logits = np.stack(scores) if scores else None
-        metrics = self._evaluator(examples).metrics(vectors, logits)
-        if not self._objective.can_evaluate(examples):
-            return metrics
-        targets = self._objective.targets(examples)
-        output = PairOutput(jnp.asarray(vectors), None if logits is None else jnp.asarray(logits))
-        counted = np.ones(len(examples), bool)
-        losses = example_losses(self._objective.losses, output, targets, counted)
-        return {"loss": float(np.mean(jax.device_get(losses), dtype=np.float64)), **metrics}
-
-    def metric_names(self, examples: list[TextExample]) -> Iterable[str]:
-        names = self._evaluator(examples).metric_names
-        if not self._objective.can_evaluate(examples):
-            return names
-        self._objective.targets(examples)  # labels of the wrong kind are refused
-        return "loss", *names
-
-    def baseline_metrics(self, examples: list[TextExample]) -> dict[str, float]:
-        return self._evaluator(examples).baselines()
-
-    def _evaluator(self, examples: list[TextExample]) -> PairEvaluator:
-        return find_evaluator(examples, self._objective.labels, self.description.vectors.similarity)
 
     def examples_as_text(self, count: int) -> str:
         """Label and both texts, one pair a line."""
@@ -199,14 +233,15 @@ class _PairClassifier(PairPredictor):
         super().__init__(model, options)
         self._labels, self._head = labels, head
 
-    def transform(self, decoded: Iterator[PairPrediction]) -> Iterator[PairPrediction]:
-        for prediction in decoded:
-            if self._head is None:
-                yield prediction
-                continue
-            features = np.asarray(pair_features(*prediction.vectors))
-            logits = features @ self._head["kernel"] + self._head["bias"]
-            yield dataclasses.replace(prediction, logits=logits, labels=self._labels)
+    def decode(
+        self, example: tuple[str, str], encoded: EncodedExample, outputs: list[np.ndarray]
+    ) -> PairPrediction:
+        prediction = super().decode(example, encoded, outputs)
+        if self._head is None:
+            return prediction
+        features = np.asarray(pair_features(*prediction.vectors))
+        logits = features @ self._head["kernel"] + self._head["bias"]
+        return dataclasses.replace(prediction, logits=logits, labels=self._labels)
 
 
 def defaults() -> dict[str, dict[str, Any]]:

@@ -44,11 +44,13 @@ from bert_jax.tasks.base.predict_spec import (
 )
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
+    EncodedExample,
     ExampleError,
     Model,
     Predictor,
     check_finite,
     check_head,
+    is_sequence_of_texts,
 )
 from bert_jax.tasks.base.splits import label_names
 from bert_jax.tasks.tagging.tags import (
@@ -141,27 +143,37 @@ class TagPredictor(Predictor[Any, Tagging]):
         self._rows = WordWindows(model.tokenizer, self.limit)
         self._labels = label_names(model.description)
 
-    def prepare(self, example: Any, index: int) -> "_Split":
-        sentence = example.words if isinstance(example, TaggedSentence) else example
-        if not isinstance(sentence, str) or not has_unspaced(sentence):
-            return _split(sentence, index)
+    def encode(self, examples: Sequence[Any]) -> list[EncodedExample | ExampleError]:
+        split = [self._split(_sentence(example)) for example in examples]
+        in_words = (each for each in split if isinstance(each, _Split) and each.tokens is None)
+        windows = iter(self._rows([sentence.texts for sentence in in_words]))
+
+        def encoded(sentence: _Split) -> EncodedExample:
+            rows = (
+                next(windows)
+                if sentence.tokens is None
+                else self._rows.of_tokens(sentence.tokens, sentence.words, sentence.text)
+            )
+            return _EncodedSentence(rows, sentence=sentence)
+
+        return [each if isinstance(each, ExampleError) else encoded(each) for each in split]
+
+    def _split(self, sentence: Any) -> "_Split | ExampleError":
+        if not isinstance(sentence, str):
+            if not is_sequence_of_texts(sentence):
+                rule = "give a string or a list of words"
+                return ExampleError(f"{sentence!r:.80} is no sentence; {rule}")
+            return _Split(" ".join(sentence), join_words(sentence))
+        if not has_unspaced(sentence):
+            return _Split(sentence, split_words(sentence))
         (tokens,) = self.model.tokenizer.encode_batch([sentence], add_special_tokens=False)
         return _Split(sentence, piece_words(sentence, tokens), tokens)
 
-    def encode(self, examples: Sequence["_Split"]) -> list[list[WordWindow]]:
-        of_words = iter(self._rows([each.texts for each in examples if each.tokens is None]))
-        return [
-            next(of_words)
-            if example.tokens is None
-            else self._rows.of_tokens(example.tokens, example.words, example.text)
-            for example in examples
-        ]
+    def decode(self, example: Any, encoded: Any, outputs: list[Any]) -> Any:
+        numbers, scores = _word_scores(encoded.rows, outputs)
+        return (encoded.sentence, numbers), scores
 
-    def decode(self, example: "_Split", encodings: Sequence[WordWindow], outputs: list[Any]) -> Any:
-        numbers, scores = _word_scores(encodings, outputs)
-        return (example, numbers), scores
-
-    def transform(self, decoded: Iterator[Any]) -> Iterator[Tagging]:
+    def predictions(self, decoded: list[Any]) -> Iterator[Tagging]:
         if self.model.config.use_crf:
             crf_params = CRFParams(*fetch(CRFParams.from_params(self.model.params)))
             tagged = viterbi_decode(decoded, mask_invalid_transitions(crf_params, self._labels))
@@ -170,8 +182,10 @@ class TagPredictor(Predictor[Any, Tagging]):
         for (sentence, numbers), tags in tagged:
             yield _tagging(sentence, numbers, tags, self._labels)
 
-    def characters(self, example: "_Split") -> int:
-        return len(example.text)
+    def characters(self, example: Any) -> int:
+        sentence = _sentence(example)
+        length = super().characters(sentence)
+        return length if isinstance(sentence, str) or not length else length + len(sentence) - 1
 
 
 def entity_tags(tags: Sequence[str], labels: Sequence[str]) -> Sequence[str] | None:
@@ -199,14 +213,13 @@ class _Split:
         return [word.text for word in self.words]
 
 
-def _split(sentence: Words, index: int) -> _Split:
-    if isinstance(sentence, str):
-        return _Split(sentence, split_words(sentence))
-    if not isinstance(sentence, list | tuple) or not all(isinstance(w, str) for w in sentence):
-        raise ExampleError(
-            f"sentence {index} is {sentence!r:.80}; give a string or a list of words", index
-        )
-    return _Split(" ".join(sentence), join_words(sentence))
+@dataclasses.dataclass(frozen=True)
+class _EncodedSentence(EncodedExample):
+    sentence: _Split = dataclasses.field(kw_only=True)
+
+
+def _sentence(example: Any) -> Any:
+    return example.words if isinstance(example, TaggedSentence) else example
 
 
 def _word_scores(

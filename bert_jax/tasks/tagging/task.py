@@ -12,8 +12,8 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
+from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import TaggedSentence
-from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.padding import Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.conll import add_tag_column, as_columns
@@ -27,6 +27,7 @@ from bert_jax.models import crf
 from bert_jax.models.config import Head
 from bert_jax.models.layers import gather_positions
 from bert_jax.options import from_keys, keys_of
+from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import (
     LabelledOptions,
     balanced_weights,
@@ -37,8 +38,13 @@ from bert_jax.tasks.base.labelled_options import (
     length_key,
     model_tokenizer,
 )
-from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel
-from bert_jax.tasks.base.predictor import Model, Predictor, encode_in_chunks
+from bert_jax.tasks.base.labelled_task import (
+    LabelledTask,
+    TrainedModel,
+    TrainingRows,
+    encode_in_chunks,
+)
+from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
 from bert_jax.tasks.base.task import ModelInit, Sums, TrainSpec, weighted_sums
 from bert_jax.tasks.tagging.predict import PREDICT, Tagging, TagPredictor, entity_tags
@@ -163,98 +169,26 @@ def _tagged_rows(
 _METRICS = ("f1", "precision", "recall", "accuracy")
 
 
-class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
-    """The first token of each word has its label; the others have none.
-
-    With `model.use_crf` the labels of a row are learned as a path of a conditional random field;
-    for a long sentence the path of each window, with the neighbouring labels fixed. Paths that the
-    scheme does not allow have probability 0, in training as in prediction.
-    """
+class TaggingEvaluator(LabelledEvaluator[TaggedSentence, Tagging]):
+    """Entities as conlleval counts them, or the accuracy of tags that mark none."""
 
     PREDICT = PREDICT
-    score_kind = "classes"
-    scores_tokens = True
-    reads_pairs = False
-    unit = "sentences"
 
     def __init__(
-        self,
-        splits: Splits[TaggedSentence],
-        model: TrainedModel,
-        options: LabelledOptions,
-        tag_set: TagSet,
-        *,
-        balanced: bool = False,
+        self, splits: Splits[TaggedSentence], options: LabelledOptions, tag_set: TagSet
     ) -> None:
-        """See also `LabelledTask`.
-
-        Args:
-            splits: the examples.
-            model: the model that is trained.
-            options: options of all labelled tasks.
-            tag_set: tags and their scheme.
-            balanced: whether every tag has the same weight in the loss; otherwise every word.
-
-        Raises:
-            UserError: `balanced` is set with a CRF, where the loss has no term per tag to weight.
-        """
-        if balanced and model.description.config.use_crf:
-            raise OptionError(
-                "data.class_weights",
-                "balanced",
-                "leave out one of data.class_weights and model.use_crf",
-                problem="with a CRF the loss is that of whole paths, which have no classes",
-            )
-        super().__init__(splits, model, options)
+        """For the arguments see `TaggingTask`."""
+        super().__init__(splits, options)
         self._tag_set = tag_set
-        self._balanced = balanced
-
-    @functools.cached_property
-    def rows(self) -> TaggedRows:
-        """The training rows."""
-        return TaggedRows(
-            [example for example in self.splits.train if example.words],
-            self._tag_set,
-            self.tokenizer,
-            self.options.length,
-            balanced=self._balanced,
-        )
-
-    @property
-    def examples_per_epoch(self) -> int:
-        """Number of rows: sentences, and windows of sentences that are too long for one row."""
-        return len(self.rows)
-
-    def make_batches(self) -> LabelledBatches:
-        return self.batches_of(self.rows.lengths, self.rows.batch, self.rows.sequences)
-
-    def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
-        """The loss, and the number of words with the correct tag."""
-        scores = self.scores(params, batch, outputs)
-        labels, weights = batch["labels"], batch["weights"]
-        if self.description.config.use_crf:
-            crf_params = mask_invalid_transitions(
-                crf.CRFParams.from_params(params), self._tag_set.labels
-            )
-            crf_params = crf_params.between(batch["label_before"], batch["label_after"])
-            # A row's loss is that of all its words, which weigh 1 each.
-            loss = -crf.log_likelihood(scores, labels, labels >= 0, crf_params).sum()
-            tags = crf.viterbi(*jax.lax.stop_gradient((scores, labels >= 0, crf_params)))
-        else:
-            losses = optax.softmax_cross_entropy_with_integer_labels(scores, labels.clip(0))
-            loss = (weights * losses).sum()
-            tags = scores.argmax(axis=-1)
-        return {"": {"loss": loss, **weighted_sums(weights, {"accuracy": tags == labels})}}
-
-    def scores(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
-        """Scores of the tags of each word; with a CRF, without those of transitions."""
-        return gather_positions(outputs, batch["word_positions"])  # BWC
 
     def predictor(self, model: Model) -> Predictor[Any, Tagging]:
         return TagPredictor(model, self.options.batches)
 
     def metrics(
-        self, examples: list[TaggedSentence], predictions: list[Tagging]
+        self,
+        description: ModelDescription,
+        examples: list[TaggedSentence],
+        predictions: list[Tagging],
     ) -> dict[str, float]:
         """F1, precision and recall of entities, computed as in conlleval, and the accuracy of tags.
 
@@ -293,20 +227,18 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         lexicon = {word: tags.most_common(1)[0][0] for word, tags in by_word.items()}
         return lexicon, total.most_common(1)[0][0]
 
-    def examples_as_text(self, count: int) -> str:
-        """Words and tags in columns."""
-        return "".join(
-            as_columns(example.words, self._gold(example)) for example in self.splits.train[:count]
-        )
-
     def write(
-        self, directory: Path, eval_set: EvalSet[TaggedSentence], predictions: list[Tagging]
+        self,
+        directory: Path,
+        description: ModelDescription,
+        eval_set: EvalSet[TaggedSentence],
+        predictions: list[Tagging],
     ) -> None:
         """Writes `<set>.jsonl`, reports, and `<set>.conll`: the file's lines with one more column.
 
         The tags in this column are in the scheme of the file, if it has one.
         """
-        super().write(directory, eval_set, predictions)
+        super().write(directory, description, eval_set, predictions)
         tags: Sequence[Sequence[str]] = [tagging.tags for tagging in predictions]
         if self.is_labelled(eval_set):
             _, tags = self._tag_set.comparable(eval_set.examples, tags)
@@ -357,6 +289,95 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         gold = [labels.index(tag) for example in examples for tag in self._gold(example)]
         predicted = [labels.index(tag) for sentence in tags for tag in sentence]
         return ConfusionMatrix(labels, np.array(gold, np.int64), np.array(predicted, np.int64))
+
+
+class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
+    """The first token of each word has its label; the others have none.
+
+    With `model.use_crf` the labels of a row are learned as a path of a conditional random field;
+    for a long sentence the path of each window, with the neighbouring labels fixed. Paths that the
+    scheme does not allow have probability 0, in training as in prediction.
+    """
+
+    score_kind = "classes"
+    scores_tokens = True
+    reads_pairs = False
+    unit = "sentences"
+
+    def __init__(
+        self,
+        splits: Splits[TaggedSentence],
+        model: TrainedModel,
+        options: LabelledOptions,
+        tag_set: TagSet,
+        *,
+        balanced: bool = False,
+    ) -> None:
+        """See also `LabelledTask`.
+
+        Args:
+            splits: the examples.
+            model: the model that is trained.
+            options: options of all labelled tasks.
+            tag_set: tags and their scheme.
+            balanced: whether every tag has the same weight in the loss; otherwise every word.
+
+        Raises:
+            UserError: `balanced` is set with a CRF, where the loss has no term per tag to weight.
+        """
+        if balanced and model.description.config.use_crf:
+            raise OptionError(
+                "data.class_weights",
+                "balanced",
+                "leave out one of data.class_weights and model.use_crf",
+                problem="with a CRF the loss is that of whole paths, which have no classes",
+            )
+        super().__init__(splits, model, options)
+        self._tag_set = tag_set
+        self._balanced = balanced
+
+    def make_evaluator(self) -> TaggingEvaluator:
+        return TaggingEvaluator(self.splits, self.options, self._tag_set)
+
+    def make_rows(self) -> TrainingRows:
+        """Each sentence is an example, and each window of one that is too long for one row."""
+        rows = TaggedRows(
+            [example for example in self.splits.train if example.words],
+            self._tag_set,
+            self.tokenizer,
+            self.options.length,
+            balanced=self._balanced,
+        )
+        return TrainingRows(rows.sequences, rows.lengths, rows.batch)
+
+    def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
+        """The loss, and the number of words with the correct tag."""
+        scores = self.scores(params, batch, outputs)
+        labels, weights = batch["labels"], batch["weights"]
+        if self.description.config.use_crf:
+            crf_params = mask_invalid_transitions(
+                crf.CRFParams.from_params(params), self._tag_set.labels
+            )
+            crf_params = crf_params.between(batch["label_before"], batch["label_after"])
+            # A row's loss is that of all its words, which weigh 1 each.
+            loss = -crf.log_likelihood(scores, labels, labels >= 0, crf_params).sum()
+            tags = crf.viterbi(*jax.lax.stop_gradient((scores, labels >= 0, crf_params)))
+        else:
+            losses = optax.softmax_cross_entropy_with_integer_labels(scores, labels.clip(0))
+            loss = (weights * losses).sum()
+            tags = scores.argmax(axis=-1)
+        return {"": {"loss": loss, **weighted_sums(weights, {"accuracy": tags == labels})}}
+
+    def scores(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
+        """Scores of the tags of each word; with a CRF, without those of transitions."""
+        return gather_positions(outputs, batch["word_positions"])  # BWC
+
+    def examples_as_text(self, count: int) -> str:
+        """Words and tags in columns."""
+        return "".join(
+            as_columns(example.words, self._tag_set.translate(example.tags or ()))
+            for example in self.splits.train[:count]
+        )
 
 
 def defaults() -> dict[str, dict[str, Any]]:

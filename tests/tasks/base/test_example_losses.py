@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bert_jax.tasks.base.labelled_task import example_losses
+from bert_jax.tasks.base.labelled_evaluator import example_losses
 
 
 class Squares:

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from bert_jax.tasks.base.predictor import encode_in_chunks
+from bert_jax.tasks.base.labelled_task import encode_in_chunks
 
 
 @pytest.mark.parametrize("count", [0, 1, 1999, 2000, 2001, 6000])

@@ -2,38 +2,46 @@
 
 import dataclasses
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.tasks.base.predictor import ExampleError
+from bert_jax.tasks.base.predictor import ExampleError, Notes
 from bert_jax.tasks.base.text_rows import TextEncoder, beginning
 from bert_jax.tokenization import BertSwitches, WordPieceTokenizer
 
 
-def test_long_texts_are_cut_and_counted(tokenizer, tiny_config, capsys):
+def test_long_texts_are_cut_and_counted(tokenizer, tiny_config):
     texts = ["sun " * 31, "sun " * 30, "sun", ("sun " * 40, "sea " * 20), "sea " * 99]
-    encode = TextEncoder(tokenizer, tiny_config, 32)
-    rows = [row.tokens for (row,) in encode(texts)]
+    encoded = TextEncoder(tokenizer, tiny_config, 32)(texts)
+    rows = [row.tokens for example in encoded for row in example.rows]
     assert [len(tokens) for tokens in rows] == [32, 32, 3, 32, 32]
     assert [rows[3].count(word) for word in ("sun", "sea")] == [15, 14]
     assert rows[0] == ["[CLS]", *["sun"] * 30, "[SEP]"]
-    encode.report()
-    assert capsys.readouterr().err == "3 of 5 texts were longer than 32 tokens: cut\n"
+    assert [example.notes for example in encoded] == [(1, cut, 0) for cut in (1, 0, 0, 1, 1)]
+    assert Notes.total(example.notes for example in encoded) == (5, 3, 0)
 
 
 def test_what_is_refused(tokenizer, tiny_config):
     encode = TextEncoder(tokenizer, tiny_config, 32, refuse_long=True)
-    encode(["a", "b"])
-    with pytest.raises(ExampleError, match="the text has 101 tokens, the model takes 32") as error:
-        encode(["a", "sun " * 99])
-    assert error.value.index == 3
-    for text in (None, ("a", 3), ("a", "b", "c")):
-        with pytest.raises(ExampleError, match="text 1 is .*; give a string or a pair of strings"):
-            encode.check(text, 1)
+    wrong = [None, ("a", 3), ("a", "b", "c")]
+    short, long, *errors = encode(["a", "sun " * 99, *wrong])
+    assert short.rows[0].tokens == ["[CLS]", "a", "[SEP]"]
+    assert str(long).startswith("the text has 101 tokens, the model takes 32")
+    assert [str(error) for error in errors] == [
+        f"{text!r} is no text; give a string or a pair of strings" for text in wrong
+    ]
     one_segment = dataclasses.replace(tiny_config, type_vocab_size=1)
-    with pytest.raises(ExampleError, match="the text is a pair, but the model has one segment"):
-        TextEncoder(tokenizer, one_segment, 32).check(("sun", "sea"), 0)
+    (error,) = TextEncoder(tokenizer, one_segment, 32)([("sun", "sea")])
+    assert str(error).startswith("the text is a pair, but the model has one segment")
+    assert isinstance(error, ExampleError)
+
+
+def test_an_example_of_several_texts_has_as_many_rows_or_an_error(tokenizer, tiny_config):
+    groups = [["sun", "a sea"], ExampleError("bad"), ["sun", 3], ["sun " * 99]]
+    two, bad, three, long = TextEncoder(tokenizer, tiny_config, 32).groups(groups)
+    assert ([len(row) for row in two.rows], two.notes) == ([3, 4], (2, 0, 0))
+    assert (bad, str(three)[:9]) == (groups[1], "3 is no t")
+    assert long.notes == (1, 1, 0)
 
 
 # Words of one, two and three pieces, unknown and endless ones, Chinese, and what leaves no tokens.
@@ -56,8 +64,8 @@ long_texts = st.lists(parts, max_size=60).map("".join)
 @given(text=long_texts, limit=st.integers(3, 9))
 def test_what_is_enough_of_a_text_has_the_same_tokens(tokenizer, tiny_config, text, limit):
     text = text + " " + text + "sun " * 40
-    ((found,),) = TextEncoder(tokenizer, tiny_config, limit)([text])
-    assert [found] == tokenizer.encode_batch([text], max_length=limit)
+    (found,) = TextEncoder(tokenizer, tiny_config, limit)([text])
+    assert found.rows == tokenizer.encode_batch([text], max_length=limit)
 
 
 @given(
@@ -70,11 +78,10 @@ def test_what_is_enough_of_a_pair_has_the_same_tokens(
     tokenizer, tiny_config, first, second, repeated, limit
 ):
     pair = (first + "sun " * repeated[0], second + "sea " * repeated[1])
-    encode = TextEncoder(tokenizer, tiny_config, limit)
-    ((found,),) = encode([pair])
+    (found,) = TextEncoder(tokenizer, tiny_config, limit)([pair])
     whole = tokenizer.encode_batch([pair[0]], [pair[1]])[0]
-    assert [found] == tokenizer.encode_batch([pair[0]], [pair[1]], max_length=limit)
-    assert encode.cut == (len(whole) > limit)
+    assert found.rows == tokenizer.encode_batch([pair[0]], [pair[1]], max_length=limit)
+    assert found.notes.cut == (len(whole) > limit)
 
 
 def test_the_beginning_of_a_long_text(tokenizer):

@@ -311,8 +311,9 @@ def test_metrics_by_hand(make_task):
     task = make_task(asked, threshold=0.0)
     # In the order of the odds: "cat" is right (1), "sun" was to be left out (-1), "mat warm" has
     # half of its words right, so F1 is 2/3; then "sea" (-1). Best after the first: 3 of 4.
-    task.description = task.calibrated(asked, found)
-    assert task.metrics(asked, found) == {
+    evaluator = task.evaluator
+    tuned = evaluator.calibrated(task.description, asked, found)
+    assert evaluator.metrics(tuned, asked, found) == {
         "exact_match": 75.0,
         "f1": 75.0,
         "has_answer_exact_match": 50.0,
@@ -322,17 +323,18 @@ def test_metrics_by_hand(make_task):
         "best_f1_threshold": -3.0,
         "null_threshold": -2.5,  # between the first and the second
     }
-    assert task.description.other == {"null_score_diff_threshold": -2.5}
+    assert tuned.other == {"null_score_diff_threshold": -2.5}
+    assert task.description.other == {"null_score_diff_threshold": 0.0}
     fixed = make_task(asked, threshold=0.0, tunes_threshold=False)
-    fixed.description = fixed.calibrated(asked, found)
-    metrics = fixed.metrics(asked, found)
+    assert fixed.evaluator.calibrated(fixed.description, asked, found) is fixed.description
+    metrics = fixed.evaluator.metrics(fixed.description, asked, found)
     assert metrics["null_threshold"] == 0.0
     assert metrics["f1"] == pytest.approx(100 * (1 + 2 / 3 + 1 + 0) / 4)
     # 1.1 knows no thresholds.
     first = make_task(asked[:2])
-    first.description = first.calibrated(asked[:2], found[:2])
-    assert not first.description.other
-    assert first.metrics(asked[:2], found[:2]) == {
+    description = first.evaluator.calibrated(first.description, asked[:2], found[:2])
+    assert not description.other
+    assert first.evaluator.metrics(description, asked[:2], found[:2]) == {
         "exact_match": 50.0,
         "f1": pytest.approx(100 * (1 + 2 / 3) / 2),
     }
@@ -342,11 +344,11 @@ def test_where_no_answer_is_always_best(make_task):
     asked = questions([], [])
     task = make_task(asked, threshold=0.0)
     found = [spans_of("sea", 3.0, 0.0), spans_of("sun", 9.0, 0.0)]
-    task.description = task.calibrated(asked, found)
-    metrics = task.metrics(asked, found)
+    tuned = task.evaluator.calibrated(task.description, asked, found)
+    metrics = task.evaluator.metrics(tuned, asked, found)
     assert metrics["f1"] == metrics["best_f1"] == 100.0
     assert metrics["null_threshold"] < -9.0
-    assert task.baselines() == {"f1_no_answer": 100.0}
+    assert task.evaluator.baselines() == {"f1_no_answer": 100.0}
 
 
 def test_the_outputs_are_two_whatever_the_base_was(base_model, write, tmp_path):

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
+from bert_jax.inference.streams import predict_examples
 from bert_jax.models.text_vectors import Normalize, TextVectors
 from bert_jax.tasks.base.predictor import BatchOptions, ExampleError
-from bert_jax.tasks.base.streams import predict_examples
 from bert_jax.tasks.similarity.predict import Match, PairPredictor
 
 TEXTS = ["the cat sat on the mat .", "a dog", "it was warm .", "the sea was low"]
 
 
-def similarities(model, pairs, pooling=None, advance=None, **sizes):
+def similarities(model, pairs, pooling=None, advance=lambda count: None, **sizes):
     """The cosine of each pair."""
     predictor = PairPredictor(model, BatchOptions(**sizes), pooling=pooling)
     predictions = predict_examples(predictor, pairs, advance=advance)
@@ -101,7 +101,7 @@ def test_search_and_similarity(model):
 def test_what_cannot_be_compared(model):
     with pytest.raises(UserError, match="the texts are one string, 'a dog'; give a list"):
         model.similarity("a dog", TEXTS)
-    with pytest.raises(ExampleError, match="text 1 is 7; give a string"):
+    with pytest.raises(ExampleError, match="example 1: 7 is no text; give a string"):
         model.similarity(["a dog", 7])
     with pytest.raises(UserError, match="top_k is 0"):
         model.search("a dog", TEXTS, top_k=0)

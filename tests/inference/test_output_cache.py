@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
+from bert_jax.inference.output_cache import OutputCache, cached_beside
+from bert_jax.inference.streams import predict_examples
 from bert_jax.models.config import Head
-from bert_jax.tasks.base.output_cache import OutputCache, cached_beside
 from bert_jax.tasks.base.predictor import BatchOptions
-from bert_jax.tasks.base.streams import predict_examples
 from bert_jax.tasks.classification.predict import LabelPredictor
 
 REQUEST = {"model": "a", "devices": 1}
@@ -28,9 +28,9 @@ def predictor(make_model):
             outputs = super().compute(batch)
             return {"b": outputs, "a": (outputs.sum(axis=-1),)}
 
-        def decode(self, example, encodings, outputs):
+        def decode(self, example, encoded, outputs):
             assert outputs[0]["a"][0].shape == ()
-            return super().decode(example, encodings, [each["b"] for each in outputs])
+            return super().decode(example, encoded, [each["b"] for each in outputs])
 
     model = make_model(Head.CLASSIFICATION)
     return Counting(model, BatchOptions(batch_size=4))
@@ -72,8 +72,8 @@ def keep(output, count=3, request=REQUEST, name="dev.a"):
         cached_beside(output, lambda: request) as journal,
     ):
         outputs = OutputCache(journal, name)
-        for number in range(count):
-            outputs.add(number, [np.full((2, 3), number), np.array([True]), np.float32(7)])
+        for number in range(outputs.count, count):
+            outputs.add([np.full((2, 3), number), np.array([True]), np.float32(7)])
         raise KeyboardInterrupt
     return outputs
 
@@ -86,12 +86,13 @@ def test_arrays_come_back_as_they_were(tmp_path, capsys):
     assert line in capsys.readouterr().err
     with cached_beside(tmp_path / "out", lambda: REQUEST) as journal:
         outputs = OutputCache(journal, "dev.a")
-        for number in (0, 2, 3, 11):
-            full, flag, scalar = outputs.read(number)
+        for number in range(12):
+            full, flag, scalar = outputs.read()
             np.testing.assert_array_equal(full, np.full((2, 3), number))
             assert (flag.tolist(), flag.dtype, scalar.shape, scalar) == ([True], bool, (), 7)
-        assert outputs.read(12) is None
-        assert OutputCache(journal, "dev.b").read(1) is None
+        assert outputs.read() is None
+        of_another = OutputCache(journal, "dev.b")
+        assert (of_another.read() is None, of_another.read()) == (False, None)
     keep(tmp_path / "none", 0)
     assert not (tmp_path / "none.partial").exists()
 

@@ -32,22 +32,20 @@ class OutputCache:
         self._journal, self._name = journal, name
         self._file = journal.open(f"{name}{_ENDING}")
         self.count = journal.state.get(name, 0)
-        self._stored = enumerate(self._read_all(self.count))
+        self._stored = self._read_all(self.count)
 
-    def read(self, number: int) -> list[np.ndarray] | None:
-        """The leaves of a batch's outputs; None if they are not kept. Numbers only ascend."""
-        return next((leaves for stored, leaves in self._stored if stored == number), None)
+    def read(self) -> list[np.ndarray] | None:
+        """The leaves of the next batch's outputs, in the order of the calls of `add`; or None."""
+        return next(self._stored, None)
 
-    def add(self, number: int, leaves: Sequence[np.ndarray]) -> None:
-        """Keeps the outputs of the next batch, unless they are kept already.
+    def add(self, leaves: Sequence[np.ndarray]) -> None:
+        """Keeps the outputs of the next batch.
 
         Raises:
             UserError: they cannot be written, or another process has taken over the evaluation.
         """
         from safetensors.numpy import save
 
-        if number < self.count:
-            return
         arrays = {str(leaf): np.asarray(array, order="C") for leaf, array in enumerate(leaves)}
         content = save(arrays)
         self._file.write(len(content).to_bytes(_SIZE_BYTES, "little") + content)

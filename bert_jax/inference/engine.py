@@ -1,0 +1,313 @@
+"""Predictions for lists of examples; `inference.streams` has streams of any length above it."""
+
+import contextlib
+import dataclasses
+import functools
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+import jax
+import numpy as np
+
+from bert_jax.data.padding import bucket_length, bucket_rows, pad
+from bert_jax.data.prediction_batches import packed_batches, padded_batches
+from bert_jax.inference.output_cache import OutputCache
+from bert_jax.sharding.hosts import fetch, same_on_all_hosts
+from bert_jax.sharding.mesh import explain_out_of_memory, programs_may_overlap
+from bert_jax.sharding.rules import on_mesh
+from bert_jax.tasks.base.predictor import EncodedExample, ExampleError, Notes, Predictor
+
+Example = TypeVar("Example")
+Prediction = TypeVar("Prediction")
+
+# The maximum number of characters in a window: some 100 MB with their encodings.
+WINDOW_CHARACTERS = 1_000_000
+
+# Further batches are started before the results of a batch are fetched: the first number divided by
+# the number of the model's parameters, at least 1 and at most the second. So a small model need not
+# wait for the host: on two cores, one of 2 layers of width 128 takes 1.28 times as long with 1
+# batch as with 16. With a large model, many would delay a stop.
+_PARAMETERS_AHEAD = 70_000_000
+_MOST_BATCHES_AHEAD = 16
+
+# Held while a program runs where two programs may not overlap, see `programs_may_overlap`.
+_ONE_PROGRAM = threading.Lock()
+
+Advance = Callable[[int], None]
+"""Called after each batch with the number of examples that it completes, as by a progress bar."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PredictionBatch:
+    """Rows that are computed together.
+
+    Attributes:
+        rows: for each row b that is not padding, the index of its example in the window, and its
+            own among the rows of the example.
+        arrays: what `Predictor.compute` takes.
+    """
+
+    rows: dict[int, tuple[int, int]]
+    arrays: dict[str, np.ndarray]
+
+
+@dataclasses.dataclass
+class Window(Generic[Example, Prediction]):
+    """Examples that are read and sorted by length together; `Engine.run` fills it.
+
+    Attributes:
+        examples: the examples.
+        is_full: whether further examples do not belong to it.
+        start: number of the first example among all examples.
+        encoded: the examples as rows of tokens.
+        predictions: for each example its prediction, or why it has none.
+    """
+
+    examples: Sequence[Example]
+    is_full: bool
+    start: int
+    encoded: Sequence[EncodedExample | ExampleError] = ()
+    predictions: list[Prediction | ExampleError] = dataclasses.field(default_factory=list)
+    _outputs: dict[int, dict[int, Any]] = dataclasses.field(default_factory=dict, repr=False)
+    _decoded: dict[int, Any] = dataclasses.field(default_factory=dict, repr=False)
+
+    @property
+    def error(self) -> ExampleError | None:
+        """The first example without rows, with its number among all examples."""
+        for index, encoded in enumerate(self.encoded, self.start):
+            if isinstance(encoded, ExampleError):
+                return ExampleError(encoded.message, index)
+        return None
+
+    @property
+    def notes(self) -> Notes:
+        """The sums of the notes of all examples."""
+        return Notes.total(each.notes for each in self._valid.values())
+
+    @functools.cached_property
+    def _valid(self) -> dict[int, EncodedExample]:
+        """The examples that have rows, by their index."""
+        return {
+            index: encoded
+            for index, encoded in enumerate(self.encoded)
+            if isinstance(encoded, EncodedExample)
+        }
+
+    def add(
+        self, predictor: Predictor[Example, Prediction], batch: PredictionBatch, outputs: Any
+    ) -> int:
+        """Takes the outputs of a batch; returns how many examples are complete with it."""
+        before = len(self._decoded)
+        for b, (index, row) in batch.rows.items():
+            rows = self._outputs.setdefault(index, {})
+            rows[row] = jax.tree.map(lambda leaf, b=b: leaf[b], outputs)
+            if len(rows) == len(self._valid[index].rows):
+                ordered = [rows[number] for number in range(len(rows))]
+                example, encoded = self.examples[index], self._valid[index]
+                self._decoded[index] = predictor.decode(example, encoded, ordered)
+                del self._outputs[index]
+        return len(self._decoded) - before
+
+    def complete(self, predictor: Predictor[Example, Prediction]) -> bool:
+        """Makes the predictions if the outputs of all batches are there; returns whether."""
+        if len(self._decoded) < len(self._valid):
+            return False
+        made = iter(predictor.predictions([self._decoded[index] for index in self._valid]))
+        self.predictions = [
+            each if isinstance(each, ExampleError) else next(made) for each in self.encoded
+        ]
+        self._decoded.clear()
+        return True
+
+
+class Engine(Generic[Example, Prediction]):
+    """Runs a predictor. It has no state: several threads of one process can use it.
+
+    With several hosts, each passes the same examples and gets all predictions.
+
+    Attributes:
+        predictor: the predictor of a task for one model; batches are padded by the model's
+            tokenizer and computed on its mesh.
+    """
+
+    def __init__(self, predictor: Predictor[Example, Prediction]) -> None:
+        self.predictor = predictor
+        self._mesh = predictor.model.mesh
+        # B is a multiple of the number of devices that share the rows.
+        self._row_multiple = self._mesh.shape["data"] * self._mesh.shape["fsdp"]
+
+    def predict(self, examples: Sequence[Example]) -> list[Prediction | ExampleError]:
+        """The prediction of each example, in their order, or why it has none.
+
+        Raises:
+            NotFiniteError: an output is not finite.
+            OptionError: a device ran out of memory.
+        """
+        windows = self.run(self.windows(examples))
+        return [prediction for window in windows for prediction in window.predictions]
+
+    def shapes(self) -> list[tuple[int, int]]:
+        """[B, T] of all batches of at most `batch_size` rows; more rows are packed."""
+        most, limit = self.predictor.options.batch_size, self.predictor.limit
+        counts = {bucket_rows(rows, most, self._row_multiple) for rows in range(1, most + 1)}
+        lengths = {bucket_length(length, limit) for length in range(1, limit + 1)}
+        return [(count, length) for length in sorted(lengths) for count in sorted(counts)]
+
+    def warm_up(self) -> None:
+        """Compiles the programs of all `shapes`."""
+        for count, length in self.shapes():
+            arrays = pad({}, count, length, self.predictor.model.tokenizer)
+            jax.block_until_ready(self._compute(self.predictor.inputs(arrays, {})))
+
+    def windows(self, examples: Iterable[Example]) -> Iterator[Window[Example, Prediction]]:
+        """Cuts examples into windows; the end of the examples cuts the last one short."""
+        options = self.predictor.options
+        most = options.batch_size * options.window
+        chosen: list[Example] = []
+        start = length = 0
+        for example in examples:
+            chosen.append(example)
+            length += self.predictor.characters(example)
+            if len(chosen) == most or length >= WINDOW_CHARACTERS:
+                yield Window(chosen, True, start)
+                start, chosen, length = start + len(chosen), [], 0
+        if chosen:
+            yield Window(chosen, False, start)
+
+    def run(
+        self,
+        windows: Iterable[Window[Example, Prediction]],
+        *,
+        strict: bool = False,
+        kept: OutputCache | None = None,
+        advance: Advance = lambda count: None,
+    ) -> Iterator[Window[Example, Prediction]]:
+        """The windows with their predictions, in their order.
+
+        While the devices compute, examples are read and encoded one window ahead and no further.
+        The predictions of a window do not depend on the windows before it, to the bit.
+
+        Args:
+            windows: windows without predictions.
+            strict: whether an example that cannot be predicted ends the windows.
+            kept: outputs of batches that are read instead of computed, and to which others are
+                added; for a single host.
+            advance: see `Advance`.
+
+        Raises:
+            ExampleError: with `strict`, before any example of its window is computed.
+            NotFiniteError: an output is not finite.
+            OptionError: a device ran out of memory.
+        """
+        begun: deque[_Step[Example, Prediction]] = deque()
+        work = f"batches of {self.predictor.options.batch_size} rows"
+        with explain_out_of_memory(work, "batch_size", "lower the batch size or the maximum length"):
+            for step in self._begin(windows, strict, kept):
+                begun.append(step)
+                if len(begun) > self._batches_ahead:
+                    yield from self._finish(begun.popleft(), kept, advance)
+            for step in begun:
+                yield from self._finish(step, kept, advance)
+
+    def batches(
+        self, encoded: Sequence[EncodedExample | ExampleError]
+    ) -> Iterator[PredictionBatch]:
+        """Batches of the rows of encoded examples, the longest first; if there are many, packed.
+
+        T and B take few values (`data.padding`), so few programs are compiled.
+        """
+        predictor = self.predictor
+        size, limit = predictor.options.batch_size, predictor.limit
+        numbers, rows = [], []
+        for index, each in enumerate(encoded):
+            for number, row in enumerate(each.rows if isinstance(each, EncodedExample) else ()):
+                numbers.append((index, number))
+                rows.append(row)
+        is_packed = predictor.packs_rows and len(rows) > size
+        layouts = (packed_batches if is_packed else padded_batches)(
+            list(map(len, rows)), batch_size=size, limit=limit, row_multiple=self._row_multiple
+        )
+        for layout in layouts:
+            chosen = {b: rows[row] for b, row in layout.rows.items()}
+            arrays = pad(chosen, layout.count, layout.length, predictor.model.tokenizer)
+            yield PredictionBatch(
+                {b: numbers[row] for b, row in layout.rows.items()},
+                predictor.inputs(arrays | layout.indices, chosen),
+            )
+
+    def _begin(
+        self,
+        windows: Iterable[Window[Example, Prediction]],
+        strict: bool,
+        kept: OutputCache | None,
+    ) -> Iterator["_Step[Example, Prediction]"]:
+        """Starts the computation of each batch."""
+        structure = None  # of the outputs of a batch
+        for window in windows:
+            window.encoded = self.predictor.encode(window.examples)
+            if strict and window.error:
+                yield _Step(window, error=window.error)
+                return
+            step = None
+            for batch in self.batches(window.encoded):
+                leaves = None if kept is None else kept.read()
+                if leaves is not None and structure is None:
+                    structure = jax.tree.structure(self._compute(batch.arrays))
+                step = (
+                    _Step(window, batch, self._compute(batch.arrays))
+                    if leaves is None
+                    else _Step(window, batch, jax.tree.unflatten(structure, leaves), is_kept=True)
+                )
+                yield step
+            if step is None:  # no example has rows
+                yield _Step(window)
+
+    def _finish(
+        self, step: "_Step[Example, Prediction]", kept: OutputCache | None, advance: Advance
+    ) -> Iterator[Window[Example, Prediction]]:
+        """Takes the outputs of a batch; yields the window if it is the last one."""
+        if step.error is not None:
+            raise step.error
+        if step.batch is not None:
+            outputs = fetch(step.outputs)
+            if kept is not None and not step.is_kept:
+                kept.add(jax.tree.leaves(outputs))
+            advance(step.window.add(self.predictor, step.batch, outputs))
+        if step.window.complete(self.predictor):
+            yield step.window
+
+    def _compute(self, arrays: dict[str, np.ndarray]) -> Any:
+        overlap = programs_may_overlap(self._mesh)
+        with contextlib.nullcontext() if overlap else _ONE_PROGRAM, on_mesh(self._mesh):
+            outputs = self.predictor.compute(same_on_all_hosts(self._mesh, arrays))
+            return outputs if overlap else jax.block_until_ready(outputs)
+
+    @functools.cached_property
+    def _batches_ahead(self) -> int:
+        """The number of batches that are begun before the results of an earlier one are fetched."""
+        if not programs_may_overlap(self._mesh):
+            return 0
+        parameters = sum(leaf.size for leaf in jax.tree.leaves(self.predictor.model.params))
+        most = min(_MOST_BATCHES_AHEAD, self.predictor.options.window)
+        return max(1, min(_PARAMETERS_AHEAD // max(1, parameters), most))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Step(Generic[Example, Prediction]):
+    """A batch whose computation has been started.
+
+    Attributes:
+        window: the window of its rows.
+        batch: the rows; None: the window has none.
+        outputs: the result of `Predictor.compute`.
+        is_kept: whether the outputs were read.
+        error: why the window is not computed.
+    """
+
+    window: Window[Example, Prediction]
+    batch: PredictionBatch | None = None
+    outputs: Any = None
+    is_kept: bool = False
+    error: ExampleError | None = None

@@ -1,0 +1,165 @@
+"""Predictions for streams of examples of any length, in their order and in constant memory."""
+
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import Self, TypeVar, cast
+
+from tqdm import tqdm
+
+from bert_jax.inference.engine import Advance, Engine, Window
+from bert_jax.inference.output_cache import OutputCache
+from bert_jax.process import say
+from bert_jax.sharding.hosts import is_main_host
+from bert_jax.tasks.base.predictor import Notes, Predictor
+
+Item = TypeVar("Item")
+Example = TypeVar("Example")
+Prediction = TypeVar("Prediction")
+
+# A micro-batch ends when the waits for this many items add up to more than this time.
+_TIMED_ITEMS = 256
+_MAX_WAIT_SECONDS = 0.1
+
+
+def predict_windows(
+    engine: Engine[Example, Prediction],
+    examples: Iterable[Example],
+    *,
+    advance: Advance = lambda count: None,
+    kept: OutputCache | None = None,
+    report: bool = True,
+) -> Iterator[Window[Example, Prediction]]:
+    """Windows of examples with the prediction of each example, in their order.
+
+    Examples are read one window ahead and no further, so memory does not grow with their number.
+
+    Args:
+        engine: the engine of a predictor.
+        examples: the examples, read once.
+        advance: see `Engine.run`.
+        kept: see `Engine.run`.
+        report: whether a line says at the end how many examples were cut or empty.
+
+    Raises:
+        ExampleError: an example cannot be encoded; the windows before it are complete.
+        NotFiniteError: an output is not finite.
+        OptionError: a device ran out of memory.
+    """
+    notes = Notes(texts=0)
+    for window in engine.run(engine.windows(examples), strict=True, kept=kept, advance=advance):
+        notes = Notes.total([notes, window.notes])
+        yield window
+    if report and is_main_host():
+        say(*engine.predictor.report(notes))
+
+
+def predict_examples(
+    predictor: Predictor[Example, Prediction],
+    examples: Iterable[Example],
+    *,
+    advance: Advance = lambda count: None,
+    kept: OutputCache | None = None,
+    report: bool = True,
+) -> Iterator[Prediction]:
+    """The predictions of `predict_windows`, one for each example."""
+    engine = Engine(predictor)
+    for window in predict_windows(engine, examples, advance=advance, kept=kept, report=report):
+        yield from cast(list[Prediction], window.predictions)
+
+
+def micro_batches(items: Iterable[Item]) -> Iterator[Iterator[Item]]:
+    """Splits a stream into iterators; only the first item of each may be long in coming.
+
+    As long as items arrive quickly, they share an iterator. A thread reads a few items ahead. Each
+    iterator must be used up before the next one; the last one may be empty.
+
+    Args:
+        items: source, read once; its error is raised in place of the next item.
+    """
+    # An item, or () at the end.
+    arrived: queue.Queue[tuple[Item, ...] | BaseException] = queue.Queue(_TIMED_ITEMS)
+    ended = False
+
+    def read() -> None:
+        try:
+            for item in items:
+                arrived.put((item,))
+            arrived.put(())
+        except BaseException as error:
+            arrived.put(error)
+
+    def micro_batch() -> Iterator[Item]:
+        nonlocal ended
+        following, count, left = arrived.get(), 0, _MAX_WAIT_SECONDS
+        while not isinstance(following, BaseException) and following:
+            yield from following
+            count += 1
+            left = _MAX_WAIT_SECONDS if count % _TIMED_ITEMS == 0 else left
+            begun = time.monotonic()
+            try:
+                following = arrived.get(timeout=max(0.0, left))
+            except queue.Empty:
+                return
+            left -= time.monotonic() - begun
+        ended = True
+        if isinstance(following, BaseException):
+            raise following
+
+    # A daemon thread: the end of the program does not wait for a source that may have no end.
+    threading.Thread(target=read, daemon=True).start()
+    while not ended:
+        yield micro_batch()
+
+
+class Progress:
+    """A bar on stderr: texts done, their rate, and the time left if the total is known.
+
+    If stderr is a file, prints a line from time to time.
+    """
+
+    def __init__(self, total: Callable[[], int | None], *, enabled: bool, initial: int = 0) -> None:
+        """Shows nothing before the first predictions, so that an earlier error is the only output.
+
+        Args:
+            total: returns the number of texts, or None if unknown; called after each batch.
+            enabled: whether anything is shown.
+            initial: number of texts that an earlier call has done.
+        """
+        self._total = total
+        self._initial = initial
+        self._enabled = enabled
+        self._begun = time.time()
+        self._bar: tqdm | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.leave = kind is None
+            self._bar.close()
+
+    def advance(self, texts: int) -> None:
+        if self._bar is None:
+            terminal = sys.stderr.isatty()
+            self._bar = tqdm(
+                total=self._total(),
+                initial=self._initial,
+                unit="text",
+                disable=not self._enabled,
+                dynamic_ncols=True,
+                mininterval=0.2 if terminal else 30.0,
+                maxinterval=10.0 if terminal else 60.0,
+            )
+            self._bar.start_t = self._begun
+        self._bar.total = self._total()
+        self._bar.update(texts)

@@ -1,0 +1,194 @@
+"""Evaluation of predictions for labelled examples: sets, metrics and files."""
+
+import abc
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+import jax
+
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.data.examples import Entry, LabelledExample
+from bert_jax.errors import OptionError
+from bert_jax.files import atomic_directory
+from bert_jax.sharding.hosts import is_main_host
+from bert_jax.tasks.base.evaluation import EvalResult, Evaluator, Predict
+from bert_jax.tasks.base.labelled_options import LabelledOptions
+from bert_jax.tasks.base.predict_spec import EXPECTED, JSONL, PredictSpec
+from bert_jax.tasks.base.predictor import Model, Predictor
+from bert_jax.tasks.base.splits import EvalSet, Splits
+
+Example = TypeVar("Example", bound=LabelledExample)
+Prediction = TypeVar("Prediction")
+
+
+class LabelledEvaluator(Evaluator, Generic[Example, Prediction]):
+    """Compares predictions with labels: the predictions of `bert-jax predict`, so what users get.
+
+    Attributes:
+        PREDICT: the task's `bert-jax predict`; files of predictions have its formats.
+        lower_is_better: names of metrics where the lower value is better.
+        splits: validation and test examples; without training examples, a finished model is
+            evaluated.
+        options: options of the task.
+    """
+
+    PREDICT: ClassVar[PredictSpec[Any, Any]]
+    lower_is_better: ClassVar[tuple[str, ...]] = ("loss",)
+
+    def __init__(self, splits: Splits[Example], options: LabelledOptions) -> None:
+        self.splits, self.options = splits, options
+        self.best_metric = options.best_metric, options.best_metric not in self.lower_is_better
+
+    @abc.abstractmethod
+    def predictor(self, model: Model) -> Predictor[Any, Prediction]:
+        """The predictor of a model; `metrics` takes its predictions."""
+
+    @abc.abstractmethod
+    def metrics(
+        self, description: ModelDescription, examples: list[Example], predictions: list[Prediction]
+    ) -> dict[str, float]:
+        """The metrics of a model's predictions; all examples have labels."""
+
+    @abc.abstractmethod
+    def metric_names(self, examples: list[Example]) -> Iterable[str]:
+        """The keys of `metrics` for such examples.
+
+        Raises:
+            UserError: the labels are of the wrong kind.
+        """
+
+    def calibrated(
+        self, description: ModelDescription, examples: list[Example], predictions: list[Prediction]
+    ) -> ModelDescription:
+        """The description with values that are tuned on the first validation set, if any."""
+        return description
+
+    def baseline_metrics(self, examples: list[Example]) -> dict[str, float]:
+        """Metrics of trivial predictions, as `<metric>_<baseline>`; all examples have labels."""
+        return {}
+
+    def as_output(self, description: ModelDescription, prediction: Prediction) -> Any:
+        """A prediction in the form that `PREDICT.formats` write."""
+        return prediction
+
+    def further_files(self, eval_set: EvalSet[Example]) -> Iterable[str]:
+        """Names of prediction files in other formats; the file extension selects the format."""
+        return ()
+
+    def write_reports(
+        self, directory: Path, eval_set: EvalSet[Example], predictions: list[Prediction]
+    ) -> None:
+        """Writes reports and plots for people, as `<set>.report.txt`; all examples have labels."""
+
+    def is_labelled(self, eval_set: EvalSet[Example]) -> bool:
+        """Whether all examples of a set can be evaluated."""
+        return all(example.label is not None for example in eval_set.examples)
+
+    def check(self) -> None:
+        """Checks that a training can be evaluated.
+
+        Raises:
+            UserError: a validation set has no labels, a set has labels of the wrong kind, or no
+                metric has the name `best_metric`.
+        """
+        for eval_set in self.splits.test:
+            if self.is_labelled(eval_set):
+                self.metric_names(eval_set.examples)
+        for eval_set in self.splits.validation:
+            if self.is_labelled(eval_set):
+                names = set(self.metric_names(eval_set.examples))
+                if self.splits.train and self.best_metric[0] not in names:
+                    raise OptionError(
+                        "data.best_metric",
+                        self.best_metric[0],
+                        "set data.best_metric to one of them",
+                        problem=f"there is no metric {self.best_metric[0]!r}, only "
+                        f"{', '.join(sorted(names))}",
+                    )
+            elif self.splits.train:
+                raise OptionError(
+                    "data.validation",
+                    eval_set.source,
+                    "give it as data.test to have it predicted",
+                    problem=f"{eval_set.source} has no labels to evaluate a training with",
+                )
+
+    def evaluate(self, model: Model, predict: Predict, directory: Path | None) -> EvalResult:
+        validation, test = self.splits.validation, self.splits.test
+        for eval_set in validation:  # all, before the first is predicted
+            if directory is None and not self.is_labelled(eval_set):
+                rule = "give a directory with --output to have it predicted"
+                raise OptionError("output", None, rule, f"{eval_set.source} has no labels")
+        description, predictor = model.description, self.predictor(model)
+        metrics: dict[str, dict[str, float]] = {}  # by set
+        predictions: dict[str, list[Prediction]] = {}
+        for eval_set in [*validation, *(() if directory is None else test)]:
+            examples = eval_set.examples
+            made = predict(predictor, (example.item for example in examples), eval_set.name)
+            predictions[eval_set.name] = made
+            if self.is_labelled(eval_set):
+                if eval_set is validation[0]:
+                    description = self.calibrated(description, examples, made)
+                metrics[eval_set.name] = self.metrics(description, examples, made)
+            if directory is not None and is_main_host():
+                with atomic_directory(directory) as folder:
+                    self.write(folder, description, eval_set, made)
+        of_validation = _named(validation, metrics)
+        # Only a training chooses the best checkpoint.
+        if self.splits.train and of_validation:
+            name = self.best_metric[0]
+            of_validation[name] = sum(metrics[each.name][name] for each in validation) / len(
+                validation
+            )
+        return EvalResult(of_validation, description, _named(test, metrics, "test_"), predictions)
+
+    def baselines(self) -> dict[str, float]:
+        sets = self.splits.validation
+        labelled = (each for each in sets if self.is_labelled(each))
+        return _named(sets, {each.name: self.baseline_metrics(each.examples) for each in labelled})
+
+    def write(
+        self,
+        directory: Path,
+        description: ModelDescription,
+        eval_set: EvalSet[Example],
+        predictions: list[Prediction],
+    ) -> None:
+        """Writes `<set>.jsonl`, the set's further files, and, if it has labels, the reports."""
+        entries = [_entry(example) for example in eval_set.examples]
+        for file in (f"{eval_set.name}.{JSONL}", *self.further_files(eval_set)):
+            outputs = (self.as_output(description, prediction) for prediction in predictions)
+            self.PREDICT.write(directory / file, entries, outputs)
+        if self.is_labelled(eval_set):
+            self.write_reports(directory, eval_set, predictions)
+
+
+def _named(
+    sets: list[EvalSet[Any]], metrics: Mapping[str, Mapping[str, float]], prefix: str = ""
+) -> dict[str, float]:
+    """The metrics of some sets in one dict; if there are several, with the names of the sets."""
+    return {
+        f"{prefix}{f'{each.name}_' if len(sets) > 1 else ''}{name}": value
+        for each in sets
+        for name, value in metrics.get(each.name, {}).items()
+    }
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def example_losses(losses: Callable[..., jax.Array], *operands: Any) -> jax.Array:
+    """The losses of the examples of an evaluation, compiled once for all evaluations of a run.
+
+    Without jit each operation would be a program of its own to compile.
+
+    Args:
+        losses: the losses of a task, a function or a bound method.
+        operands: its arguments.
+    """
+    return losses(*operands)
+
+
+def _entry(example: LabelledExample) -> Entry[Any]:
+    other = {"id": example.id, **({} if example.label is None else {EXPECTED: example.label})}
+    return Entry(example.item, other, example.place, example.id)

@@ -1,0 +1,367 @@
+"""Examples in batches of like length; predictions, or errors, in the order of the examples."""
+
+import concurrent.futures
+import itertools
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_jax.errors import UserError
+from bert_jax.inference.engine import Engine
+from bert_jax.inference.streams import predict_examples
+from bert_jax.models.config import Head
+from bert_jax.sharding.mesh import one_device_mesh
+from bert_jax.tasks.base.predictor import BatchOptions, EncodedExample, ExampleError, Predictor
+from bert_jax.tasks.base.text_rows import TextEncoder
+from bert_jax.tasks.classification.predict import LabelPredictor
+from bert_jax.tasks.fill_mask import MaskPredictor
+from bert_jax.tasks.multiple_choice import ChoicePredictor, choice_examples
+
+
+class Lengths(Predictor):
+    """Predicts the number of tokens of each row of an example, without a model."""
+
+    def __init__(self, model, encode, *, packs_rows=False, **sizes):
+        super().__init__(model, BatchOptions(**{"batch_size": 2, "window": 2, **sizes}))
+        self.encode, self.packs_rows = encode, packs_rows
+
+    def encode(self, examples): ...
+
+    def compute(self, batch):
+        return batch["attention_mask"].sum(axis=1)
+
+    def decode(self, example, encoded, outputs):
+        return encoded.rows[0].tokens[1], [int(length) for length in outputs]
+
+
+def fake_model(tokenizer, config, mesh, parameters=1):
+    params = {"kernel": np.broadcast_to(0.0, (parameters,))}
+    return SimpleNamespace(tokenizer=tokenizer, config=config, mesh=mesh, params=params)
+
+
+@pytest.fixture(scope="module")
+def texts_of(tokenizer, tiny_config):
+    """A predictor of texts, one row each."""
+    encode = TextEncoder(tokenizer, tiny_config, 32)
+
+    def make(mesh=None, parameters=1, **sizes):
+        model = fake_model(tokenizer, tiny_config, mesh or one_device_mesh(), parameters)
+        return Lengths(model, encode, **sizes)
+
+    return make
+
+
+def a_mesh(data):
+    """The shape of a mesh, for what is not computed."""
+    return SimpleNamespace(shape={"data": data, "fsdp": 1}, size=data, devices=np.array([0]))
+
+
+@pytest.fixture(scope="module")
+def batches_of(texts_of):
+    """The batches of some texts, as the indices of the texts and as arrays."""
+
+    def make(texts, **options):
+        predictor = texts_of(**options)
+        return [
+            ([example for example, _ in batch.rows.values()], batch.arrays)
+            for batch in Engine(predictor).batches(predictor.encode(texts))
+        ]
+
+    return make
+
+
+#              [CLS] … [SEP]
+TEXTS = [
+    "the cat sat",  # 5
+    "",  # 2
+    ("a dog", "a bird sang ."),  # 9
+    "the cat sat on the mat .",  # 9
+    "sun",  # 3
+]
+
+
+def test_batches_by_hand(batches_of):
+    (first, arrays), (second, further) = batches_of(TEXTS, batch_size=3)
+    assert (first, second) == ([2, 3, 0], [4, 1])
+    assert [array.shape for array in arrays.values()] == [(3, 16)] * 3
+    assert [array.dtype for array in arrays.values()] == [np.int32] * 3
+    np.testing.assert_array_equal(
+        arrays["input_ids"][:, :10],
+        [
+            [2, 7, 11, 3, 7, 12, 22, 5, 3, 0],
+            [2, 6, 10, 20, 27, 6, 14, 5, 3, 0],
+            [2, 6, 10, 20, 3, 0, 0, 0, 0, 0],
+        ],
+    )
+    np.testing.assert_array_equal(
+        arrays["token_type_ids"][:, :10],
+        [
+            [0, 0, 0, 0, 1, 1, 1, 1, 1, 0],
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        ],
+    )
+    np.testing.assert_array_equal(
+        further["attention_mask"][:, :5],
+        [
+            [1, 1, 1, 0, 0],
+            [1, 1, 0, 0, 0],
+        ],
+    )
+    [(chosen, arrays)] = batches_of(
+        ["sun", "a cat", "sea"], batch_size=4, max_length=5, mesh=a_mesh(8)
+    )
+    assert chosen == [1, 0, 2]
+    assert arrays["attention_mask"].sum(axis=1).tolist() == [4, 3, 3, 0, 0, 0, 0, 0]
+    assert arrays["input_ids"].shape == (8, 5)
+
+
+def test_windows_are_read_no_further_ahead(texts_of):
+    read = []
+
+    def texts(words):
+        for number in itertools.count():
+            read.append(number)
+            yield "sun " * words
+
+    windows = Engine(texts_of(window=3)).windows(texts(1))
+    first, second = itertools.islice(windows, 2)
+    assert [(len(each.examples), each.start) for each in (first, second)] == [(6, 0), (6, 6)]
+    assert len(read) == 12
+    # A window of long texts is short.
+    read.clear()
+    next(Engine(texts_of(window=64)).windows(texts(300_000)))
+    assert len(read) == 1
+    *_, last = Engine(texts_of(window=3)).windows(["sun"] * 7)
+    assert (last.start, last.is_full) == (6, False)
+
+
+def test_batches_have_few_shapes(batches_of, texts_of):
+    """A program is compiled for each: rows are filled up to a power of two, tokens to 16 or 32."""
+    texts = ["sun " * (number % 31) for number in range(300)]  # 2 … 32 tokens
+    shapes = [arrays["input_ids"].shape for _, arrays in batches_of(texts, batch_size=11)]
+    assert shapes == [(11, 32)] * 14 + [(11, 16)] * 13 + [(4, 16)]
+    known = Engine(texts_of(batch_size=11)).shapes()
+    assert known == [(b, t) for t in (16, 32) for b in (1, 2, 4, 8, 11)]
+    assert set(shapes) <= set(known)
+
+
+words = st.lists(st.sampled_from(["sun", "boys", "walked", "?", "."]), max_size=40).map(" ".join)
+
+
+@given(
+    texts=st.lists(words | st.tuples(words, words), max_size=30),
+    batch_size=st.integers(1, 7),
+    data=st.sampled_from([1, 2, 4]),
+)
+def test_every_text_is_in_one_batch(batches_of, tokenizer, texts, batch_size, data):
+    seen = []
+    for chosen, arrays in batches_of(texts, batch_size=batch_size, mesh=a_mesh(data)):
+        ids, mask = arrays["input_ids"], arrays["attention_mask"]
+        assert len(chosen) <= batch_size
+        assert len(ids) % data == 0
+        assert mask[len(chosen) :].sum() == 0
+        for row, index in enumerate(chosen):
+            text = texts[index]
+            first, pair = ([text], None) if isinstance(text, str) else ([text[0]], [text[1]])
+            (alone,) = tokenizer.encode_batch(first, pair, max_length=32)
+            assert ids[row][mask[row] == 1].tolist() == alone.ids
+        seen += chosen
+    assert sorted(seen) == list(range(len(texts)))
+
+
+def test_many_rows_are_packed_and_a_few_are_not(batches_of):
+    few, many = ["sun " * 10] * 3, ["sun " * 10] * 4
+    [(_, padded)] = batches_of(few, batch_size=3, packs_rows=True)
+    assert list(padded) == ["input_ids", "token_type_ids", "attention_mask"]
+    [(chosen, packed)] = batches_of(many, batch_size=3, packs_rows=True)
+    # Two texts of 12 tokens in each row of 32.
+    assert packed["pack_indices"].shape == (1, 2, 32)
+    assert packed["attention_mask"].sum(axis=1).tolist() == [12] * 4 + [0] * 12
+    assert chosen == [0, 1, 2, 3]
+
+
+def test_packed_predictions_are_in_order(texts_of):
+    texts = ["sun " * (number % 29) for number in range(50)]
+    engine = Engine(texts_of(batch_size=4, window=8, packs_rows=True))
+    expected = [[number % 29 + 2] for number in range(50)]
+    assert [lengths for _, lengths in engine.predict(texts)] == expected
+
+
+def test_predictions_by_hand_in_order(texts_of):
+    done = []
+    predictions = predict_examples(texts_of(), TEXTS, advance=done.append)
+    expected = [("the", [5]), ("[SEP]", [2]), ("a", [9]), ("the", [9]), ("sun", [3])]
+    assert list(predictions) == expected
+    assert done == [2, 2, 1]
+    assert Engine(texts_of()).predict(TEXTS) == expected
+    assert Engine(texts_of()).predict([]) == list(predict_examples(texts_of(), [])) == []
+
+
+def test_an_error_is_that_of_its_example_alone(texts_of):
+    engine = Engine(texts_of())
+    bad = [7, None, ["a", "b"], ("a", "b", "c")]  # two windows of four, one without any text
+    results = engine.predict(["sun", 7, "a sea", *bad, "sun"])
+    assert [str(results[index]) for index in (1, 3)] == [
+        "7 is no text; give a string or a pair of strings",
+        "7 is no text; give a string or a pair of strings",
+    ]
+    assert [index for index, each in enumerate(results) if isinstance(each, ExampleError)] == [
+        1, 3, 4, 5, 6,
+    ]  # fmt: skip
+    assert [results[index] for index in (0, 2, 7)] == [("sun", [3]), ("a", [4]), ("sun", [3])]
+    assert [str(each)[:4] for each in engine.predict([None, 3, 3, 3, 3])] == ["None", *["3 is"] * 4]
+    # A stream ends at the first, after the window before.
+    stream, computed = predict_examples(engine.predictor, [*["sun"] * 5, 7, *["sun"] * 5]), []
+    with pytest.raises(ExampleError, match=r"^example 5: 7 is no text") as caught:
+        computed.extend(stream)
+    assert (len(computed), caught.value.index) == (4, 5)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "window", "ahead"),
+    [(1, 64, 16), (1, 3, 3), (20_000_000, 64, 3), (110_000_000, 64, 1)],
+)
+def test_batches_of_a_small_model_are_begun_ahead(texts_of, parameters, window, ahead):
+    predictor = texts_of(batch_size=2, window=window, parameters=parameters)
+    begun, done = [], []
+    predictor.compute = lambda batch: begun.append(None) or Lengths.compute(predictor, batch)
+
+    def advance(count):
+        done.append(len(begun))
+
+    next(predict_examples(predictor, ["sun"] * 100, advance=advance))
+    assert done[0] == 1 + ahead
+
+
+def test_examples_of_several_rows(tokenizer, tiny_config):
+    predictor = Lengths(
+        fake_model(tokenizer, tiny_config, one_device_mesh()),
+        lambda some: [EncodedExample(tokenizer.encode_batch(example)) for example in some],
+    )
+    examples = [("sun", "the sea"), ("a",), ("the cat sat .", "sun", "a dog")] * 3
+    expected = [("sun", [3, 4]), ("a", [3]), ("the", [6, 3, 4])] * 3
+    assert Engine(predictor).predict(examples) == expected
+
+
+def test_several_threads_use_one_engine(make_model):
+    """Each gets the predictions of its own texts."""
+    lists = [[f"the sun was {'very ' * (n % 20)}low ." for n in range(k, k + 40)] for k in range(8)]
+    engine = Engine(LabelPredictor(make_model(Head.CLASSIFICATION), BatchOptions(batch_size=4)))
+    expected = [engine.predict(texts) for texts in lists]
+    with concurrent.futures.ThreadPoolExecutor(len(lists)) as pool:
+        for _ in range(3):
+            assert list(pool.map(engine.predict, lists)) == expected
+
+
+PROGRAM = """
+import concurrent.futures, sys
+from pathlib import Path
+import bert_jax
+from bert_jax.inference.engine import Engine
+from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.tasks.base.predictor import BatchOptions
+from bert_jax.tasks.embed import EmbeddingPredictor
+
+model = bert_jax.load(sys.argv[1], mesh=make_mesh(MeshShape(data=2, tensor=2, fsdp=2)))
+engine = Engine(EmbeddingPredictor(model, BatchOptions(batch_size=8)))
+texts = ["the sun was low .", "a sea"]
+expected = engine.predict(texts)
+with concurrent.futures.ThreadPoolExecutor(8) as pool:
+    for found in pool.map(engine.predict, [texts] * 300):
+        assert all((one == other).all() for one, other in zip(found, expected, strict=True))
+print("done")
+"""
+
+
+@pytest.mark.slow
+def test_several_threads_use_several_devices(make_model, tmp_path):
+    """Two programs with collectives at once would take each other's threads and never end."""
+    make_model(Head.ENCODER).save(tmp_path / "model")
+    flags = "--xla_force_host_platform_device_count=8"
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path / "model")],
+        env={**os.environ, "XLA_FLAGS": flags},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.stdout == "done\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("make", "head", "examples"),
+    [
+        (LabelPredictor, Head.CLASSIFICATION, ["sun", "the sea " * 15]),
+        (MaskPredictor, Head.MASKED_LM, ["[MASK] sun", "a [MASK]"]),
+        (
+            ChoicePredictor,
+            Head.MULTIPLE_CHOICE,
+            choice_examples(["the cat", "the sea " * 9], [["sat", "ran"]] * 2),
+        ),
+    ],
+)
+def test_short_lists_have_only_shapes_of_the_warm_up(make_model, make, head, examples):
+    predictor = make(make_model(head), BatchOptions(batch_size=2))
+    shapes = []
+    compute = predictor.compute
+
+    def recorded(batch):
+        shapes.append({name: array.shape for name, array in batch.items()})
+        return compute(batch)
+
+    predictor.compute = recorded
+    engine = Engine(predictor)
+    engine.warm_up()
+    known = list(shapes)
+    assert [(shape["input_ids"][0], shape["input_ids"][-1]) for shape in known] == engine.shapes()
+    for example in examples:
+        engine.predict([example])
+    assert len(shapes) > len(known)
+    assert all(shape in known for shape in shapes)
+
+
+def test_a_stream_without_end(texts_of):
+    read = []
+
+    def texts():
+        for number in itertools.count():
+            read.append(number)
+            yield "sun " * (number % 7)
+
+    predictions = predict_examples(texts_of(), texts())
+    first = list(itertools.islice(predictions, 100))
+    assert [length for _, (length,) in first] == [number % 7 + 2 for number in range(100)]
+    # The windows of the last prediction and of the batch that is begun ahead, 4 texts each.
+    assert len(read) <= 100 + 8
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 0}, "batch_size is 0; it must be at least 1"),
+        ({"max_length": 33}, "max_length is 33; this model takes 3 to 32 tokens"),
+        ({"max_length": 2}, "max_length is 2; this model takes 3 to 32 tokens"),
+    ],
+)
+def test_wrong_sizes(tiny_config, options, message):
+    with pytest.raises(UserError, match=message):
+        BatchOptions(**options).limit(tiny_config)
+
+
+def test_too_little_memory_is_one_line_with_its_remedy(texts_of):
+    predictor = texts_of(batch_size=2)
+    predictor.compute = lambda batch: jnp.zeros(1 << 50, jnp.int8)
+    with pytest.raises(UserError) as found:
+        Engine(predictor).predict(TEXTS)
+    (line,) = str(found.value).splitlines()
+    assert line.startswith("the memory of a device does not suffice for batches of 2 rows: RESOUR")
+    assert line.endswith("; lower the batch size or the maximum length")
