@@ -57,7 +57,7 @@ def run(tmp_path):
             workdir=tmp_path / folder,
             seed=0,
             initial_params=initial_params,
-        )
+        ).metrics
 
     return train_line
 
