@@ -247,7 +247,7 @@ def test_of_equally_good_models_a_stopped_run_exports_the_same(run, tmp_path):
         step = events_of(folder)[-1][0]
         if step == stop_at:
             os.kill(os.getpid(), signal.SIGTERM)
-        return {"error": errors[step]}
+        return EvalResult({"error": errors[step]}, None)
 
     found = []
     for name, stop_at in (("whole", 0), ("stopped", 9)):
