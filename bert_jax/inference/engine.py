@@ -203,7 +203,9 @@ class Engine(Generic[Example, Prediction]):
         """
         begun: deque[_Step[Example, Prediction]] = deque()
         work = f"batches of {self.predictor.options.batch_size} rows"
-        with explain_out_of_memory(work, "batch_size", "lower the batch size or the maximum length"):
+        with explain_out_of_memory(
+            work, "batch_size", "lower the batch size or the maximum length"
+        ):
             for step in self._begin(windows, strict, kept):
                 begun.append(step)
                 if len(begun) > self._batches_ahead:
