@@ -42,25 +42,17 @@ def as_text(batch: Batch, tokenizer: Tokenizer, objective: str) -> str:
 
 def _examples_of(row: Batch) -> Iterator[Batch]:
     """The examples of a packed row, each as an unpacked row without padding."""
-    masked = row["masked_lm_weights"] > 0
-    positions, originals = row["masked_lm_positions"][masked], row["masked_lm_ids"][masked]
+    is_masked = row["masked_lm_weights"] > 0
     for number in range(1, row["segment_ids"].max() + 1):
         inside = row["segment_ids"] == number
-        is_own = inside[positions]
-        example = {
-            "input_ids": row["input_ids"][inside],
-            "token_type_ids": row["token_type_ids"][inside],
-            "attention_mask": inside[inside],
-            "masked_lm_positions": positions[is_own] - inside.argmax(),
-            "masked_lm_ids": originals[is_own],
-            "masked_lm_weights": is_own[is_own],
-        }
+        masked = is_masked & inside[row["masked_lm_positions"]]
+        example = {name: row[name][inside] for name in ("input_ids", "token_type_ids")}
+        example["attention_mask"] = inside[inside]
+        for name, values in row.items():
+            if name.startswith(("masked_lm_", "span_")):
+                example[name] = values[masked] - inside.argmax() * name.endswith("_positions")
         if "next_sentence_labels" in row:
             example["next_sentence_labels"] = row["next_sentence_labels"][number - 1]
-        if "span_weights" in row:
-            for name in ("span_left_positions", "span_right_positions"):
-                example[name] = row[name][masked][is_own] - inside.argmax()
-            example["span_weights"] = row["span_weights"][masked][is_own]
         yield example
 
 

@@ -140,4 +140,4 @@ def _reason(error: BaseException) -> str:
     if own:
         return own[-1][1].partition(" [while running")[0]
     last = lines[-1] if lines else type(error).__name__
-    return f"--runner beam: {last[:300]}; finished shards stay: run the same command to continue"
+    return f"--runner beam: {last[:300]}; encoded batches stay: run the same command to continue"
