@@ -69,7 +69,9 @@ class TeacherScores:
             return
         directory = as_path(self._directory) / _digest(self._request)
         check_directory(directory, [_SCORES])
-        journal = Journal(directory, "scores", lambda: self._request, grows=False)
+        journal = Journal(directory, "scores", lambda: self._request)
+        if _SCORES in journal.files:
+            journal.check(_SCORES)
         if not all(from_all_hosts(_SCORES in journal.files)):
             scores = self._computed(mesh)
             with journal.whole(_SCORES) as file:

@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from bert_jax.errors import UserError
 from bert_jax.files.atomic import remove_partial_files, replaced, write_atomically
 from bert_jax.files.paths import below, filesystem, is_remote, reachable, user_cache
@@ -72,6 +70,7 @@ def _update_copy(
     scheme, _, rest = os.fspath(directory).partition("://")
     copy = below(user_cache() / "fetched" / scheme, rest, directory)
     store, root = filesystem(directory)
+    from filelock import FileLock
     from tqdm import tqdm
 
     with _disk_errors(copy), contextlib.ExitStack() as lock:

@@ -82,20 +82,17 @@ class Journal:
         files: size and SHA-256 of each file at this moment, by name.
     """
 
-    def __init__(
-        self, directory: Path, content: str, request: Request | None, *, grows: bool = True
-    ) -> None:
-        """Reads the record, if there is one, and compares the files with it.
+    def __init__(self, directory: Path, content: str, request: Request | None) -> None:
+        """Reads the record, if there is one.
 
         Args:
             directory: a directory on this machine; it may be missing.
             content: what it keeps, such as "{:,} predictions", with the count.
             request: None: the work cannot be continued, and nothing is recorded.
-            grows: whether the files are continued; if not, they are not opened for writing.
 
         Raises:
-            UserError: the record or a file is damaged, a link or another name of a file, or they
-                belong to another request.
+            UserError: the record is damaged, a link or another name of a file, or belongs to
+                another request; also in `open` and `check`, for their files.
         """
         self.directory = directory
         self._content, self._remedy = content, f"remove {directory} to start anew"
@@ -108,21 +105,23 @@ class Journal:
             self._check_request(self._read())
         self._recorded: Mapping[str, str] = self.files
         self._recorded_at = time.monotonic()
-        for name, state in self.files.items():
-            try:
-                if grows:
-                    self.open(name)
-                else:
-                    with open(open_own(self._path(name)), "rb") as file:
-                        _verified(file, state)
-            except _DAMAGES as error:
-                raise self.damaged(name) from error
 
     def open(self, name: str) -> GrowingFile:
         """A file at the end of its recorded bytes, or a new one."""
         if name not in self._open:
-            self._open[name] = GrowingFile(self._path(name), self._recorded.get(name, ""))
+            try:
+                self._open[name] = GrowingFile(self._path(name), self._recorded.get(name, ""))
+            except _DAMAGES as error:
+                raise self.damaged(name) from error
         return self._open[name]
+
+    def check(self, name: str) -> None:
+        """Compares a recorded file with its checksum, without opening it for writing."""
+        try:
+            with open(open_own(self._path(name)), "rb") as file:
+                _verified(file, self.files[name])
+        except _DAMAGES as error:
+            raise self.damaged(name) from error
 
     def mark(self, count: int, state: Mapping[str, Any]) -> None:
         """Says that the work can be continued from here; recorded from time to time.
@@ -236,6 +235,8 @@ def continued(
     with locked(directory, inside=True):
         journal = Journal(directory, content, request)
         with contextlib.closing(journal):
+            for name in journal.files:
+                journal.open(name)
             try:
                 yield journal
             except BaseException as error:

@@ -24,8 +24,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from bert_jax.errors import RetryableError, UnreachableError, UserError
 from bert_jax.files.paths import filesystem, is_remote, reachable
 from bert_jax.files.reading import open_own
@@ -93,6 +91,8 @@ def guarded(directory: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _on_disk(path: Path, file: Path) -> Iterator[None]:
+    from filelock import FileLock, Timeout
+
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(file, timeout=0)
