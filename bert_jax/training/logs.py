@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_jax.errors import LARGEST, RetryableError, UserError
+from bert_jax.errors import RetryableError, UserError
 from bert_jax.files import (
     is_remote,
     is_there,
@@ -21,7 +21,6 @@ from bert_jax.files import (
     write_atomically,
 )
 from bert_jax.process import say
-from bert_jax.training.events import EventFile
 
 METRICS = "metrics.jsonl"
 # A bucket stores whole files only: the local files are uploaded at this interval.
@@ -43,14 +42,14 @@ class RunLog:
         if not enabled:
             return
         kept = [f"{line}\n" for line, record in _lines(workdir) if record["step"] <= resume_step]
-        self._place = Path(tempfile.mkdtemp(prefix="bert-jax-")) if is_remote(workdir) else workdir
-        write_atomically(self._place / METRICS, "".join(kept).encode())
-        events = self._place / "tensorboard"
+        self._local = Path(tempfile.mkdtemp(prefix="bert-jax-")) if is_remote(workdir) else workdir
+        write_atomically(self._local / METRICS, "".join(kept).encode())
+        events = self._local / "tensorboard"
         if is_there(events) and not events.is_dir():
             raise UserError(f"{events} is no directory; move it away")
         with self._writing():
-            self._file = (self._place / METRICS).open("ab")
-            self._events = EventFile(events, purge_step=resume_step + 1)
+            self._file = (self._local / METRICS).open("ab")
+            self._events = _EventFile(events, purge_step=resume_step + 1)
         self._saved = time.monotonic()
 
     def write(self, step: int, split: str, metrics: dict[str, float]) -> None:
@@ -74,7 +73,7 @@ class RunLog:
         """Whether a step of this split is logged."""
         if not self._enabled:
             return True
-        return any(record["step"] == step for record in read_metrics(self._place, split))
+        return any(record["step"] == step for record in read_metrics(self._local, split))
 
     def save(self) -> None:
         """Makes all lines survive a crash: flushes them, and uploads them to a bucket.
@@ -88,9 +87,9 @@ class RunLog:
             return
         self._flush()
         self._saved = time.monotonic()
-        if self._place != self._workdir:
+        if self._local != self._workdir:
             try:
-                upload(self._place, self._workdir)
+                upload(self._local, self._workdir)
             except UserError as error:
                 say(f"warning: {error} (metrics: tried again at the next save)")
 
@@ -107,12 +106,12 @@ class RunLog:
         with self._writing():
             self._file.close()
             self._events.close()
-        if self._place != self._workdir:
+        if self._local != self._workdir:
             try:
-                upload(self._place, self._workdir)
+                upload(self._local, self._workdir)
             except UserError as error:
-                raise RetryableError(f"{error}; the metrics are in {self._place}") from error
-            shutil.rmtree(self._place)
+                raise RetryableError(f"{error}; the metrics are in {self._local}") from error
+            shutil.rmtree(self._local)
 
     def _flush(self) -> None:
         with self._writing():
@@ -125,9 +124,49 @@ class RunLog:
             yield
         except OSError as error:
             raise UserError(
-                f"cannot write the metrics in {self._place}: {error.strerror or error}; free space "
+                f"cannot write the metrics in {self._local}: {error.strerror or error}; free space "
                 "and run the same command again"
             ) from error
+
+
+class _EventFile:
+    """A new event file in a directory; TensorBoard shows all files of a directory as one.
+
+    tensorboardX's `SummaryWriter` writes in a thread. When a disk is full, that thread ends with a
+    traceback, and the training waits for it as soon as ten events wait to be written.
+    """
+
+    def __init__(self, directory: Path, *, purge_step: int) -> None:
+        """Creates the file and hides the events of older files from a step on.
+
+        Raises:
+            OSError: it cannot be created.
+        """
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import SessionLog
+
+        directory.mkdir(exist_ok=True)
+        self._writer = EventsWriter(str(directory / "events"))
+        self._add(purge_step, session_log=SessionLog(status=SessionLog.START))
+
+    def add_scalar(self, name: str, value: float, step: int) -> None:
+        """Adds a value; it is on the disk after `flush`."""
+        from tensorboardX.summary import scalar
+
+        self._add(step, summary=scalar(name, value))
+
+    def flush(self) -> None:
+        """Waits until all values are on the disk."""
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Flushes and closes the file."""
+        self._writer.close()
+
+    def _add(self, step: int, **content: Any) -> None:
+        from tensorboardX.proto.event_pb2 import Event
+
+        self._writer.write_event(Event(wall_time=time.time(), step=step, **content))
 
 
 def read_metrics(workdir: Path, split: str) -> list[dict[str, float]]:
@@ -225,10 +264,7 @@ def _lines(workdir: Path) -> list[tuple[str, dict[str, Any]]]:
 def _record(line: str) -> dict[str, Any] | None:
     try:
         record = json.loads(line)
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
-    has_place = isinstance(record, dict) and isinstance(record.get("step"), int)
-    if not has_place or "split" not in record:
-        return None
-    wholes = (value for value in record.values() if isinstance(value, int))
-    return record if all(abs(value) <= LARGEST for value in wholes) else None
+    is_logged = isinstance(record, dict) and isinstance(record.get("step"), int)
+    return record if is_logged and "split" in record else None

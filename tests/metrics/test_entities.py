@@ -1,10 +1,9 @@
 """Entities by hand, as conlleval reads them, and against seqeval."""
 
 import itertools
-from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_jax.errors import UserError
@@ -196,14 +195,6 @@ def test_lengths_must_agree():
 
 
 TAGS = st.lists(st.sampled_from(["O", *(f"{p}-{t}" for p in "BIES" for t in ("X", "Y-Z"))]))
-SENTENCES = st.lists(
-    st.integers(0, 9).flatmap(
-        lambda n: st.tuples(
-            *[st.lists(TAGS.map(lambda t: (t or ["O"])[0]), min_size=n, max_size=n)] * 2
-        )
-    ),
-    max_size=6,
-)
 
 
 @given(TAGS)
@@ -253,47 +244,3 @@ def test_entities_are_the_chunks_of_conlleval(tags):
         if begins_here(before, after):
             start = place
     assert spans(tags) == chunks
-
-
-@settings(max_examples=25)
-@given(SENTENCES)
-def test_counts_add_up(sentences):
-    parts = [EntityCounts.of([gold], [guess]) for gold, guess in sentences]
-    whole = EntityCounts.of([gold for gold, _ in sentences], [guess for _, guess in sentences])
-    for name in ("gold", "predicted", "correct"):
-        assert sum((Counter(getattr(part, name)) for part in parts), Counter()) == +Counter(
-            getattr(whole, name)
-        )
-    assert sum(part.correct_tokens for part in parts) == whole.correct_tokens
-    gold, guess, correct = (
-        sum(count.values()) for count in (whole.gold, whole.predicted, whole.correct)
-    )
-    assert correct <= min(gold, guess)
-
-
-@pytest.mark.slow
-@given(SENTENCES)
-def test_seqeval(sentences):
-    metrics = pytest.importorskip("seqeval.metrics")
-    labelling = pytest.importorskip("seqeval.metrics.sequence_labeling")
-    gold = [gold for gold, guess in sentences if gold]
-    guess = [guess for gold, guess in sentences if gold]
-    for tags in gold:
-        expected = [Span(start, end + 1, name) for name, start, end in labelling.get_entities(tags)]
-        assert spans(tags) == expected
-    counts = EntityCounts.of(gold, guess)
-    if not counts.types:
-        return
-    report = metrics.classification_report(gold, guess, output_dict=True, zero_division=0)
-    assert counts.overall == Scores(
-        metrics.precision_score(gold, guess, zero_division=0),
-        metrics.recall_score(gold, guess, zero_division=0),
-        metrics.f1_score(gold, guess, zero_division=0),
-    )
-    assert counts.accuracy == metrics.accuracy_score(gold, guess)
-    for name in counts.types:
-        by_type = report[name]
-        assert counts.scores([name]) == Scores(
-            by_type["precision"], by_type["recall"], by_type["f1-score"]
-        )
-        assert counts.gold.get(name, 0) == by_type["support"]

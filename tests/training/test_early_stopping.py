@@ -27,11 +27,8 @@ def test_higher_or_lower_is_better():
     values = [0.5, 0.6, 0.6, 0.4, 0.7]
     # The same value again is no better one.
     assert waits(2, HIGHER, values) == [(0, False), (0, False), (1, False), (2, True), (0, False)]
+    assert waits(0, HIGHER, [0.5, 0.4, 0.3]) == [(0, False), (1, False), (2, False)]  # never
     assert waits(3, LOWER, values) == [(0, False), (1, False), (2, False), (0, False), (1, False)]
-
-
-def test_no_patience_means_never():
-    assert waits(0, HIGHER, [0.5, 0.4, 0.3]) == [(0, False), (1, False), (2, False)]
 
 
 def test_what_is_no_number_is_never_the_best():

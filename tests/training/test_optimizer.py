@@ -182,16 +182,6 @@ def test_what_decays():
     assert len(decays) == 30
 
 
-def test_without_gradients_only_the_decay_moves_weights(problem):
-    params, _ = problem
-    zeros = [{name: np.zeros(shape) for name, shape in SHAPES.items()}]
-    options = OptimizerOptions(learning_rate=0.1, weight_decay=0.01)
-    found = optimised(options, (params, zeros))
-    for name in SHAPES:
-        factor = 1 - 0.1 * 0.01 if name in DECAYED else 1.0
-        np.testing.assert_allclose(found[name], factor * params[name], rtol=1e-6)
-
-
 @pytest.mark.parametrize("name", ["adamw", "lamb"])
 def test_what_is_frozen_keeps_every_bit(problem, name):
     params = {key: value.astype(np.float32) for key, value in problem[0].items()}
@@ -253,12 +243,6 @@ def test_bad_options_name_the_key(options, message):
     with pytest.raises(UserError) as raised:
         OptimizerOptions(**options)
     assert str(raised.value).startswith(message)
-
-
-def test_more_layers_frozen_than_there_are(problem):
-    params = unflatten_dict(problem[0], sep="/")
-    with pytest.raises(UserError, match="optimizer.freeze_layers is 3; this model has 2 layers"):
-        make_optimizer(OptimizerOptions(freeze_layers=3), 10).init(params)
 
 
 def test_a_warm_up_by_its_share():
