@@ -140,19 +140,18 @@ class PretrainingTask(Task):
             )
             self.score_kind = ""  # a teacher has no such head
         self.reads_pairs = options.objective in ("nsp", "sop")
-        self._corpus = corpus
         self._options = options
         self._batches = batches
-        _check_corpus(corpus, tokenizer, options, description.config)
-        train, validation = corpus.splits["train"], corpus.splits["validation"]
-        self._examples = PretrainingBatches(train, tokenizer, options)
+        # By the prefix of their metrics.
+        self._corpora = {"": corpus} | ({"general_": general_corpus} if general_corpus else {})
+        for one in self._corpora.values():
+            _check_corpus(one, tokenizer, options, description.config)
+        self._examples = PretrainingBatches(corpus.splits["train"], tokenizer, options)
         self._train = PackedBatches(self._examples) if batches.packing else self._examples
-        self._validation = PretrainingBatches(validation, tokenizer, options, weighted=False)
-        self._general_corpus, self._general = general_corpus, None
-        if general_corpus is not None:
-            _check_corpus(general_corpus, tokenizer, options, description.config)
-            split = general_corpus.splits["validation"]
-            self._general = PretrainingBatches(split, tokenizer, options, weighted=False)
+        self._validation = {
+            prefix: PretrainingBatches(one.splits["validation"], tokenizer, options, weighted=False)
+            for prefix, one in self._corpora.items()
+        }
 
     @property
     def examples_per_epoch(self) -> int:
@@ -160,10 +159,10 @@ class PretrainingTask(Task):
         return self._train.rows_per_epoch
 
     def fingerprints(self) -> dict[str, str]:
-        found = {"corpus": self._corpus.manifest.fingerprint}
-        if self._general_corpus is not None:
-            found["general_corpus"] = self._general_corpus.manifest.fingerprint
-        return found
+        return {
+            f"{prefix}corpus": corpus.manifest.fingerprint
+            for prefix, corpus in self._corpora.items()
+        }
 
     def train_batches(
         self, start: int, stop: int, *, host: int, hosts: int
@@ -192,7 +191,7 @@ class PretrainingTask(Task):
             divisor: batches are padded to a multiple of so many rows; padding has the weight 0.
             examples: the examples; None: those of the corpus.
         """
-        examples = examples or self._validation
+        examples = examples or self._validation[""]
         rows = self._batches.evaluation_rows
         own = -(-rows // divisor) * divisor // hosts
         columns = np.arange(host * own, (host + 1) * own)
@@ -211,8 +210,7 @@ class PretrainingTask(Task):
 
     @property
     def evaluator(self) -> Evaluator:
-        sets = {"": self._validation, **({"general_": self._general} if self._general else {})}
-        return LossEvaluator(self, self.best_metric, sets)
+        return LossEvaluator(self, self.best_metric, self._validation)
 
     @functools.cached_property
     def _loss_steps(self) -> dict[Mesh, LossStep]:
@@ -258,7 +256,8 @@ class PretrainingTask(Task):
 
     @functools.cached_property
     def data_summary(self) -> DataSummary:
-        counts, train = self._corpus.manifest.splits, self._corpus.splits["train"]
+        corpus = self._corpora[""]
+        counts, train = corpus.manifest.splits, corpus.splits["train"]
         unknown = counts["train"].unknown_tokens / max(counts["train"].tokens, 1)
         return DataSummary(
             unit="documents",
