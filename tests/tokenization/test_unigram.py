@@ -55,6 +55,20 @@ def pieces_of(content):
     return [(p.piece, p.score) for p in proto.pieces], proto.normalizer_spec.precompiled_charsmap
 
 
+def peer_of(pieces, unk_id, normalizer):
+    peer = tokenizers.Tokenizer(models.Unigram(pieces, unk_id=unk_id, byte_fallback=False))
+    peer.normalizer = normalizer
+    steps = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
+    peer.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    return peer
+
+
+def assert_same(encodings, expected):
+    for encoding, other in zip(encodings, expected, strict=True):
+        for field in ("ids", "tokens", "offsets", "word_ids"):
+            assert getattr(encoding, field) == getattr(other, field)
+
+
 @pytest.fixture
 def load(tmp_path, content):
     (tmp_path / MODEL_FILE).write_bytes(content)
@@ -66,51 +80,43 @@ def load(tmp_path, content):
 
 
 def test_the_ids_are_those_of_the_families(load, content):
-    ids = sentencepiece.SentencePieceProcessor()
-    ids.load_from_serialized_proto(content)
-    camembert, xlm_r = load(CAMEMBERT), load(XLM_ROBERTA)
-
-    assert [camembert.id_to_token(i) for i in range(7)] == [
-        *("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED", "<s>", "</s>"),
-    ]
-    assert [xlm_r.id_to_token(i) for i in range(4)] == ["<s>", "<pad>", "</s>", "<unk>"]
-    assert camembert.special_ids == SpecialIds(pad=1, unk=3, cls=5, sep=6, mask=28)
-    assert xlm_r.special_ids == SpecialIds(pad=1, unk=3, cls=0, sep=2, mask=25)
-    for piece in range(3, 24):
-        assert camembert.token_to_id(ids.id_to_piece(piece)) == piece + 4
-        assert xlm_r.token_to_id(ids.id_to_piece(piece)) == piece + 1
+    ids = sentencepiece.SentencePieceProcessor(model_proto=content)
     own = ids.encode("the cat sat")
-    assert camembert.encode_sentences(["the cat sat"]) == [[i + 4 for i in own]]
-    assert xlm_r.encode_sentences(["the cat sat"]) == [[i + 1 for i in own]]
+    for kind, first, special, shift in (
+        (
+            *(CAMEMBERT, "<s>NOTUSED <pad> </s>NOTUSED <unk> <unk>NOTUSED <s> </s>"),
+            *(SpecialIds(pad=1, unk=3, cls=5, sep=6, mask=28), 4),
+        ),
+        (
+            *(XLM_ROBERTA, "<s> <pad> </s> <unk>"),
+            *(SpecialIds(pad=1, unk=3, cls=0, sep=2, mask=25), 1),
+        ),
+    ):
+        tokenizer = load(kind)
+        assert [tokenizer.id_to_token(i) for i, _ in enumerate(first.split())] == first.split()
+        assert tokenizer.special_ids == special
+        for piece in range(3, 24):
+            assert tokenizer.token_to_id(ids.id_to_piece(piece)) == piece + shift
+        assert tokenizer.encode_sentences(["the cat sat"]) == [[i + shift for i in own]]
 
 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_ids_offsets_and_words_are_those_of_the_library(load, content, kind):
     found, charsmap = pieces_of(content)
-    layouts = {
-        CAMEMBERT: [
-            *(("<s>NOTUSED", 0.0), ("<pad>", 0.0), ("</s>NOTUSED", 0.0), ("<unk>", 0.0)),
-            *(("<unk>NOTUSED", -100), *found[1:], ("<mask>", 0.0)),
-        ],
-        XLM_ROBERTA: [
-            *(("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)),
-            *(*found[3:], ("<mask>", 0.0)),
-        ],
-    }
-    peer = tokenizers.Tokenizer(models.Unigram(layouts[kind], unk_id=3, byte_fallback=False))
-    peer.normalizer = normalizers.Precompiled(charsmap)
-    peer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
-    )
+    first = ["<s>", "<pad>", "</s>", "<unk>"]
+    pieces = [*((piece, 0.0) for piece in first), *found[3:], ("<mask>", 0.0)]
+    if kind == CAMEMBERT:
+        first = ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>"]
+        pieces = [(piece, 0.0) for piece in first]
+        pieces += [("<unk>NOTUSED", -100), *found[1:], ("<mask>", 0.0)]
+    peer = peer_of(pieces, 3, normalizers.Precompiled(charsmap))
     peer.add_special_tokens(["<s>", "</s>", "<unk>", "<pad>"])
     peer.add_special_tokens([tokenizers.AddedToken("<mask>", lstrip=True)])
 
     tokenizer = load(kind)
 
     encodings = tokenizer.encode_batch(TEXTS, add_special_tokens=False)
-    for encoding, expected in zip(encodings, peer.encode_batch(TEXTS), strict=True):
-        for field in ("ids", "tokens", "offsets", "word_ids"):
-            assert getattr(encoding, field) == getattr(expected, field)
+    assert_same(encodings, peer.encode_batch(TEXTS))
     assert tokenizer.encode_batch(["▁"], ["a"])[0].tokens[0] == "<s>"
     assert tokenizer.encode_batch(["a"], ["b"])[0].type_ids == [0] * 8  # <s>▁ a</s></s>▁ b</s>
 
@@ -184,17 +190,12 @@ def test_a_tokenizer_json_of_albert_with_its_cleaning(content, tmp_path):
     """The files that transformers saves; the peer is the library itself."""
     found, charsmap = pieces_of(content)
     pieces = [("<pad>", 0.0), ("<unk>", 0.0), ("[CLS]", 0.0), ("[SEP]", 0.0), ("[MASK]", 0.0)]
-    peer = tokenizers.Tokenizer(models.Unigram(pieces + found[3:], unk_id=1, byte_fallback=False))
-    peer.normalizer = normalizers.Sequence(
-        [
-            *(normalizers.Replace("``", '"'), normalizers.Replace("''", '"')),
-            *(normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()),
-            *(normalizers.Precompiled(charsmap),),
-        ]
-    )
-    peer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
-    )
+    steps = [
+        *(normalizers.Replace("``", '"'), normalizers.Replace("''", '"')),
+        *(normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()),
+        *(normalizers.Precompiled(charsmap),),
+    ]
+    peer = peer_of(pieces + found[3:], 1, normalizers.Sequence(steps))
     peer.add_special_tokens(["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"])
     peer.save(str(tmp_path / "tokenizer.json"))
 
@@ -203,10 +204,7 @@ def test_a_tokenizer_json_of_albert_with_its_cleaning(content, tmp_path):
 
     texts = [*TEXTS, "LE CHAT", "a [MASK] b  [MASK]", "``caf\u00e9''"]
     for each in (tokenizer, load_tokenizer(tmp_path / "again", kind=SENTENCEPIECE)):
-        encodings = each.encode_batch(texts, add_special_tokens=False)
-        for encoding, expected in zip(encodings, peer.encode_batch(texts), strict=True):
-            for field in ("ids", "tokens", "offsets", "word_ids"):
-                assert getattr(encoding, field) == getattr(expected, field)
+        assert_same(each.encode_batch(texts, add_special_tokens=False), peer.encode_batch(texts))
         assert each.fingerprint() == tokenizer.fingerprint()
         assert each.special_ids == SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
     config = json.loads((tmp_path / "again" / "tokenizer_config.json").read_text())
