@@ -8,11 +8,14 @@ import contextlib
 import json
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bert_jax.errors import UserError, first_line
 from bert_jax.tokenization.encoding import TEXTS, Template, is_unicode
 from bert_jax.tokenization.interface import MAX_VOCABULARY_SIZE
+
+if TYPE_CHECKING:
+    import tokenizers
 
 READ_REMEDY = "give a file that a tokenizer saved"
 OTHER_MODEL = "give a model with another tokenizer"
@@ -120,34 +123,12 @@ def read_template(
     Raises:
         UserError: it cannot be read, or gives a token another id than the vocabulary.
     """
-    import tokenizers
-
     processor = definition.get("post_processor")
-    content: dict[str, Any] = {
-        **dict.fromkeys(("truncation", "padding", "normalizer", "pre_tokenizer", "decoder")),
-        "version": "1.0",
-        "added_tokens": [],
-        "post_processor": processor,
-        "model": {"type": "WordLevel", "vocab": {"x": 0}, "unk_token": "x"},
-    }
-    texts: list[list[str]] = [[], []]
     try:
         _check_processor(processor)
-        library = tokenizers.Tokenizer.from_str(json.dumps(content))
-        for words, encoding in zip(
-            texts, (library.encode("x"), library.encode("x", "x")), strict=True
-        ):
-            for token, token_id, type_id, text in zip(
-                *(encoding.tokens, encoding.ids, encoding.type_ids, encoding.sequence_ids),
-                strict=True,
-            ):
-                if text is None:
-                    _check_id(path, definition, token, token_id)
-                name = _role(token, names) if text is None else TEXTS[text]
-                words.append(f"{name}:{type_id}" if type_id else name)
-        return Template(*map(" ".join, texts))
-    except UserError:
-        raise
+        library = bare_library({"post_processor": processor})
+        encodings = library.encode("x"), library.encode("x", "x")
+        template = Template(*(" ".join(_template_words(each, names)) for each in encodings))
     except Exception:
         kind = processor.get("type") if isinstance(processor, dict) else processor
         raise UserError(
@@ -155,6 +136,38 @@ def read_template(
             f"{', '.join(_PROCESSORS)}, with the first text before the second: give a file that a "
             "tokenizer saved"
         ) from None
+    pieces = definition["model"]["vocab"]
+    if isinstance(pieces, list):
+        pieces = {piece: token_id for token_id, (piece, _) in enumerate(pieces)}
+    pieces = pieces | {each["content"]: each["id"] for each in definition.get("added_tokens") or []}
+    for encoding in encodings:
+        for token, token_id, text in zip(
+            encoding.tokens, encoding.ids, encoding.sequence_ids, strict=True
+        ):
+            if text is None and token_id != pieces.get(token, token_id):
+                raise UserError(
+                    f"{path}: the ids in the post_processor have {token_id} for {token!r:.80}, and "
+                    f"the vocabulary has {pieces[token]}; save the tokenizer again"
+                )
+    return template
+
+
+def _template_words(encoding: "tokenizers.Encoding", names: Mapping[str, str | None]) -> list[str]:
+    """The words of a `Template` for an encoding of texts of one token each."""
+    words = []
+    for token, type_id, text in zip(
+        encoding.tokens, encoding.type_ids, encoding.sequence_ids, strict=True
+    ):
+        if text is not None:
+            name = TEXTS[text]
+        elif token in (names["cls"], names["sep"]):
+            name = "cls" if token == names["cls"] else "sep"
+        elif ":" in token or token in (*TEXTS, *names) or len(token.split()) != 1:
+            raise ValueError(token)
+        else:
+            name = token
+        words.append(f"{name}:{type_id}" if type_id else name)
+    return words
 
 
 def _check_processor(processor: Any) -> None:
@@ -170,27 +183,19 @@ def _check_processor(processor: Any) -> None:
                         raise ValueError(used)
 
 
-def _check_id(path: Path, definition: Mapping[str, Any], token: str, token_id: int) -> None:
-    vocabulary = definition["model"]["vocab"]
-    if isinstance(vocabulary, list):
-        vocabulary = {piece: number for number, (piece, _) in enumerate(vocabulary)}
-    added = {entry["content"]: entry["id"] for entry in definition.get("added_tokens") or []}
-    known = added.get(token, vocabulary.get(token, token_id))
-    if token_id != known:
-        raise UserError(
-            f"{path}: the ids in the post_processor have {token_id} for {token!r:.80}, and the "
-            f"vocabulary has {known}; save the tokenizer again"
-        )
+def bare_library(parts: Mapping[str, Any]) -> "tokenizers.Tokenizer":
+    """A tokenizer of the library with some parts of a `tokenizer.json`, and one piece, "x"."""
+    import tokenizers
 
-
-def _role(token: str, names: Mapping[str, str | None]) -> str:
-    """The field of `SpecialIds` of a token, else the token itself."""
-    for role in ("cls", "sep"):
-        if names[role] == token:
-            return role
-    if ":" in token or token in (*TEXTS, *names) or len(token.split()) != 1:
-        raise ValueError(token)
-    return token
+    unused = ("truncation", "padding", "normalizer", "pre_tokenizer", "post_processor", "decoder")
+    content: dict[str, Any] = {
+        **dict.fromkeys(unused),
+        "version": "1.0",
+        "added_tokens": [],
+        "model": {"type": "WordLevel", "vocab": {"x": 0}, "unk_token": "x"},
+        **parts,
+    }
+    return tokenizers.Tokenizer.from_str(json.dumps(content))
 
 
 def decoded_lines(path: Path, data: bytes) -> list[str]:

@@ -340,9 +340,15 @@ class Tokenizer(abc.ABC):
         new = [word for word in words if word not in added or self.token_to_id(word) is None]
         return self._with_tokens([Token(word, special=False) for word in new])
 
-    @abc.abstractmethod
     def _with_tokens(self, tokens: Sequence[Token]) -> Self:
         """This tokenizer with more added tokens; this one is not changed."""
+        old = self.description.tokens
+        more = dataclasses.replace(old, extra=(*old.extra, *tokens))
+        return self._with_added(dataclasses.replace(self.description, tokens=more))
+
+    @abc.abstractmethod
+    def _with_added(self, description: Description) -> Self:
+        """This tokenizer with the added tokens of a description; this one is not changed."""
 
     def _with_pieces(self, words: Sequence[str]) -> Self:
         """This tokenizer with more words, without `whole`, see `with_words`."""

@@ -2,7 +2,6 @@
 
 import abc
 import copy
-import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,6 @@ from bert_jax.errors import UserError
 from bert_jax.tokenization.description import Description
 from bert_jax.tokenization.encoding import TEXTS, Pieces, check_texts
 from bert_jax.tokenization.interface import Tokenizer
-from bert_jax.tokenization.special_tokens import Token
 
 if TYPE_CHECKING:
     import tokenizers
@@ -82,16 +80,14 @@ class LibraryTokenizer(Tokenizer):
         self._complete(library)
         self._sentence_library = self._for_sentences(library)
 
-    def _with_tokens(self, tokens: Sequence[Token]) -> Self:
+    def _with_added(self, description: Description) -> Self:
         definition = json.loads(self._library.to_str())
         if isinstance(definition["model"]["vocab"], dict):
             # The library numbers new tokens by the count of pieces: each id must have one.
             used = self._library.get_vocab(with_added_tokens=True).values()
             gaps = set(range(self.vocab_size)).difference(used)
             definition["model"]["vocab"] |= {f"[unused {i}]": i for i in sorted(gaps)}
-        old = self.description.tokens
-        more = dataclasses.replace(old, extra=(*old.extra, *tokens))
-        return self._changed(definition, dataclasses.replace(self.description, tokens=more))
+        return self._changed(definition, description)
 
     def _changed(self, definition: dict[str, Any], description: Description) -> Self:
         """This tokenizer with another content of its `tokenizer.json`."""

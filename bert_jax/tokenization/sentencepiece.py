@@ -143,11 +143,9 @@ class SentencePieceTokenizer(Tokenizer):
         plain = [token for token in ordered if not token.special]
         self._plain_splitter = _Splitter(plain, self._ids, self.cleaner) if plain else None
 
-    def _with_tokens(self, tokens: Sequence[Token]) -> Self:
-        changed, old = copy.copy(self), self.description.tokens
+    def _with_added(self, description: Description) -> Self:
+        changed = copy.copy(self)
         changed._ids, changed._pieces = dict(self._ids), list(self._pieces)
-        more = dataclasses.replace(old, extra=(*old.extra, *tokens))
-        description = dataclasses.replace(self.description, tokens=more)
         changed._use(description, "the vocabulary with the new words")
         return changed
 

@@ -14,6 +14,7 @@ from bert_jax.errors import UserError
 from bert_jax.tokenization.definition import (
     OTHER_MODEL,
     READ_REMEDY,
+    bare_library,
     checked_steps,
     library_errors,
     model_type,
@@ -141,7 +142,6 @@ class UnigramTokenizer(LibraryTokenizer):
 
     def _make_library(self, hidden: Collection[str]) -> "tokenizers.Tokenizer":
         """A tokenizer of the library without added tokens; no text has the `hidden` pieces."""
-        import tokenizers
         from tokenizers import models
 
         pieces = [
@@ -154,15 +154,12 @@ class UnigramTokenizer(LibraryTokenizer):
             encoded = base64.b64encode(charsmap).decode()
             steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
         normalizer = {"type": "Sequence", "normalizers": steps} if len(steps) > 1 else None
-        content: dict[str, Any] = {
-            **dict.fromkeys(("truncation", "padding", "post_processor", "decoder")),
-            "version": "1.0",
-            "added_tokens": [],
-            "normalizer": normalizer or next(iter(steps), None),
-            "pre_tokenizer": self._model.splitter or _SPLITTER,
-            "model": {"type": "WordLevel", "vocab": {}, "unk_token": ""},
-        }
-        library = tokenizers.Tokenizer.from_str(json.dumps(content))
+        library = bare_library(
+            {
+                "normalizer": normalizer or next(iter(steps), None),
+                "pre_tokenizer": self._model.splitter or _SPLITTER,
+            }
+        )
         # From Python, scores are exact; the library's parser of JSON may round them.
         library.model = models.Unigram(pieces, unk_id=self._model.unknown, byte_fallback=False)
         return library

@@ -141,7 +141,7 @@ def test_sentencepiece_learns_from_all_of_a_long_line_but_not_from_rare_characte
 
 def test_training_gives_the_same_bytes_in_every_process():
     outputs = set()
-    for seed, threads in (("1", "1"), ("2", "2"), ("3", "4"), ("4", "3")):
+    for seed, threads in (("1", "1"), ("2", "3"), ("3", "4")):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "RAYON_NUM_THREADS": threads}
         command = [sys.executable, "-c", TRAIN_AND_PRINT]
         outputs.add(
