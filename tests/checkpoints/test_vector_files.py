@@ -15,6 +15,7 @@ from bert_jax.checkpoints.sentence_transformers.reading import read_vectors
 from bert_jax.checkpoints.sentence_transformers.weights import module_shapes
 from bert_jax.checkpoints.sentence_transformers.writing import vector_files
 from bert_jax.errors import UserError
+from bert_jax.files import as_path
 from bert_jax.files.manifest import MANIFEST
 from bert_jax.models.config import Head
 from bert_jax.models.text_vectors import Dense, Dropout, LayerNorm, Normalize, TextVectors
@@ -307,6 +308,11 @@ def test_in_a_bucket_too(with_modules, model, bucket):
     np.testing.assert_array_equal(bert_jax.load(place).embed(["a dog"]), expected)
     model.save(place)  # over it, without any
     assert bert_jax.load(place).description.stored_vectors is None
+    theirs = as_path(f"{place}/pytorch_model.bin")
+    theirs.write_bytes(b"of somebody else")
+    with pytest.raises(UserError, match="pytorch_model.bin was not written by bert_jax"):
+        model.save(place)
+    assert theirs.read_bytes() == b"of somebody else"
 
 
 def test_they_go_with_their_model(with_modules, tmp_path, description, model_params, tokenizer):
