@@ -71,66 +71,66 @@ def load(
         UserError: the model does not exist or is not supported, its files are damaged or do not fit
             together, or its head has no labels.
     """
-    head = _requested_head(task)
-    google = None if is_remote(path) else google_files.find(Path(os.path.expanduser(path)))
-    if google and revision is not None:
-        raise UserError(
-            f"{path}: local files have no revision {revision!r}; leave the revision out"
-        )
-    # Both modules have these functions, for their kind of files.
-    files: Any = google_files if google else model_directory
-    directory = google.directory if google else resolve(path, revision)
-    source = google or directory
+    files, source, directory = _located(path, revision)
     states = states_of(directory)
-
-    def described(head: Head | None) -> ModelDescription:
-        description = files.load_description(source, head)
-        if hidden_act is None:
-            return description
-        config = dataclasses.replace(description.config, hidden_act=hidden_act)
-        return dataclasses.replace(description, config=config)
-
-    description = described(head)
+    head = _requested_head(task)
+    description = _described(files, source, head, hidden_act)
     stored_head = description.head
-    if not google and head in description.family.heads_of_labels:
+    if files is model_directory and head in description.family.heads_of_labels:
         stored_head = model_directory.load_description(directory).head
     description, reinitialize = _with_requested_labels(description, stored_head, labels)
     tokenizer = model_directory.load_tokenizer(directory, description)
-    if mesh is None:
-        mesh = one_device_mesh()
+    mesh = mesh or one_device_mesh()
     if mesh.devices.flat[0].platform == "cpu":
         keep_freed_memory()
     execution = resolve_execution(precision)
+    read = functools.partial(files.load_params, source, mesh=mesh, seed=seed)
     try:
         module = description.make_module(execution)
-        params, report = files.load_params(
-            source, description, module, mesh=mesh, seed=seed, reinitialize=reinitialize
-        )
+        params, report = read(description, module, reinitialize=reinitialize)
     except HeadError as error:
         if task is not None or Head.ENCODER not in description.family.class_names:
             raise
         if is_main_host():
             say(f"{error}; the model is loaded without its head")
-        description = dataclasses.replace(described(Head.ENCODER), head_error=str(error))
+        description = _described(files, source, Head.ENCODER, hidden_act)
+        description = dataclasses.replace(description, head_error=str(error))
         module = description.make_module(execution)
-        params, report = files.load_params(source, description, module, mesh=mesh, seed=seed)
-    if not google:
+        params, report = read(description, module)
+    if files is model_directory:
         params |= read_modules(directory, description, mesh)
     if not report.complete and is_main_host():
         say(f"{directory}: {report}")
-    again = functools.partial(
-        load,
-        google.prefix.absolute() if google else directory.absolute(),
-        task,
-        precision=precision,
-        seed=seed,
-        hidden_act=hidden_act,
-        labels=None if labels is None else tuple(labels),
-    )
     model = LoadedModel(module, params, tokenizer, description, mesh, report)
-    return dataclasses.replace(
-        model, origin=Origin(again, directory.absolute(), states, parts_of(model))
-    )
+    options = {"precision": precision, "seed": seed, "hidden_act": hidden_act}
+    labels = None if labels is None else tuple(labels)
+    stored = directory if files is model_directory else source.prefix
+    again = functools.partial(load, stored.absolute(), task, labels=labels, **options)
+    origin = Origin(again, directory.absolute(), states, parts_of(model))
+    return dataclasses.replace(model, origin=origin)
+
+
+def _located(path: str | Path, revision: str | None) -> tuple[Any, Any, Path]:
+    """The module that reads the files of a model, what its functions take, and the directory."""
+    google = None if is_remote(path) else google_files.find(Path(os.path.expanduser(path)))
+    if google is None:
+        directory = resolve(path, revision)
+        return model_directory, directory, directory
+    if revision is not None:
+        raise UserError(
+            f"{path}: local files have no revision {revision!r}; leave the revision out"
+        )
+    return google_files, google, google.directory
+
+
+def _described(
+    files: Any, source: Any, head: Head | None, hidden_act: str | None
+) -> ModelDescription:
+    description: ModelDescription = files.load_description(source, head)
+    if hidden_act is None:
+        return description
+    config = dataclasses.replace(description.config, hidden_act=hidden_act)
+    return dataclasses.replace(description, config=config)
 
 
 def _with_requested_labels(

@@ -218,10 +218,7 @@ class ChoiceEvaluator(LabelledEvaluator[ChoiceExample, np.ndarray]):
         return ChoicePredictor(model, self.options.batches)
 
     def metrics(
-        self,
-        description: ModelDescription,
-        examples: list[ChoiceExample],
-        predictions: list[np.ndarray],
+        self, examples: list[ChoiceExample], predictions: list[np.ndarray]
     ) -> dict[str, float]:
         """Accuracy and mean cross-entropy."""
         losses, correct = [], []
@@ -248,7 +245,7 @@ class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
     score_kind = "classes"
 
     def make_evaluator(self) -> ChoiceEvaluator:
-        return ChoiceEvaluator(self.splits, self.options)
+        return ChoiceEvaluator(self.splits, self.options, self.description)
 
     def make_rows(self) -> TrainingRows:
         """Each example has a row for each of its choices.

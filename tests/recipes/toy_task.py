@@ -70,14 +70,14 @@ class StarsEvaluator(LabelledEvaluator):
     def metric_names(self, examples):
         return ("mean_absolute_error",)
 
-    def metrics(self, description, examples, predictions):
+    def metrics(self, examples, predictions):
         errors = [abs(row.label - stars) for row, stars in zip(examples, predictions, strict=True)]
         return {"mean_absolute_error": float(np.mean(errors))}
 
 
 class StarsTask(LabelledTask):
     def make_evaluator(self):
-        return StarsEvaluator(self.splits, self.options)
+        return StarsEvaluator(self.splits, self.options, self.description)
 
     def make_rows(self):
         """Encode the training texts."""

@@ -1,10 +1,11 @@
 """Evaluation of predictions for labelled examples: sets, metrics and files."""
 
 import abc
+import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import jax
 
@@ -23,6 +24,7 @@ Example = TypeVar("Example", bound=LabelledExample)
 Prediction = TypeVar("Prediction")
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class LabelledEvaluator(Evaluator, Generic[Example, Prediction]):
     """Compares predictions with labels: the predictions of `bert-jax predict`, so what users get.
 
@@ -32,23 +34,27 @@ class LabelledEvaluator(Evaluator, Generic[Example, Prediction]):
         splits: validation and test examples; without training examples, a finished model is
             evaluated.
         options: options of the task.
+        description: the model.
     """
 
     PREDICT: ClassVar[PredictSpec[Any, Any]]
     lower_is_better: ClassVar[tuple[str, ...]] = ("loss",)
 
-    def __init__(self, splits: Splits[Example], options: LabelledOptions) -> None:
-        self.splits, self.options = splits, options
-        self.best_metric = options.best_metric, options.best_metric not in self.lower_is_better
+    splits: Splits[Example]
+    options: LabelledOptions
+    description: ModelDescription
+
+    @property
+    def best_metric(self) -> tuple[str, bool]:  # type: ignore[override]
+        name = self.options.best_metric
+        return name, name not in self.lower_is_better
 
     @abc.abstractmethod
     def predictor(self, model: Model) -> Predictor[Any, Prediction]:
         """The predictor of a model; `metrics` takes its predictions."""
 
     @abc.abstractmethod
-    def metrics(
-        self, description: ModelDescription, examples: list[Example], predictions: list[Prediction]
-    ) -> dict[str, float]:
+    def metrics(self, examples: list[Example], predictions: list[Prediction]) -> dict[str, float]:
         """The metrics of a model's predictions; all examples have labels."""
 
     @abc.abstractmethod
@@ -59,17 +65,15 @@ class LabelledEvaluator(Evaluator, Generic[Example, Prediction]):
             UserError: the labels are of the wrong kind.
         """
 
-    def calibrated(
-        self, description: ModelDescription, examples: list[Example], predictions: list[Prediction]
-    ) -> ModelDescription:
-        """The description with values that are tuned on the first validation set, if any."""
-        return description
+    def calibrated(self, examples: list[Example], predictions: list[Prediction]) -> Self:
+        """With values of the description that are tuned on the first validation set, if any."""
+        return self
 
     def baseline_metrics(self, examples: list[Example]) -> dict[str, float]:
         """Metrics of trivial predictions, as `<metric>_<baseline>`; all examples have labels."""
         return {}
 
-    def as_output(self, description: ModelDescription, prediction: Prediction) -> Any:
+    def as_output(self, prediction: Prediction) -> Any:
         """A prediction in the form that `PREDICT.formats` write."""
         return prediction
 
@@ -121,7 +125,7 @@ class LabelledEvaluator(Evaluator, Generic[Example, Prediction]):
             if directory is None and not self.is_labelled(eval_set):
                 rule = "give a directory with --output to have it predicted"
                 raise OptionError("output", None, rule, f"{eval_set.source} has no labels")
-        description, predictor = model.description, self.predictor(model)
+        tuned, predictor = self, self.predictor(model)
         metrics: dict[str, dict[str, float]] = {}  # by set
         predictions: dict[str, list[Prediction]] = {}
         for eval_set in [*validation, *(() if directory is None else test)]:
@@ -130,11 +134,11 @@ class LabelledEvaluator(Evaluator, Generic[Example, Prediction]):
             predictions[eval_set.name] = made
             if self.is_labelled(eval_set):
                 if eval_set is validation[0]:
-                    description = self.calibrated(description, examples, made)
-                metrics[eval_set.name] = self.metrics(description, examples, made)
+                    tuned = tuned.calibrated(examples, made)
+                metrics[eval_set.name] = tuned.metrics(examples, made)
             if directory is not None and is_main_host():
                 with atomic_directory(directory) as folder:
-                    self.write(folder, description, eval_set, made)
+                    tuned.write(folder, eval_set, made)
         of_validation = _named(validation, metrics)
         # Only a training chooses the best checkpoint.
         if self.splits.train and of_validation:
@@ -142,7 +146,9 @@ class LabelledEvaluator(Evaluator, Generic[Example, Prediction]):
             of_validation[name] = sum(metrics[each.name][name] for each in validation) / len(
                 validation
             )
-        return EvalResult(of_validation, description, _named(test, metrics, "test_"), predictions)
+        return EvalResult(
+            of_validation, tuned.description, _named(test, metrics, "test_"), predictions
+        )
 
     def baselines(self) -> dict[str, float]:
         sets = self.splits.validation
@@ -150,17 +156,12 @@ class LabelledEvaluator(Evaluator, Generic[Example, Prediction]):
         return _named(sets, {each.name: self.baseline_metrics(each.examples) for each in labelled})
 
     def write(
-        self,
-        directory: Path,
-        description: ModelDescription,
-        eval_set: EvalSet[Example],
-        predictions: list[Prediction],
+        self, directory: Path, eval_set: EvalSet[Example], predictions: list[Prediction]
     ) -> None:
         """Writes `<set>.jsonl`, the set's further files, and, if it has labels, the reports."""
         entries = [_entry(example) for example in eval_set.examples]
         for file in (f"{eval_set.name}.{JSONL}", *self.further_files(eval_set)):
-            outputs = (self.as_output(description, prediction) for prediction in predictions)
-            self.PREDICT.write(directory / file, entries, outputs)
+            self.PREDICT.write(directory / file, entries, map(self.as_output, predictions))
         if self.is_labelled(eval_set):
             self.write_reports(directory, eval_set, predictions)
 

@@ -10,7 +10,6 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import TextExample
 from bert_jax.data.readers.glue import GlueLayout
 from bert_jax.data.readers.texts import Text, TextOptions, read_texts
@@ -60,67 +59,62 @@ from bert_jax.tasks.classification.problems import (
 _PART = 1 << 26
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class ClassificationEvaluator(LabelledEvaluator[TextExample, np.ndarray]):
-    """A prediction is the scores of the labels, float32 [C]."""
+    """A prediction is the scores of the labels, float32 [C].
+
+    Attributes:
+        problem: problem type with its labels.
+        submissions: names of a benchmark's submission files, by names of the test files.
+    """
 
     PREDICT = PREDICT
     lower_is_better = ("loss", "mean_squared_error")
 
-    def __init__(
-        self,
-        splits: Splits[TextExample],
-        options: LabelledOptions,
-        problem: Problem,
-        submissions: Mapping[str, str],
-    ) -> None:
-        """For the arguments see `ClassificationTask`."""
-        super().__init__(splits, options)
-        self._problem, self._submissions = problem, submissions
+    problem: Problem
+    submissions: Mapping[str, str]
 
     def predictor(self, model: Model) -> Predictor[Text, np.ndarray]:
         return ClassificationPredictor(model, self.options.batches)
 
     def metrics(
-        self,
-        description: ModelDescription,
-        examples: list[TextExample],
-        predictions: list[np.ndarray],
+        self, examples: list[TextExample], predictions: list[np.ndarray]
     ) -> dict[str, float]:
         """The metrics of the problem type, and the mean loss."""
-        targets = self._problem.targets(examples)
+        targets = self.problem.targets(examples)
         losses = [
-            jax.device_get(example_losses(self._problem.losses, scores, targets[rows]))
+            jax.device_get(example_losses(self.problem.losses, scores, targets[rows]))
             for rows, scores in _in_parts(predictions)
         ]
         loss = float(np.mean(np.concatenate(losses), dtype=np.float64))
-        return {"loss": loss, **self._problem.metrics(self._decisions(predictions), targets)}
+        return {"loss": loss, **self.problem.metrics(self._decisions(predictions), targets)}
 
     def metric_names(self, examples: list[TextExample]) -> Iterable[str]:
-        self._problem.targets(examples)  # labels of the wrong kind are refused
-        return "loss", *self._problem.metric_names
+        self.problem.targets(examples)  # labels of the wrong kind are refused
+        return "loss", *self.problem.metric_names
 
     def baseline_metrics(self, examples: list[TextExample]) -> dict[str, float]:
         """`<metric>_majority`: metrics of the best constant prediction."""
-        targets = self._problem.targets(examples)
-        decision = self._problem.decide(self._problem.majority(targets)[None])
-        metrics = self._problem.metrics(decision.repeat(len(targets), axis=0), targets)
+        targets = self.problem.targets(examples)
+        decision = self.problem.decide(self.problem.majority(targets)[None])
+        metrics = self.problem.metrics(decision.repeat(len(targets), axis=0), targets)
         return {f"{name}_majority": value for name, value in metrics.items()}
 
-    def as_output(self, description: ModelDescription, prediction: np.ndarray) -> TextPrediction:
-        return to_prediction(description, prediction)
+    def as_output(self, prediction: np.ndarray) -> TextPrediction:
+        return to_prediction(self.description, prediction)
 
     def further_files(self, eval_set: EvalSet[TextExample]) -> Iterable[str]:
-        submission = self._submissions.get(Path(eval_set.source).name)
+        submission = self.submissions.get(Path(eval_set.source).name)
         return (submission,) if submission else ()
 
     def write_reports(
         self, directory: Path, eval_set: EvalSet[TextExample], predictions: list[np.ndarray]
     ) -> None:
-        targets = self._problem.targets(eval_set.examples)
-        self._problem.report(self._decisions(predictions), targets, directory / eval_set.name)
+        targets = self.problem.targets(eval_set.examples)
+        self.problem.report(self._decisions(predictions), targets, directory / eval_set.name)
 
     def _decisions(self, predictions: list[np.ndarray]) -> np.ndarray:
-        decide = self._problem.decide
+        decide = self.problem.decide
         return np.concatenate([decide(scores) for _, scores in _in_parts(predictions)])
 
 
@@ -166,7 +160,9 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
         self._submissions = submissions
 
     def make_evaluator(self) -> ClassificationEvaluator:
-        return ClassificationEvaluator(self.splits, self.options, self._problem, self._submissions)
+        return ClassificationEvaluator(
+            self.splits, self.options, self.description, self._problem, self._submissions
+        )
 
     def make_rows(self) -> TrainingRows:
         examples = self.splits.train

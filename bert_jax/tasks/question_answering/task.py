@@ -11,7 +11,6 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Question
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.squad import QuestionOptions, distinct, read_questions
@@ -58,56 +57,48 @@ UNTUNED_THRESHOLD = 0.0
 _NO_ANSWER_WEIGHT = 0.5
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class QuestionEvaluator(LabelledEvaluator[Question, SpanPrediction]):
-    """A prediction is the best spans of the passage."""
+    """A prediction is the best spans of the passage.
+
+    Attributes:
+        answer_options: options for windows of passages and for the search of answers.
+        tunes_threshold: whether the threshold is tuned on the (first) validation file; otherwise
+            the model's own is used.
+    """
 
     PREDICT = PREDICT
 
-    def __init__(
-        self,
-        splits: Splits[Question],
-        options: LabelledOptions,
-        answer_options: AnswerOptions,
-        threshold: float | None,
-        *,
-        tunes_threshold: bool,
-    ) -> None:
-        """See `QuestionAnsweringTask`; without `threshold`, each question has an answer."""
-        super().__init__(splits, options)
-        self._answer_options = answer_options
-        self._threshold, self._tunes_threshold = threshold, tunes_threshold
+    answer_options: AnswerOptions
+    tunes_threshold: bool
 
     def predictor(self, model: Model) -> Predictor[Question, SpanPrediction]:
-        return SpanPredictor(model, self._answer_options)
+        return SpanPredictor(model, self.answer_options)
 
     def metrics(
-        self,
-        description: ModelDescription,
-        examples: list[Question],
-        predictions: list[SpanPrediction],
+        self, examples: list[Question], predictions: list[SpanPrediction]
     ) -> dict[str, float]:
         """The official metrics, in percent; if questions may have no answer, for both kinds."""
         texts, odds = _texts(examples, predictions), _odds(examples, predictions)
-        return _scores(stored_threshold(description), examples, texts, odds)
+        return _scores(self._threshold, examples, texts, odds)
 
     def metric_names(self, examples: list[Question]) -> Iterable[str]:
         nothing = {question.id: "" for question in examples}
         return _scores(self._threshold, examples, nothing, dict.fromkeys(nothing, 0.0))
 
     def calibrated(
-        self,
-        description: ModelDescription,
-        examples: list[Question],
-        predictions: list[SpanPrediction],
-    ) -> ModelDescription:
+        self, examples: list[Question], predictions: list[SpanPrediction]
+    ) -> "QuestionEvaluator":
         """With the threshold above which a question has no answer."""
-        if not self._tunes_threshold or self._threshold is None:
-            return description
+        if not self.tunes_threshold or self._threshold is None:
+            return self
         threshold = best_f1_threshold(
             _gold_texts(examples), _texts(examples, predictions), _odds(examples, predictions)
         )
-        other = {**description.other, NULL_THRESHOLD: threshold}
-        return dataclasses.replace(description, other=other)
+        other = {**self.description.other, NULL_THRESHOLD: threshold}
+        return dataclasses.replace(
+            self, description=dataclasses.replace(self.description, other=other)
+        )
 
     def baseline_metrics(self, examples: list[Question]) -> dict[str, float]:
         """`f1_no_answer`: F1 if no question is answered; only where some have no answer."""
@@ -116,12 +107,16 @@ class QuestionEvaluator(LabelledEvaluator[Question, SpanPrediction]):
         unanswered = sum(not question.answers for question in examples)
         return {"f1_no_answer": 100.0 * unanswered / len(examples)}
 
-    def as_output(self, description: ModelDescription, prediction: SpanPrediction) -> RankedSpans:
-        return RankedSpans(prediction, stored_threshold(description))
+    def as_output(self, prediction: SpanPrediction) -> RankedSpans:
+        return RankedSpans(prediction, self._threshold)
 
     def further_files(self, eval_set: EvalSet[Question]) -> Iterable[str]:
         """The input of SQuAD's official scripts, which brings two more files (see `_squad`)."""
         return [f"{eval_set.name}.json"]
+
+    @property
+    def _threshold(self) -> float | None:
+        return stored_threshold(self.description)
 
 
 class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
@@ -160,9 +155,9 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
         return QuestionEvaluator(
             self.splits,
             self.options,
+            self.description,
             self._answer_options,
-            self._threshold,
-            tunes_threshold=self._tunes_threshold,
+            self._tunes_threshold,
         )
 
     @functools.cached_property

@@ -76,62 +76,55 @@ from bert_jax.tokenization import Tokenizer
 LOSSES = ("cosine", "contrastive", "softmax", "in_batch_negatives")
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class SimilarityEvaluator(LabelledEvaluator[TextExample, PairPrediction]):
-    """The metrics of the vectors of pairs, see `evaluators`."""
+    """The metrics of the vectors of pairs, see `evaluators`.
+
+    Attributes:
+        objective: loss and its labels.
+    """
 
     PREDICT = PREDICT
 
-    def __init__(
-        self,
-        splits: Splits[TextExample],
-        options: LabelledOptions,
-        objective: Objective,
-        similarity: str,
-    ) -> None:
-        """See `SimilarityTask`; for `similarity` see `TextVectors`."""
-        super().__init__(splits, options)
-        self._objective, self._similarity = objective, similarity
+    objective: Objective
 
     def predictor(self, model: Model) -> Predictor[tuple[str, str], PairPrediction]:
         """The predictor of `bert-jax predict`, with the scores of the trained classifier added."""
-        labels = self._objective.labels
+        labels = self.objective.labels
         head = fetch(model.params["classifier"]) if labels else None
         return _PairClassifier(model, self.options.batches, labels, head)
 
     def is_labelled(self, eval_set: EvalSet[TextExample]) -> bool:
-        return not self._objective.needs_labels or super().is_labelled(eval_set)
+        return not self.objective.needs_labels or super().is_labelled(eval_set)
 
     def metrics(
-        self,
-        description: ModelDescription,
-        examples: list[TextExample],
-        predictions: list[PairPrediction],
+        self, examples: list[TextExample], predictions: list[PairPrediction]
     ) -> dict[str, float]:
         """The metrics of the evaluator, and the mean loss if it is defined for the labels."""
         vectors = np.stack([prediction.vectors for prediction in predictions])
         scores = [prediction.logits for prediction in predictions if prediction.logits is not None]
         logits = np.stack(scores) if scores else None
         metrics = self._evaluator(examples).metrics(vectors, logits)
-        if not self._objective.can_evaluate(examples):
+        if not self.objective.can_evaluate(examples):
             return metrics
-        targets = self._objective.targets(examples)
+        targets = self.objective.targets(examples)
         output = PairOutput(jnp.asarray(vectors), None if logits is None else jnp.asarray(logits))
         counted = np.ones(len(examples), bool)
-        losses = example_losses(self._objective.losses, output, targets, counted)
+        losses = example_losses(self.objective.losses, output, targets, counted)
         return {"loss": float(np.mean(jax.device_get(losses), dtype=np.float64)), **metrics}
 
     def metric_names(self, examples: list[TextExample]) -> Iterable[str]:
         names = self._evaluator(examples).metric_names
-        if not self._objective.can_evaluate(examples):
+        if not self.objective.can_evaluate(examples):
             return names
-        self._objective.targets(examples)  # labels of the wrong kind are refused
+        self.objective.targets(examples)  # labels of the wrong kind are refused
         return "loss", *names
 
     def baseline_metrics(self, examples: list[TextExample]) -> dict[str, float]:
         return self._evaluator(examples).baselines()
 
     def _evaluator(self, examples: list[TextExample]) -> PairEvaluator:
-        return find_evaluator(examples, self._objective.labels, self._similarity)
+        return find_evaluator(examples, self.objective.labels, self.description.vectors.similarity)
 
 
 class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
@@ -174,8 +167,7 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
         return stored_length(model.description, model.tokenizer)
 
     def make_evaluator(self) -> SimilarityEvaluator:
-        similarity = self.description.vectors.similarity
-        return SimilarityEvaluator(self.splits, self.options, self._objective, similarity)
+        return SimilarityEvaluator(self.splits, self.options, self.description, self._objective)
 
     def make_rows(self) -> TrainingRows:
         # Each pair is an example of two rows, padded to one length.

@@ -12,7 +12,6 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import TaggedSentence
 from bert_jax.data.readers.conll import add_tag_column, as_columns
 from bert_jax.data.readers.tagged import CONLL, TaggedOptions, read_tagged
@@ -49,26 +48,23 @@ from bert_jax.tasks.tagging.tags import TagSet, find_tag_set, mask_invalid_trans
 _METRICS = ("f1", "precision", "recall", "accuracy")
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class TaggingEvaluator(LabelledEvaluator[TaggedSentence, Tagging]):
-    """Entities as conlleval counts them, or the accuracy of tags that mark none."""
+    """Entities as conlleval counts them, or the accuracy of tags that mark none.
+
+    Attributes:
+        tag_set: tags and their scheme.
+    """
 
     PREDICT = PREDICT
 
-    def __init__(
-        self, splits: Splits[TaggedSentence], options: LabelledOptions, tag_set: TagSet
-    ) -> None:
-        """For the arguments see `TaggingTask`."""
-        super().__init__(splits, options)
-        self._tag_set = tag_set
+    tag_set: TagSet
 
     def predictor(self, model: Model) -> Predictor[Any, Tagging]:
         return TagPredictor(model, self.options.batches)
 
     def metrics(
-        self,
-        description: ModelDescription,
-        examples: list[TaggedSentence],
-        predictions: list[Tagging],
+        self, examples: list[TaggedSentence], predictions: list[Tagging]
     ) -> dict[str, float]:
         """F1, precision and recall of entities, computed as in conlleval, and the accuracy of tags.
 
@@ -78,7 +74,7 @@ class TaggingEvaluator(LabelledEvaluator[TaggedSentence, Tagging]):
         return self._scores(examples, [tagging.tags for tagging in predictions])
 
     def metric_names(self, examples: list[TaggedSentence]) -> Iterable[str]:
-        marks_entities = entity_tags((), self._tag_set.labels) is not None
+        marks_entities = entity_tags((), self.tag_set.labels) is not None
         return _METRICS if marks_entities else ("accuracy",)
 
     def baseline_metrics(self, examples: list[TaggedSentence]) -> dict[str, float]:
@@ -108,20 +104,16 @@ class TaggingEvaluator(LabelledEvaluator[TaggedSentence, Tagging]):
         return lexicon, total.most_common(1)[0][0]
 
     def write(
-        self,
-        directory: Path,
-        description: ModelDescription,
-        eval_set: EvalSet[TaggedSentence],
-        predictions: list[Tagging],
+        self, directory: Path, eval_set: EvalSet[TaggedSentence], predictions: list[Tagging]
     ) -> None:
         """Writes `<set>.jsonl`, reports, and `<set>.conll`: the file's lines with one more column.
 
         The tags in this column are in the scheme of the file, if it has one.
         """
-        super().write(directory, description, eval_set, predictions)
+        super().write(directory, eval_set, predictions)
         tags: Sequence[Sequence[str]] = [tagging.tags for tagging in predictions]
         if self.is_labelled(eval_set):
-            _, tags = self._tag_set.comparable(eval_set.examples, tags)
+            _, tags = self.tag_set.comparable(eval_set.examples, tags)
         text = add_tag_column(eval_set.examples, tags)
         write_atomically(directory / f"{eval_set.name}.{CONLL}", text.encode())
 
@@ -138,7 +130,7 @@ class TaggingEvaluator(LabelledEvaluator[TaggedSentence, Tagging]):
         matrix.draw(directory / f"{eval_set.name}.confusion.png")
 
     def _gold(self, example: TaggedSentence) -> list[str]:
-        return self._tag_set.translate(example.tags or ())
+        return self.tag_set.translate(example.tags or ())
 
     def _scores(
         self, examples: Sequence[TaggedSentence], tags: Sequence[Sequence[str]]
@@ -153,11 +145,11 @@ class TaggingEvaluator(LabelledEvaluator[TaggedSentence, Tagging]):
         self, examples: Sequence[TaggedSentence], tags: Sequence[Sequence[str]]
     ) -> EntityCounts | None:
         """Counts of entities; None if the tags mark none."""
-        labels = self._tag_set.labels
+        labels = self.tag_set.labels
         if entity_tags((), labels) is None:
             return None
-        gold, predicted = self._tag_set.comparable(examples, tags)
-        if self._tag_set.scheme is None:  # tags without prefixes
+        gold, predicted = self.tag_set.comparable(examples, tags)
+        if self.tag_set.scheme is None:  # tags without prefixes
             gold = [entity_tags(sentence, labels) or () for sentence in gold]
             predicted = [entity_tags(sentence, labels) or () for sentence in predicted]
         return EntityCounts.of(gold, predicted)
@@ -165,7 +157,7 @@ class TaggingEvaluator(LabelledEvaluator[TaggedSentence, Tagging]):
     def _confusion(
         self, examples: Sequence[TaggedSentence], tags: Sequence[Sequence[str]]
     ) -> ConfusionMatrix:
-        labels = self._tag_set.labels
+        labels = self.tag_set.labels
         gold = [labels.index(tag) for example in examples for tag in self._gold(example)]
         predicted = [labels.index(tag) for sentence in tags for tag in sentence]
         return ConfusionMatrix(labels, np.array(gold, np.int64), np.array(predicted, np.int64))
@@ -217,7 +209,7 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         self._balanced = balanced
 
     def make_evaluator(self) -> TaggingEvaluator:
-        return TaggingEvaluator(self.splits, self.options, self._tag_set)
+        return TaggingEvaluator(self.splits, self.options, self.description, self._tag_set)
 
     def make_rows(self) -> TrainingRows:
         """Each sentence is an example, and each window of one that is too long for one row."""

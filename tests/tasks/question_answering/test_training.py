@@ -312,8 +312,8 @@ def test_metrics_by_hand(make_task):
     # In the order of the odds: "cat" is right (1), "sun" was to be left out (-1), "mat warm" has
     # half of its words right, so F1 is 2/3; then "sea" (-1). Best after the first: 3 of 4.
     evaluator = task.evaluator
-    tuned = evaluator.calibrated(task.description, asked, found)
-    assert evaluator.metrics(tuned, asked, found) == {
+    tuned = evaluator.calibrated(asked, found)
+    assert tuned.metrics(asked, found) == {
         "exact_match": 75.0,
         "f1": 75.0,
         "has_answer_exact_match": 50.0,
@@ -323,18 +323,18 @@ def test_metrics_by_hand(make_task):
         "best_f1_threshold": -3.0,
         "null_threshold": -2.5,  # between the first and the second
     }
-    assert tuned.other == {"null_score_diff_threshold": -2.5}
+    assert tuned.description.other == {"null_score_diff_threshold": -2.5}
     assert task.description.other == {"null_score_diff_threshold": 0.0}
     fixed = make_task(asked, threshold=0.0, tunes_threshold=False)
-    assert fixed.evaluator.calibrated(fixed.description, asked, found) is fixed.description
-    metrics = fixed.evaluator.metrics(fixed.description, asked, found)
+    assert fixed.evaluator.calibrated(asked, found) is fixed.evaluator
+    metrics = fixed.evaluator.metrics(asked, found)
     assert metrics["null_threshold"] == 0.0
     assert metrics["f1"] == pytest.approx(100 * (1 + 2 / 3 + 1 + 0) / 4)
     # 1.1 knows no thresholds.
     first = make_task(asked[:2])
-    description = first.evaluator.calibrated(first.description, asked[:2], found[:2])
-    assert not description.other
-    assert first.evaluator.metrics(description, asked[:2], found[:2]) == {
+    tuned = first.evaluator.calibrated(asked[:2], found[:2])
+    assert not tuned.description.other
+    assert tuned.metrics(asked[:2], found[:2]) == {
         "exact_match": 50.0,
         "f1": pytest.approx(100 * (1 + 2 / 3) / 2),
     }
@@ -344,8 +344,7 @@ def test_where_no_answer_is_always_best(make_task):
     asked = questions([], [])
     task = make_task(asked, threshold=0.0)
     found = [spans_of("sea", 3.0, 0.0), spans_of("sun", 9.0, 0.0)]
-    tuned = task.evaluator.calibrated(task.description, asked, found)
-    metrics = task.evaluator.metrics(tuned, asked, found)
+    metrics = task.evaluator.calibrated(asked, found).metrics(asked, found)
     assert metrics["f1"] == metrics["best_f1"] == 100.0
     assert metrics["null_threshold"] < -9.0
     assert task.evaluator.baselines() == {"f1_no_answer": 100.0}
