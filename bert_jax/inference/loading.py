@@ -102,7 +102,7 @@ def load(
     if not report.complete and is_main_host():
         say(f"{directory}: {report}")
     model = LoadedModel(module, params, tokenizer, description, mesh, report)
-    options = {"precision": precision, "seed": seed, "hidden_act": hidden_act}
+    options: dict[str, Any] = {"precision": precision, "seed": seed, "hidden_act": hidden_act}
     labels = None if labels is None else tuple(labels)
     stored = directory if files is model_directory else source.prefix
     again = functools.partial(load, stored.absolute(), task, labels=labels, **options)
