@@ -69,6 +69,6 @@ def get_config():
 
     assert main(["predict", "--model", str(model), *map(str, files)]) == 2
     assert capsys.readouterr().err.endswith(
-        "2 tasks predict with the head of the model, classification; set --task to one of "
+        "2 tasks predict with the head of the model, classification; give a task, one of "
         "classification, toy_task\n"
     )
