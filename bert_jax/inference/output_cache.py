@@ -7,14 +7,13 @@ metrics, is computed again: that is fast.
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 
-from bert_jax.files import Journal, continued, is_remote
+from bert_jax.files import Journal, Request, continued, is_remote
 
 _ENDING = ".outputs"
 _SIZE_BYTES = 8
@@ -42,7 +41,7 @@ class OutputCache:
         """Keeps the outputs of the next batch.
 
         Raises:
-            UserError: they cannot be written, or another process has taken over the evaluation.
+            UserError: they cannot be written.
         """
         from safetensors.numpy import save
 
@@ -65,9 +64,7 @@ class OutputCache:
 
 
 @contextlib.contextmanager
-def cached_beside(
-    output: Path | None, request: Callable[[], Mapping[str, Any]]
-) -> Iterator[Journal | None]:
+def cached_beside(output: Path | None, request: Request) -> Iterator[Journal | None]:
     """Keeps outputs in OUTPUT.partial, see `files.continued`.
 
     Yields None where nothing is kept: without an output, for one in a bucket, with several hosts.
@@ -75,8 +72,8 @@ def cached_beside(
     if output is None or is_remote(output) or jax.process_count() > 1:
         yield None
         return
-    output, now = output.resolve(), request()  # before the evaluation changes what it depends on
+    output = output.resolve()
     directory = output.with_name(f"{output.name}.partial")
     content = "the outputs of {:,} batches"
-    with continued(directory, [f"*{_ENDING}"], content, lambda: now) as journal:
+    with continued(directory, [f"*{_ENDING}"], content, request) as journal:
         yield journal
