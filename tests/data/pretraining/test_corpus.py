@@ -165,11 +165,3 @@ def test_a_manifest_with_values_of_another_kind(path):
 def test_ids_take_two_bytes_up_to_65536_pieces():
     assert token_dtype(65_536) == np.dtype("<u2")
     assert token_dtype(65_537) == np.dtype("<u4")
-
-
-def test_a_corpus_of_an_earlier_version_must_be_prepared_again(tmp_path):
-    splits = {"train": {}, "held_out": {}}
-    (tmp_path / "manifest.json").write_text(json.dumps({"format_version": 1, "splits": splits}))
-    message = r"manifest.json: damaged, or of an earlier version of bert_jax .*; prepare the corpus"
-    with pytest.raises(UserError, match=message):
-        Corpus.open(tmp_path)

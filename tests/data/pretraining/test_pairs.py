@@ -130,12 +130,6 @@ def test_rules_of_full_sentences_across_documents(
         assert following - start + count + (end in starts) > max_tokens
 
 
-def test_an_epoch_has_as_many_examples_as_the_tokens_fill(make_numbered_split):
-    split = make_numbered_split([[16], [17], [1], [8, 8, 8]])
-    plan, _ = plan_epoch(split, max_tokens=8)
-    assert plan.examples_per_epoch == 2 + 3 + 1 + 3
-
-
 def test_weights_repeat_the_source_that_is_scarce_for_its_weight(make_numbered_split):
     lengths = [[80], [80], [40], [40]]  # 160 tokens of the first source, 80 of the second
 

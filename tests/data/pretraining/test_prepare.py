@@ -106,16 +106,6 @@ def test_one_document_is_moved_where_chance_left_a_split_empty(make):
     assert documents(make("cat\ndog", "d", validation_fraction=0.0), "validation") == []
 
 
-def test_a_line_of_2_mb_is_cut_and_nothing_is_lost(make):
-    corpus = make("cat " * 500_000, sentences="split")
-    train = corpus.splits["train"]
-    assert len(train.tokens) == 500_000
-    assert (train.tokens == 6).all()
-    lengths = train.sentence_offsets[1:] - train.sentence_offsets[:-1]
-    assert (lengths.min() > 0, lengths.max()) == (True, 512)
-    assert corpus.manifest.splits["train"].cut_sentences > 200
-
-
 def test_only_so_many_documents_of_each_source(tmp_path, tiny_vocabulary):
     for name in "ab":
         (tmp_path / f"{name}.txt").write_text(f"cat {name}\n\ndog\n\nran\n")

@@ -4,6 +4,7 @@ One machine reads the files of a shard; their batches are encoded by all.
 """
 
 import contextlib
+import dataclasses
 import functools
 import io
 import logging
@@ -117,7 +118,7 @@ def _run(options: object, shards: Sequence[Shard], work: EncodingWork) -> None:
             | "spread" >> apache_beam.Reshuffle()
             | "read" >> apache_beam.FlatMap(read_shard, work)
             | "distribute" >> apache_beam.Reshuffle()
-            | "encode" >> apache_beam.Map(encode_batch, work)
+            | "encode" >> apache_beam.Map(encode_batch, dataclasses.replace(work, done=frozenset()))
         )
         result = pipeline.run()
         try:

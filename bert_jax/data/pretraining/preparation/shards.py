@@ -62,7 +62,7 @@ class EncodingWork:
         options: the options of the corpus.
         limit: maximum number of documents of each source.
         batch_characters: a batch ends with the block that reaches this number of characters.
-        done: names of the files that exist.
+        done: names of the files that exist, which only `read_shard` needs.
     """
 
     directory: str

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import dataclasses
 import itertools
 import multiprocessing
 import os
@@ -69,6 +70,7 @@ def _encoded(
         return
     # Forking would copy locked locks of library threads.
     context = multiprocessing.get_context("spawn")
+    work = dataclasses.replace(work, done=frozenset())  # it is sent with each batch
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
     pending: collections.deque[tuple[TextBatch, Future[int]]] = collections.deque()
     try:
