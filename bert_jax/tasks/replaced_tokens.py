@@ -36,7 +36,7 @@ from bert_jax.tasks.base.task import (
     weighted_sums,
 )
 from bert_jax.tasks.pretraining import create as pretraining
-from bert_jax.tasks.pretraining.task import BatchOptions, PretrainingTask, prediction_sums
+from bert_jax.tasks.pretraining.task import BatchOptions, PretrainingTask, classification_sums
 from bert_jax.tokenization import Tokenizer
 
 _DISCRIMINATOR = "rtd"
@@ -121,7 +121,9 @@ class ReplacedTokensTask(PretrainingTask):
         """Cross-entropies and numbers of correct predictions of both models."""
         logits, replaced = outputs.replaced_logits, outputs.replaced
         return {
-            "mlm": prediction_sums(outputs.prediction_logits, batch),
+            "mlm": classification_sums(
+                outputs.prediction_logits, batch["masked_lm_ids"], batch["masked_lm_weights"]
+            ),
             _DISCRIMINATOR: weighted_sums(
                 _is_token(batch),
                 {

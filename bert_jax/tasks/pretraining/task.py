@@ -85,11 +85,11 @@ _INPUTS = (
     "span_right_positions",
 )
 
-# The weights of each part of the loss.
-_WEIGHTS = {
-    "mlm": "masked_lm_weights",
-    "nsp": "next_sentence_weights",
-    "sbo": "span_weights",
+# The labels and the weights of each term of the loss.
+_TERMS = {
+    "mlm": ("masked_lm_ids", "masked_lm_weights"),
+    "nsp": ("next_sentence_labels", "next_sentence_weights"),
+    "sbo": ("masked_lm_ids", "span_weights"),
 }
 
 
@@ -218,7 +218,9 @@ class PretrainingTask(Task):
 
     def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
         """Number of masked tokens, of labelled pairs, and of tokens of spans with boundaries."""
-        return {part: batch[name].sum() for part, name in _WEIGHTS.items() if name in batch}
+        return {
+            term: batch[weights].sum() for term, (_, weights) in _TERMS.items() if weights in batch
+        }
 
     def inputs(self, batch: dict[str, jax.Array]) -> dict[str, Any]:
         """The arguments of `module` for a batch, by name."""
@@ -226,18 +228,16 @@ class PretrainingTask(Task):
 
     def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
         """Cross-entropies and numbers of correct predictions of all heads."""
-        sums = {"mlm": prediction_sums(self.scores(params, batch, outputs), batch)}
-        if "next_sentence_labels" in batch:
-            sums["nsp"] = _classification_sums(
-                outputs.seq_relationship_logits,
-                batch["next_sentence_labels"],
-                batch["next_sentence_weights"],
-            )
-        if "span_weights" in batch:
-            sums["sbo"] = _classification_sums(
-                outputs.span_logits, batch["masked_lm_ids"], batch["span_weights"]
-            )
-        return sums
+        logits: dict[str, Any] = {
+            "mlm": self.scores(params, batch, outputs),
+            "nsp": getattr(outputs, "seq_relationship_logits", None),
+            "sbo": getattr(outputs, "span_logits", None),
+        }
+        return {
+            term: classification_sums(logits[term], batch[labels], batch[weights])
+            for term, (labels, weights) in _TERMS.items()
+            if weights in batch
+        }
 
     def scores(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
         return getattr(outputs, "prediction_logits", outputs)  # BPV
@@ -380,12 +380,7 @@ def _check_corpus(
         )
 
 
-def prediction_sums(logits: jax.Array, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
-    """Sums over the masked tokens for float32 logits [B, P, V]."""
-    return _classification_sums(logits, batch["masked_lm_ids"], batch["masked_lm_weights"])
-
-
-def _classification_sums(
+def classification_sums(
     logits: jax.Array, labels: jax.Array, weights: jax.Array
 ) -> dict[str, jax.Array]:
     """float32 [..., C], int [...], float32 [...] → weighted sums of loss and correct answers."""
