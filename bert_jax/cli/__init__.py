@@ -11,10 +11,8 @@ import sys
 from collections.abc import Sequence
 
 from bert_jax.cli.common import Parser, outcome
-from bert_jax.process import BAD_INPUT, DIFFERS, STOPPED, say, state
+from bert_jax.process import say, state
 from bert_jax.sharding.runtime import quiet_libtpu
-
-__all__ = ["BAD_INPUT", "DIFFERS", "STOPPED", "main"]
 
 VERBS = ("prepare", "train", "plan", "bench", "evaluate", "export", "predict", "parity", "convert")
 # Options with values that may begin with "-", which argparse takes for another option.

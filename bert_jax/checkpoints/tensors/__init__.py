@@ -11,8 +11,6 @@ from bert_jax.checkpoints.tensors.tensor_file import MappedTensorFile, TensorFil
 from bert_jax.errors import UserError
 from bert_jax.files import below, is_there, read_json_object
 
-__all__ = ["FORMATS", "SAFETENSORS", "ShardedFiles", "TensorFile", "TensorInfo", "open_tensors"]
-
 SAFETENSORS = "model.safetensors"
 SAFETENSORS_INDEX = "model.safetensors.index.json"
 PYTORCH = "pytorch_model.bin"
