@@ -49,7 +49,7 @@ class Report:
     def ranked(self) -> list[Outcome]:
         """Outcomes, best first; ties stay in the order of the runs.
 
-        A run with diverged seeds comes after all with fewer of them: its mean is that of the rest.
+        A run with diverged seeds comes after all with fewer of them: its mean covers fewer seeds.
         """
         higher_is_better = self.best_metric[1]
 

@@ -115,7 +115,7 @@ class ConfusionMatrix:
         From -1 to 1; 0 if all examples have one gold class or one predicted class.
         """
         classes = len(self.labels)
-        # As in scikit-learn, whose function makes a matrix of all classes.
+        # The formula of scikit-learn, which makes a matrix of all classes.
         gold = np.bincount(self.gold, minlength=classes).astype(np.float64)
         predicted = np.bincount(self.predicted, minlength=classes).astype(np.float64)
         correct, total = float(np.count_nonzero(self.gold == self.predicted)), float(len(self.gold))

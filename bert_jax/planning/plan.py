@@ -1,4 +1,39 @@
-"""The cost of a training on a mesh: memory, FLOPs, collectives, and the minimum time of a step."""
+"""The cost of a training on a mesh: memory, FLOPs, collectives, and the minimum time of a step.
+
+A plan is a dict for JSON:
+
+topology                       devices, such as `v5e:16x16`
+devices                        number of devices
+mesh                           mesh, such as `fsdp=64,data=4`
+precision                      dtype of activations; selects the peak rate
+parameters                     number of parameters of the model
+compiled                       whether the step was compiled, or all is estimated from
+                               shapes
+fits                           whether a device has enough memory
+peak_bytes_per_device          bytes at the peak, even if it does not fit; null if the
+                               compiler does not report them
+available_bytes_per_device     bytes that a program may use
+memory_per_device              `Memory` at the peak; null if it was not compiled because it
+                               does not fit
+global_batch_size              rows of a global batch
+length                         tokens of a row
+microbatch_per_device          rows of a micro-batch
+largest_microbatch_per_device  maximum number of rows that fit; null if not searched
+flops_per_step                 FLOPs of the model, on all devices
+flops_per_token                FLOPs of the model per token of the batch, with padding
+program_flops_per_step         FLOPs of the program, including recomputation
+collectives                    `traffic` of the compiled step
+sent_bytes_per_device          minimum number of bytes that a device sends for these in a
+                               step; if not compiled, `least_sent_bytes_per_device`
+least_sent_bytes_per_device    the analytic minimum for the mesh
+step_floor                     `step_seconds`
+compile_s                      compile time in seconds on this machine; null if not compiled
+step_floor_s                   the maximum of `step_floor`, as if they overlapped perfectly
+steps                          number of training steps
+days_floor                     minimum duration of the training
+device_hours_floor             the same, times the devices
+cost_floor                     their price; null if it is not known
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -95,41 +130,7 @@ def make_plans(
 def make_plan(
     training: TrainingOnMesh, topology: Topology, options: PlanOptions, *, dtype: str
 ) -> dict[str, Any]:
-    """The plan of a training on a mesh, for JSON.
-
-    Returns:
-        topology                       devices, such as `v5e:16x16`
-        devices                        number of devices
-        mesh                           mesh, such as `fsdp=64,data=4`
-        precision                      dtype of activations; selects the peak rate
-        parameters                     number of parameters of the model
-        compiled                       whether the step was compiled, or all is estimated from
-                                       shapes
-        fits                           whether a device has enough memory
-        peak_bytes_per_device          bytes at the peak, even if it does not fit; null if the
-                                       compiler does not report them
-        available_bytes_per_device     bytes that a program may use
-        memory_per_device              `Memory` at the peak; null if it was not compiled because it
-                                       does not fit
-        global_batch_size              rows of a global batch
-        length                         tokens of a row
-        microbatch_per_device          rows of a micro-batch
-        largest_microbatch_per_device  maximum number of rows that fit; null if not searched
-        flops_per_step                 FLOPs of the model, on all devices
-        flops_per_token                FLOPs of the model per token of the batch, with padding
-        program_flops_per_step         FLOPs of the program, including recomputation
-        collectives                    `traffic` of the compiled step
-        sent_bytes_per_device          minimum number of bytes that a device sends for these in a
-                                       step; if not compiled, `least_sent_bytes_per_device`
-        least_sent_bytes_per_device    the analytic minimum for the mesh
-        step_floor                     `step_seconds`
-        compile_s                      compile time in seconds on this machine; null if not compiled
-        step_floor_s                   the maximum of `step_floor`, as if they overlapped perfectly
-        steps                          number of training steps
-        days_floor                     minimum duration of the training
-        device_hours_floor             the same, times the devices
-        cost_floor                     their price; null if it is not known
-    """
+    """The plan of a training on a mesh, with the keys above."""
     mesh, task, train = training.mesh, training.training.task, training.training.options
     hardware, devices = topology.slice.hardware, topology.slice.count
     compiled = _compile(training, topology, training.rows) if topology.compiles else None
@@ -141,14 +142,14 @@ def make_plan(
     if not (compiled and hardware.platform == "tpu"):
         fits = peak is not None and peak <= available
 
-    itemsize = jax.numpy.dtype(dtype).itemsize
-    config, ids = task.description.config, training.batch["input_ids"]
-    local = local_parameters(training.abstract.params)
+    ids, itemsize = training.batch["input_ids"], jax.numpy.dtype(dtype).itemsize
+    config = task.description.config
+    rows = train.microbatches * training.rows
     least = least_sent_bytes(
-        local,
+        local_parameters(training.abstract.params),
         mesh,
         itemsize=itemsize,
-        layer_activations=train.microbatches * training.rows * ids.shape[-1] * config.hidden_size,
+        layer_activations=rows * ids.shape[-1] * config.hidden_size,
         layers=config.num_hidden_layers,
     )
     collectives = compiled.collectives if compiled and compiled.memory else None
@@ -161,14 +162,7 @@ def make_plan(
         devices=devices,
         dtype=dtype,
         program_flops=computed_flops,
-        moved_bytes=memory_traffic(
-            local,
-            training.estimate.optimizer,
-            training.estimate.activations,
-            mesh,
-            itemsize=itemsize,
-            microbatches=train.microbatches,
-        ),
+        moved_bytes=_moved_bytes(training, itemsize),
         sent_bytes=sent,
     )
     seconds = max((each for each in floor.values() if each is not None), default=None)
@@ -205,6 +199,17 @@ def make_plan(
         "device_hours_floor": hours and hours * devices,
         "cost_floor": hours * devices * options.price if hours and options.price else None,
     }
+
+
+def _moved_bytes(training: TrainingOnMesh, itemsize: int) -> float:
+    return memory_traffic(
+        local_parameters(training.abstract.params),
+        training.estimate.optimizer,
+        training.estimate.activations,
+        training.mesh,
+        itemsize=itemsize,
+        microbatches=training.training.options.microbatches,
+    )
 
 
 def _compile(training: TrainingOnMesh, topology: Topology, rows: int) -> CompiledStep:
