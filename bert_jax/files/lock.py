@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 from bert_jax.errors import RetryableError, UnreachableError, UserError
 from bert_jax.files.paths import filesystem, is_remote, reachable
@@ -59,7 +60,7 @@ def locked(path: Path, *, inside: bool = False) -> Iterator[None]:
         yield
         return
     file = path / NAME if inside else path.with_name(f".{path.name}{NAME}")
-    with _in_bucket(path, file) if is_remote(path) else _on_disk(path, file) as lock:
+    with _BucketLock(path, file) if is_remote(path) else _on_disk(path, file) as lock:
         _held[_name_of(path)] = lock
         try:
             yield
@@ -116,16 +117,6 @@ def _on_disk(path: Path, file: Path) -> Iterator[None]:
         lock.release()
 
 
-@contextlib.contextmanager
-def _in_bucket(path: Path, file: Path) -> "Iterator[_BucketLock]":
-    lock = _BucketLock(path, file)
-    lock.acquire()
-    try:
-        yield lock
-    finally:
-        lock.release()
-
-
 class _BucketLock:
     """The lock of this process on `path`, in a bucket."""
 
@@ -137,7 +128,7 @@ class _BucketLock:
         self._released = threading.Event()
         self._thread = threading.Thread(target=self._keep_renewing, daemon=True)
 
-    def acquire(self) -> None:
+    def __enter__(self) -> Self:
         """Raises UserError if another process holds the lock."""
         with reachable(self._path):
             while not self._create():
@@ -148,8 +139,9 @@ class _BucketLock:
                     if self._token in self._read():
                         break
         self._thread.start()
+        return self
 
-    def release(self) -> None:
+    def __exit__(self, *exception: object) -> None:
         """Removes the file, unless another process has taken the lock over."""
         self._released.set()
         self._thread.join()
