@@ -6,7 +6,7 @@ import functools
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import jax
 import numpy as np
@@ -80,6 +80,11 @@ class Window(Generic[Example, Prediction]):
             if isinstance(encoded, ExampleError):
                 return ExampleError(encoded.message, index)
         return None
+
+    @property
+    def pairs(self) -> Iterable[tuple[Example, Prediction]]:
+        """Each example with its prediction, where no example has an error."""
+        return zip(self.examples, cast(list[Prediction], self.predictions), strict=True)
 
     @property
     def notes(self) -> Notes:

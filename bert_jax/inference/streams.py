@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Self, TypeVar, cast
+from typing import Self, TypeVar
 
 from tqdm import tqdm
 
@@ -68,7 +68,7 @@ def predict_examples(
     """The predictions of `predict_windows`, one for each example."""
     engine = Engine(predictor)
     for window in predict_windows(engine, examples, advance=advance, kept=kept, report=report):
-        yield from cast(list[Prediction], window.predictions)
+        yield from (prediction for _, prediction in window.pairs)
 
 
 def micro_batches(items: Iterable[Item]) -> Iterator[Iterator[Item]]:

@@ -2,14 +2,14 @@
 
 import functools
 import heapq
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from bert_jax.data.readers.texts import Text
 from bert_jax.errors import require_at_least
-from bert_jax.inference.streams import Progress, predict_examples
+from bert_jax.inference.engine import Engine
+from bert_jax.inference.streams import Progress, predict_examples, predict_windows
 from bert_jax.metrics.similarity import similarities, similarity_of_pair
 from bert_jax.tasks.base.predictor import BatchOptions, Model, not_one_string
 from bert_jax.tasks.embed import EmbeddingPredictor
@@ -107,12 +107,6 @@ def search(
     another; without such a prompt, its default. For the other arguments and for errors see `embed`.
     """
     require_at_least("top_k", top_k, 1)
-    waiting: deque[str] = deque()  # texts without a vector yet
-
-    def read() -> Iterator[str]:
-        for text in checked_texts(texts):
-            waiting.append(text)
-            yield text
 
     def predictor(prompt: str | None, names: tuple[str, ...]) -> EmbeddingPredictor:
         known = (name for name in names if name in model.description.vectors.prompts)
@@ -121,8 +115,12 @@ def search(
         return EmbeddingPredictor(model, options, pooling=pooling, prompt=prompt)
 
     (target,) = predict_examples(predictor(prompt, _OF_QUERY), checked_texts([query]))
-    vectors = predict_examples(predictor(None, _OF_TEXTS), read())
     kind = model.description.vectors.similarity
-    scores = (similarity_of_pair(np.stack([target, vector]), kind) for vector in vectors)
-    matches = (Match(index, waiting.popleft(), score) for index, score in enumerate(scores))
+    windows = predict_windows(Engine(predictor(None, _OF_TEXTS)), checked_texts(texts))
+    scores = (
+        (str(text), similarity_of_pair(np.stack([target, vector]), kind))
+        for window in windows
+        for text, vector in window.pairs
+    )
+    matches = (Match(index, text, score) for index, (text, score) in enumerate(scores))
     return heapq.nsmallest(top_k, matches, key=lambda match: (-match.score, match.index))

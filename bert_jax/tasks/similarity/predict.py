@@ -13,6 +13,7 @@ from bert_jax.data.examples import Entries, Entry
 from bert_jax.data.records import shortest
 from bert_jax.errors import OptionError
 from bert_jax.metrics.similarity import similarity_of_pair
+from bert_jax.models.sentence_pairs import pair_features
 from bert_jax.tasks.base.predict_spec import (
     JSONL,
     PredictOptions,
@@ -69,7 +70,7 @@ class PairPrediction:
 
 
 class PairPredictor(Predictor[Pair, PairPrediction]):
-    """The vectors of both texts of each pair."""
+    """The vectors of both texts of each pair, and the scores of a classifier, if there is one."""
 
     def __init__(
         self,
@@ -78,10 +79,16 @@ class PairPredictor(Predictor[Pair, PairPrediction]):
         *,
         pooling: str | None = None,
         prompt: str | None = None,
+        labels: tuple[str, ...] = (),
+        head: Any = None,
     ) -> None:
-        """For a model with any head, see `EmbeddingPredictor`; `batch_size` counts texts."""
+        """For a model with any head, see `EmbeddingPredictor`; `batch_size` counts texts.
+
+        `head` has the parameters of the classifier that `SentencePairs` trains for C labels.
+        """
         # A pair has two rows, so a batch holds half as many examples.
         super().__init__(model, dataclasses.replace(options, window=options.window // 2))
+        self._labels, self._head = labels, head
         self._texts = EmbeddingPredictor(model, options, pooling=pooling, prompt=prompt)
 
     @property
@@ -98,7 +105,12 @@ class PairPredictor(Predictor[Pair, PairPrediction]):
         self, example: Pair, encoded: EncodedExample, outputs: list[np.ndarray]
     ) -> PairPrediction:
         vectors = check_finite(np.stack(outputs), "the vectors of a pair")
-        return PairPrediction(vectors, similarity_of_pair(vectors, self._texts.vectors.similarity))
+        similarity = similarity_of_pair(vectors, self._texts.vectors.similarity)
+        if self._head is None:
+            return PairPrediction(vectors, similarity)
+        features = np.asarray(pair_features(*vectors))
+        logits = features @ self._head["kernel"] + self._head["bias"]
+        return PairPrediction(vectors, similarity, logits, self._labels)
 
 
 def _checked_pair(example: Pair) -> Pair | ExampleError:

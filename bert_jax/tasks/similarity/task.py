@@ -22,7 +22,7 @@ from bert_jax.errors import OptionError, require_between, require_one_of
 from bert_jax.models.config import Head
 from bert_jax.models.execution import Execution
 from bert_jax.models.pooling import OF_TOKENS
-from bert_jax.models.sentence_pairs import PairOutput, SentencePairs, pair_features
+from bert_jax.models.sentence_pairs import PairOutput, SentencePairs
 from bert_jax.models.text_vectors import TextVectors
 from bert_jax.options import from_keys, keys_of
 from bert_jax.sharding.hosts import fetch
@@ -42,8 +42,6 @@ from bert_jax.tasks.base.labelled_task import (
     sequences_of,
 )
 from bert_jax.tasks.base.predictor import (
-    BatchOptions,
-    EncodedExample,
     Model,
     Predictor,
 )
@@ -92,7 +90,7 @@ class SimilarityEvaluator(LabelledEvaluator[TextExample, PairPrediction]):
         """The predictor of `bert-jax predict`, with the scores of the trained classifier added."""
         labels = self.objective.labels
         head = fetch(model.params["classifier"]) if labels else None
-        return _PairClassifier(model, self.options.batches, labels, head)
+        return PairPredictor(model, self.options.batches, labels=labels, head=head)
 
     def is_labelled(self, eval_set: EvalSet[TextExample]) -> bool:
         return not self.objective.needs_labels or super().is_labelled(eval_set)
@@ -210,30 +208,6 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
         return "\n".join(
             "\t".join([str(example.label), *example.item]) for example in self.splits.train[:count]
         )
-
-
-class _PairClassifier(PairPredictor):
-    """The vectors of pairs, and the scores of the classifier on top of them, if there is one."""
-
-    def __init__(
-        self,
-        model: Model,
-        options: BatchOptions,
-        labels: tuple[str, ...],
-        head: Any,
-    ) -> None:
-        super().__init__(model, options)
-        self._labels, self._head = labels, head
-
-    def decode(
-        self, example: tuple[str, str], encoded: EncodedExample, outputs: list[np.ndarray]
-    ) -> PairPrediction:
-        prediction = super().decode(example, encoded, outputs)
-        if self._head is None:
-            return prediction
-        features = np.asarray(pair_features(*prediction.vectors))
-        logits = features @ self._head["kernel"] + self._head["bias"]
-        return dataclasses.replace(prediction, logits=logits, labels=self._labels)
 
 
 def defaults() -> dict[str, dict[str, Any]]:
