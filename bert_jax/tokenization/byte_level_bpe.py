@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from bert_jax.errors import UserError
-from bert_jax.files import VOCABULARY_BYTES, is_there, read_json_object, read_limited
+from bert_jax.files import VOCABULARY_BYTES, read_json_object, read_limited
 from bert_jax.process import say
 from bert_jax.tokenization.definition import (
     OTHER_MODEL,
@@ -217,7 +217,15 @@ def load(source: Source) -> ByteLevelBPETokenizer:
     if definition is None:
         content = read_json_object(path, remedy="give an object of pieces and their ids")
         pieces = checked_pieces(path, content)
-        merges = _read_merges(path.with_name(MERGES_FILE), pieces)
+        merges_path = path.with_name(MERGES_FILE)
+        remedy = f"give the {MERGES_FILE} that was made with the {BPE_FILE} beside it"
+        data = read_limited(merges_path, VOCABULARY_BYTES, remedy=remedy)
+        numbered = (
+            (f":{number}: the merge", line.split(" "))
+            for number, line in enumerate(decoded_lines(merges_path, data), start=1)
+            if line and not (number == 1 and line.startswith("#version"))
+        )
+        merges = _checked_merges(merges_path, numbered, pieces, remedy)
     else:
         model = checked_model(path, definition, "BPE")
         pieces = checked_pieces(path, model.get("vocab"))
@@ -265,32 +273,6 @@ def _checked_rules(
         add_prefix_space=bool(splitter[0].get("add_prefix_space")),
         trim_offsets=any(isinstance(step, dict) and step.get("trim_offsets") for step in steps),
     )
-
-
-def _read_merges(path: Path, vocabulary: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Reads a `merges.txt`: two pieces a line, after a line that begins with "#version".
-
-    Args:
-        path: path of the file.
-        vocabulary: ids of all pieces.
-
-    Raises:
-        UserError: the file cannot be read, a line does not fit the vocabulary, or many merges are
-            missing.
-    """
-    remedy = f"give the {MERGES_FILE} that was made with the {BPE_FILE} beside it"
-    if not is_there(path):
-        raise UserError(
-            f"{path.parent / BPE_FILE} has no {MERGES_FILE} beside it; copy both files of the "
-            "tokenizer there"
-        )
-    data = read_limited(path, VOCABULARY_BYTES, remedy=remedy)
-    numbered = (
-        (f":{number}: the merge", line.split(" "))
-        for number, line in enumerate(decoded_lines(path, data), start=1)
-        if line and not (number == 1 and line.startswith("#version"))
-    )
-    return _checked_merges(path, numbered, vocabulary, remedy)
 
 
 def _checked_merges(

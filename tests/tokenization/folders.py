@@ -1,10 +1,12 @@
 """Tokenizer folders as people publish them: each of a few small files."""
 
+import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import sentencepiece
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
@@ -38,6 +40,15 @@ def template(single: str, pair: str, **ids: int) -> processors.TemplateProcessin
     return processors.TemplateProcessing(
         single=single, pair=pair, special_tokens=[*special.items()]
     )
+
+
+def trained(lines: Iterable[str], **options: Any) -> bytes:
+    """A small .model file."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=model, minloglevel=2, **options
+    )
+    return model.getvalue()
 
 
 def named(names: tuple[str, ...]) -> dict[str, str]:

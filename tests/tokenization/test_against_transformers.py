@@ -1,20 +1,18 @@
 """Tokenizers of all kinds that Hugging Face has, trained here: not one encoding differs."""
 
 import argparse
-import io
 import json
 
 import pytest
-import sentencepiece
 
 from benchmarks import tokenizers
-from bert_jax.tokenization import Template, load_tokenizer, train_byte_level_bpe
+from bert_jax.tokenization import load_tokenizer, train_byte_level_bpe
 from bert_jax.tokenization.interface import BYTE_LEVEL_BPE
+from tests.tokenization.folders import trained
 
 pytest.importorskip("transformers")
 pytestmark = pytest.mark.slow
 
-ROBERTA = Template(single="cls A sep", pair="cls A sep sep B sep")
 LINES = [
     "BERT reads a text from both sides; RoBERTa doesn't predict the next sentence.",
     "Le chat d'à côté mange 1,000 souris, n'est-ce pas ?",
@@ -43,15 +41,8 @@ def roberta_with_words(directory):
 
 
 def sentencepiece_model(directory, class_name, rule):
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(LINES),
-        model_writer=model,
-        vocab_size=70,
-        normalization_rule_name=rule,
-        minloglevel=2,
-    )
-    (directory / "sentencepiece.bpe.model").write_bytes(model.getvalue())
+    model = trained(LINES, vocab_size=70, normalization_rule_name=rule)
+    (directory / "sentencepiece.bpe.model").write_bytes(model)
     config = {"tokenizer_class": class_name, "mask_token": MASK}
     (directory / "tokenizer_config.json").write_text(json.dumps(config))
 

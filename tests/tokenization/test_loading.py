@@ -8,7 +8,7 @@ import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from bert_jax.errors import UserError
-from bert_jax.tokenization import BertSwitches, WordPieceTokenizer, load_tokenizer
+from bert_jax.tokenization import BertSwitches, load_tokenizer
 from bert_jax.tokenization.wordpiece import write_vocabulary
 
 TEXT = "The café 中国"
@@ -61,22 +61,6 @@ def test_tokenizer_json_comes_before_vocab_txt_and_arguments_before_both(cased, 
         loaded = load_tokenizer(path, **arguments)
         assert loaded.switches == BertSwitches(True, True, False)
         assert tokens(loaded) == ["the", "cafe", "中国"]
-
-
-def test_the_config_of_a_bert_tokenizer_overrules_tokenizer_json(tmp_path):
-    """As Hugging Face's AutoTokenizer has it."""
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "Hello", "hello"]
-    tokenizer = WordPieceTokenizer.from_vocabulary(pieces, BertSwitches(True, None, True))
-    tokenizer.save(tmp_path, max_length=64)
-    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    assert config["model_max_length"] == 64
-    assert tokens(load_tokenizer(tmp_path), "Hello") == ["hello"]
-    cased = config | {"do_lower_case": False}
-    write_config(tmp_path, **cased)
-    assert tokens(load_tokenizer(tmp_path), "Hello") == ["Hello"]
-    # Of another class, the config says nothing about tokenizer.json.
-    write_config(tmp_path, **cased | {"tokenizer_class": "PreTrainedTokenizerFast"})
-    assert tokens(load_tokenizer(tmp_path), "Hello") == ["hello"]
 
 
 def test_a_tokenizer_json_with_its_own_rules(tmp_path, uncased_pieces):

@@ -1,4 +1,3 @@
-import io
 import json
 
 import hypothesis
@@ -14,6 +13,7 @@ from bert_jax.tokenization import (
     train_sentencepiece,
 )
 from bert_jax.tokenization.cleaning import TextCleaner, has_accents
+from tests.tokenization.folders import trained
 
 
 @pytest.fixture
@@ -106,16 +106,10 @@ def test_a_literal_mask_is_the_special_token_in_a_batch_but_text_in_sentences(ca
 
 
 def test_a_literal_mask_is_text_even_where_the_model_would_find_it():
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["the mask sat", "a dog"] * 5),
-        model_writer=model,
-        vocab_size=26,
-        model_type="bpe",
-        user_defined_symbols=["[PAD]", "[CLS]", "[SEP]", "[MASK]"],
-        minloglevel=2,
-    )
-    tokenizer = SentencePieceTokenizer(model.getvalue(), lowercase=False)
+    symbols = ["[PAD]", "[CLS]", "[SEP]", "[MASK]"]
+    options = {"vocab_size": 26, "model_type": "bpe", "user_defined_symbols": symbols}
+    model = trained(["the mask sat", "a dog"] * 5, **options)
+    tokenizer = SentencePieceTokenizer(model, lowercase=False)
     mask = tokenizer.special_ids.mask
 
     assert mask in tokenizer.encode_batch(["the [MASK]"])[0].ids
@@ -142,20 +136,17 @@ def albert_pieces(processor, text):
 
 @pytest.mark.parametrize(("model_type", "vocab_size"), [("bpe", 60), ("unigram", 32)])
 def test_a_comma_after_a_digit_is_a_piece_of_its_own_as_in_albert(model_type, vocab_size):
-    model = io.BytesIO()
     lines = ["in 2019, and 1,000 of 99, or 7, 12, and 345,678", "1, 9, 42, 999,000 or 7,"] * 9
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines),
-        model_writer=model,
+    model = trained(
+        lines,
         vocab_size=vocab_size,
         model_type=model_type,
         split_by_number=False,
         split_by_unicode_script=False,
         control_symbols=["<pad>", "[CLS]", "[SEP]", "[MASK]"],
-        minloglevel=2,
     )
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-    tokenizer = SentencePieceTokenizer(model.getvalue())
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    tokenizer = SentencePieceTokenizer(model)
     raw = set()
     for text in ["in 2019, 1,000 or 99,", "a 7,9 99,99,, ,1 0,", "345,678 12, 7, 1,", "9,"]:
         (encoding,) = tokenizer.encode_batch([text], add_special_tokens=False)
@@ -250,25 +241,12 @@ def test_the_fingerprint_shows_model_and_cleaning(cat_model, cat_tokenizer):
     assert {len(fingerprint) for fingerprint in fingerprints} == {16}
 
 
-def test_a_model_without_special_tokens_is_refused(tmp_path):
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["the cat sat"] * 5),
-        model_writer=model,
-        vocab_size=13,
-        pad_id=3,
-        minloglevel=2,
-    )
-
-    with pytest.raises(UserError, match=r"^x\.model: the vocabulary has no \[CLS\]; copy all"):
-        SentencePieceTokenizer(model.getvalue(), origin="x.model")
-
-
 def test_what_is_no_model_is_refused(cat_model):
     no_text = cat_model.replace("é".encode(), b"\xe4A")
     for content, message in (
         (b"", "not a SentencePiece model"),
         (b"no model at all", "not a SentencePiece model"),
+        (trained(["the cat sat"] * 5, vocab_size=13, pad_id=3), r"the vocabulary has no \[CLS\];"),
         (no_text, r"the piece b'.*\\xe4A.*' is not UTF-8; copy"),
     ):
         with pytest.raises(UserError, match=rf"^x\.model: {message}"):

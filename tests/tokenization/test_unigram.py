@@ -1,7 +1,6 @@
 """The SentencePiece models of CamemBERT and XLM-R: by eye, and against the library alone."""
 
 import base64
-import io
 import json
 
 import pytest
@@ -18,6 +17,7 @@ from bert_jax.tokenization.interface import (
     SENTENCEPIECE,
     XLM_ROBERTA,
 )
+from tests.tokenization.folders import trained
 
 MODEL_FILE = "sentencepiece.bpe.model"
 CLASSES = {CAMEMBERT: "CamembertTokenizer", XLM_ROBERTA: "XLMRobertaTokenizer"}
@@ -32,21 +32,13 @@ TEXTS = [
 ]
 
 
-def train(**options) -> bytes:
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["the cat sat on the mat", "le chat, un café: fin"] * 9),
-        model_writer=model,
-        minloglevel=2,
-        **{"vocab_size": 24, **options},
-    )
-    return model.getvalue()
+LINES = ["the cat sat on the mat", "le chat, un café: fin"] * 9
 
 
 @pytest.fixture(scope="module")
 def content() -> bytes:
     """A model with SentencePiece's own first ids: <unk> 0, <s> 1, </s> 2."""
-    return train()
+    return trained(LINES, vocab_size=24)
 
 
 def pieces_of(content):
@@ -232,7 +224,7 @@ def test_files_of_other_models_are_explained(load, tmp_path, uncased, content):
         load(BYTE_LEVEL_BPE)
     for bad, message in (
         (b"\xff", "not a SentencePiece model"),
-        (train(model_type="bpe"), "needs"),
+        (trained(LINES, vocab_size=24, model_type="bpe"), "needs"),
     ):
         path.write_bytes(bad)
         with pytest.raises(UserError, match=message) as error:

@@ -57,16 +57,6 @@ def test_an_accent_goes_with_the_case_unless_the_switch_says_otherwise(
     assert stripped.encode_sentences(["The café"]) == [[5, 8]]
 
 
-def test_each_chinese_character_is_a_word_unless_switched_off(cased, cased_pieces):
-    unsplit = WordPieceTokenizer.from_vocabulary(cased_pieces, BertSwitches(False, None, False))
-
-    (encoding,) = cased.encode_batch(["the中国"])
-    assert encoding.tokens[1:-1] == ["the", "中", "国"]
-    assert encoding.word_ids[1:-1] == [0, 1, 2]
-    assert encoding.offsets[1:-1] == [(0, 3), (3, 4), (4, 5)]
-    assert unsplit.encode_batch(["中国"])[0].tokens[1:-1] == ["中国"]
-
-
 def test_what_cannot_be_pieced_together_is_unknown(uncased):
     longest = "play" + "s" * (MAX_CHARACTERS_PER_WORD - 4)
     texts = [longest, longest + "s", "playful", "🙂 dog"]
@@ -204,16 +194,6 @@ def test_pieces_that_other_programs_take_for_line_ends_survive(tmp_path):
     write_vocabulary(tmp_path / "vocab.txt", pieces)
 
     assert read_vocabulary(tmp_path / "vocab.txt") == pieces
-
-
-def test_of_the_ids_of_a_piece_the_last_counts(uncased_pieces, tmp_path):
-    """As in google-research/bert and transformers 5.24."""
-    write_vocabulary(tmp_path / "vocab.txt", [*uncased_pieces, "the", "cat", "##s"])
-
-    tokenizer = load_tokenizer(tmp_path)
-
-    assert tokenizer.vocab_size == 23
-    assert tokenizer.encode_batch(["The cats play"])[0].ids == [2, 20, 21, 22, 6, 3]
 
 
 def test_looks_lowercased():
