@@ -1,4 +1,4 @@
-"""Packaging of bert_jax: `pip install -e .`; extras: tpu, cuda, gcs, s3, beam, docs, fuzz, test."""
+"""Packaging of bert_jax: `pip install -e .`; extras: tpu, cuda, gcs, s3, beam, docs, test."""
 
 from pathlib import Path
 
@@ -59,8 +59,6 @@ setup(
         "s3": ["s3fs>=2025.9"],
         # prepare --runner beam. It brings protobuf 6 in place of 7, which suits all others.
         "beam": ["apache-beam>=2.70,<3"],
-        # tests/campaign/fuzz.py --coverage. Wheels are for Linux alone.
-        "fuzz": ['atheris>=3,<4; sys_platform == "linux" and python_version < "3.14"'],
         "docs": ["sphinx>=8,<10", "myst-parser>=4,<6", "furo>=2024.8"],
         "test": [
             "pytest>=8,<10",

@@ -269,6 +269,7 @@ def _checked_rules(
         )
     post = definition.get("post_processor") or {}
     steps = post.get("processors", [post]) if isinstance(post, dict) else []
+    steps = steps if isinstance(steps, list) else []
     return ByteLevelSwitches(
         add_prefix_space=bool(splitter[0].get("add_prefix_space")),
         trim_offsets=any(isinstance(step, dict) and step.get("trim_offsets") for step in steps),

@@ -1,30 +1,23 @@
-"""The verbs that write files, on data and models that are as small as can be.
+"""Four verbs that write files, on data and models that are as small as can be.
 
-Every case is run in an empty place; `result_of` gives everything in it that must not depend on
-whether the work was interrupted.
+`finetune` writes as `pretrain` does, `evaluate` as `predict`, and `convert` as `export`.
 """
 
-import dataclasses
 import functools
 import json
-import logging
-import os
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
-import numpy as np
-
-from tests.campaign.processes import run, verb
+from tests.campaign.processes import Work, run, verb
 
 PIECES = (
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", "the", "a", "it", "was", "cat", "dog"),
     *("bird", "boy", "mat", "tree", "sea", "sat", "ran", "on", "to", "and", "up", "down", "warm"),
     *("long", "low", "##s", "##ed", "##er"),
 )
-# Texts whose ids show whether a tokenizer has changed.
-SENTENCES = ("the cat sat on the mats .", "a bird walked up to the lower sea", "It was WARM.")
-_MODEL = {
+_KEYS = {
     "precision": "float32",
     "model.hidden_size": 16,
     "model.num_hidden_layers": 2,
@@ -33,7 +26,7 @@ _MODEL = {
     "model.max_position_embeddings": 16,
     "data.length": 16,
     "data.max_predictions": 3,
-    "optimizer.learning_rate": 1e-3,
+    "optimizer.learning_rate": 3e-3,
     "optimizer.warmup_steps": 3,
     "train.global_batch_size": 8,
     "train.steps": 8,
@@ -41,133 +34,63 @@ _MODEL = {
     "train.eval_every": 4,
     "train.checkpoint_every": 2,
 }
-_FINE_TUNING = {
-    "precision": "float32",
-    "data.length": 16,
-    "optimizer.learning_rate": 3e-3,
-    "train.global_batch_size": 8,
-    "train.log_every": 1,
-    "train.checkpoint_every": 2,
-}
 
 
-@dataclasses.dataclass(frozen=True)
-class Case:
-    """One kind of work.
-
-    Attributes:
-        name: its name.
-        work: the work in a place.
-        complete: names that exist in the place only when what they belong to is complete.
-        arguments: the same as a command line, if there is one.
-        again: whether the place holds the result already, and the work replaces it.
-    """
+class Case(NamedTuple):
+    """One kind of work, for an output; `complete` files exist only when all of it is complete."""
 
     name: str
-    work: Callable[[Path], Callable[[], int]]
+    work: Callable[[Path], Work]
     complete: tuple[str, ...]
-    arguments: Callable[[Path], list[str]] | None = None
-    again: bool = False
 
 
-# What the materials of a case are made of, in this order.
-_NEEDS = {
-    **dict.fromkeys(("pretrain", "hosts"), ("corpus",)),
-    **dict.fromkeys(("finetune", "export", "convert"), ("corpus", "run")),
-    **dict.fromkeys(("predict", "evaluate"), ("corpus", "run", "tuned")),
-}
-
-
-def make_materials(root: Path, names: Collection[str]) -> None:
-    """Writes texts and tables, and makes what the named cases need of them."""
+def make_materials(root: Path) -> None:
+    """Texts, a corpus, and a pre-trained run."""
     root.mkdir(parents=True)
     draw = random.Random(0)
+    words = [piece for piece in PIECES[6:] if not piece.startswith("#")]
+    sentences = [" ".join(draw.choices(words, k=draw.randint(3, 9))) + " ." for _ in range(760)]
+    documents = ["\n".join(sentences[start : start + 6]) for start in range(0, 360, 6)]
     (root / "vocab.txt").write_text("".join(f"{piece}\n" for piece in PIECES))
-    (root / "text.txt").write_text(
-        "\n\n".join("\n".join(_sentence(draw) for _ in range(6)) for _ in range(60)) + "\n"
-    )
-    rows = [f"{_sentence(draw)}\t{draw.choice(('animal', 'thing'))}" for _ in range(48)]
-    (root / "rows.tsv").write_text("text\tlabel\n" + "\n".join(rows) + "\n")
-    (root / "questions.txt").write_text("\n".join(_sentence(draw) for _ in range(400)) + "\n")
-    needed = {made for name in names for made in _NEEDS.get(name.removesuffix(" again"), ())}
-    for name, work in (
-        ("corpus", prepare_work(root, root / "corpus")),
-        ("run", verb(*pretrain_arguments(root, root / "run"))),
-        ("tuned", verb(*_finetune(root, root / "tuned"))),
-    ):
-        if name in needed and (ended := run(work, root)).code != 0:
-            raise RuntimeError(f"{name} cannot be made: {ended.errors}")
+    (root / "text.txt").write_text("\n\n".join(documents) + "\n")
+    (root / "questions.txt").write_text("".join(f"{one}\n" for one in sentences[360:]))
+    for work in (functools.partial(prepare, root, root / "corpus"), pretrain(root, root / "run")):
+        ended = run(work, root)
+        assert ended.code == 0, ended.errors
 
 
 def cases(root: Path) -> list[Case]:
     """All cases, with the materials in a directory."""
-    predict, evaluate = functools.partial(_predict, root), functools.partial(_evaluate, root)
-    export = functools.partial(_export, root)
-    convert = functools.partial(_convert, root)
-    pretrain = functools.partial(pretrain_arguments, root)
-    finetune = functools.partial(_finetune, root)
+    predicted = ("--model", root / "run" / "model", "--input", root / "questions.txt")
 
-    def case(name: str, complete: tuple[str, ...], arguments: Callable[[Path], list[str]]) -> Case:
-        def command(place: Path) -> list[str]:
-            return arguments(place / name)
+    def predict(output: Path) -> Work:
+        options = ("--task", "embed", "--output-format", "jsonl", "--batch-size", 1)
+        return verb("predict", *predicted, "--output", output, *options)
 
-        return Case(name, lambda place: verb(*command(place)), complete, command)
+    def export(output: Path) -> Work:
+        return verb("export", "--workdir", root / "run", "--output", output)
 
-    once = [
-        case("pretrain", ("pretrain/result.json", "pretrain/model/model.safetensors"), pretrain),
-        case("finetune", ("finetune/result.json", "finetune/model/model.safetensors"), finetune),
+    return [
+        Case("pretrain", functools.partial(pretrain, root), ("result.json", "model/config.json")),
         Case(
-            "prepare",
-            lambda place: prepare_work(root, place / "prepare"),
-            ("prepare/manifest.json",),
+            "prepare", lambda output: functools.partial(prepare, root, output), ("manifest.json",)
         ),
-        Case(
-            "predict",
-            lambda place: recorded_work(predict(place / "predict")),
-            ("predict",),
-            lambda place: predict(place / "predict"),
-        ),
-        Case(
-            "evaluate",
-            lambda place: recorded_work(evaluate(place / "evaluate")),
-            ("evaluate/validation.jsonl",),
-            lambda place: evaluate(place / "evaluate"),
-        ),
-        case("export", ("export/model.safetensors",), export),
-        case("convert", ("convert/bert_model.ckpt.index",), convert),
+        Case("predict", predict, ("",)),
+        Case("export", export, ("model.safetensors",)),
     ]
-    replacing = ("predict", "evaluate", "export", "convert")
-    replaced = [dataclasses.replace(case, name=f"{case.name} again", again=True)
-                for case in once if case.name in replacing]  # fmt: skip
-    return once + replaced
 
 
-def pretrain_on_hosts(root: Path, place: Path, port: int, number: int) -> Callable[[], int]:
-    """The pre-training by two processes, of which this is one."""
-    hosts = ["--coordinator", f"127.0.0.1:{port}", "--processes", "2", "--process-id", str(number)]
-    return verb(*pretrain_arguments(root, place / "hosts"), *hosts)
+def pretrain(root: Path, output: Path | str) -> Work:
+    """A pre-training; the work directory may be in a bucket."""
+    keys = _KEYS | {"data.corpus": root / "corpus"}
+    overrides = [f"--config.{key}={value}" for key, value in keys.items()]
+    return verb("train", "--config", "pretrain", "--workdir", output, *overrides)
 
 
-def recorded_work(arguments: list[str]) -> Callable[[], int]:
-    """A verb with a record after every window of 64 predicted texts, or evaluated batch."""
-    return functools.partial(_recorded, arguments)
-
-
-def _recorded(arguments: list[str]) -> int:
-    from bert_jax.files import journal
-
-    journal.RECORD_SECONDS = 0.0
-    return verb(*arguments)()
-
-
-def prepare_work(root: Path, output: Path) -> Callable[[], int]:
+def prepare(root: Path, output: Path) -> int:
     """The corpus, in batches of a few sentences."""
-    return functools.partial(_prepare, root, output)
-
-
-def _prepare(root: Path, output: Path) -> int:
     from bert_jax.data.pretraining.preparation.options import PrepareOptions
-    from bert_jax.data.pretraining.preparation.prepare import prepare
+    from bert_jax.data.pretraining.preparation.prepare import prepare as prepare_corpus
     from bert_jax.data.pretraining.sources import SourceSpec
     from bert_jax.errors import UserError
     from bert_jax.process import BAD_INPUT, say
@@ -179,117 +102,33 @@ def _prepare(root: Path, output: Path) -> int:
         sentences="lines",
     )
     try:
-        prepare(options, output, workers=1, progress=False, batch_characters=500)
+        prepare_corpus(options, output, workers=1, progress=False, batch_characters=500)
     except UserError as error:
         say(f"bert-jax: {error}")
         return BAD_INPUT
     return 0
 
 
-def pretrain_arguments(root: Path, output: Path | str) -> list[str]:
-    """The command line that pre-trains; the work directory may be in a bucket."""
-    keys = _MODEL | {"data.corpus": root / "corpus"}
-    return ["train", "--config", "pretrain", "--workdir", str(output), *_overrides(keys)]
-
-
-def _finetune(root: Path, output: Path) -> list[str]:
-    keys = _FINE_TUNING | {"data.train": root / "rows.tsv", "init_from": root / "run" / "model"}
-    return ["train", "--config", "classification", "--workdir", str(output), *_overrides(keys)]
-
-
-def _predict(root: Path, output: Path) -> list[str]:
-    model, texts = root / "tuned" / "model", root / "questions.txt"
-    files = ["--model", str(model), "--input", str(texts), "--output", str(output)]
-    return ["predict", *files, "--output-format", "jsonl", "--batch-size", "1"]
-
-
-def _evaluate(root: Path, output: Path) -> list[str]:
-    keys = _overrides({"data.validation": repr((str(root / "rows.tsv"),))})
-    files = ["--workdir", str(root / "tuned"), "--output", str(output)]
-    return ["evaluate", *files, *keys, "--config.train.global_batch_size=2"]
-
-
-def _export(root: Path, output: Path) -> list[str]:
-    return ["export", "--workdir", str(root / "run"), "--output", str(output)]
-
-
-def _convert(root: Path, output: Path) -> list[str]:
-    model = str(root / "run" / "model")
-    return ["convert", "--input", model, "--output", str(output), "--to", "google"]
-
-
-def _overrides(keys: dict[str, object]) -> list[str]:
-    return [f"--config.{key}={value}" for key, value in keys.items()]
-
-
-def _sentence(draw: random.Random) -> str:
-    words = [piece for piece in PIECES[6:] if not piece.startswith("#")]
-    return " ".join(draw.choice(words) for _ in range(draw.randint(3, 9))) + " ."
-
-
-def result_of(place: Path) -> dict[str, bytes]:
-    """What the work has made, by name: contents, and the arrays of checkpoints.
-
-    Without what may differ between runs: times, and the number of event files.
-    """
-    found: dict[str, bytes] = {}
-    for path in sorted(place.rglob("*")):
-        name = path.relative_to(place).as_posix()
-        parts = name.split("/")
-        if "checkpoints" in parts:
-            depth = len(parts) - parts.index("checkpoints")
-            if depth == 2:
-                found |= {f"{name}/{key}": value for key, value in _arrays(path).items()}
-        elif "tensorboard" in parts:
-            found[name.split("tensorboard")[0] + "tensorboard"] = b""
-        elif path.name == "metrics.jsonl":
-            found[name] = without_times(path.read_text())
-        elif path.is_file():
-            found[name] = path.read_bytes()
-    return found
+def contents(directory: Path) -> dict[str, bytes]:
+    """Files by their names, without those that may differ between runs: of orbax, and of events."""
+    paths = (path for path in sorted(directory.rglob("*")) if path.is_file())
+    files = {path.relative_to(directory).as_posix(): path.read_bytes() for path in paths}
+    return {
+        name: without_times(content) if name.endswith("metrics.jsonl") else content
+        for name, content in files.items()
+        if "checkpoints/" not in name and "tensorboard/" not in name
+    }
 
 
 def differences(found: dict[str, bytes], expected: dict[str, bytes]) -> list[str]:
     """The names of what differs, is missing or is left over."""
-    return [
-        *(f"{name} is missing" for name in sorted({*expected} - {*found})),
-        *(f"{name} is left over" for name in sorted({*found} - {*expected})),
-        *(f"{name} differs" for name in sorted({*expected} & {*found})
-          if found[name] != expected[name]),
-    ]  # fmt: skip
+    return sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
 
 
-def without_times(text: str) -> bytes:
+def without_times(content: bytes) -> bytes:
     """The lines of `metrics.jsonl`."""
-    records = [json.loads(line) for line in text.splitlines()]
+    records = [json.loads(line) for line in content.splitlines()]
     for record in records:
         for name in ("tokens_per_second", "real_tokens_per_second"):
             record.pop(name, None)
     return json.dumps(records).encode()
-
-
-def _arrays(checkpoint: Path) -> dict[str, bytes]:
-    """The arrays of a checkpoint, and the position of the data; or that it cannot be read."""
-    if not checkpoint.is_dir() or not checkpoint.name.isdecimal():
-        return {"": b""}
-    try:
-        return _restored(checkpoint)
-    except Exception as error:  # of any library: a finding, in the words of `differences`
-        return {f"(cannot be read: {str(error)[:100]})": b""}
-
-
-def _restored(checkpoint: Path) -> dict[str, bytes]:
-    os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    import jax
-    import orbax.checkpoint as ocp
-
-    logging.getLogger("absl").setLevel(logging.CRITICAL)
-    place, reader = checkpoint.absolute() / "state", ocp.PyTreeCheckpointer()
-    on_host = ocp.RestoreArgs(restore_type=np.ndarray)  # it may lie on several hosts
-    kinds = jax.tree.map(lambda _: on_host, reader.metadata(place).item_metadata.tree)
-    state = reader.restore(place, ocp.args.PyTreeRestore(restore_args=kinds))
-    arrays = {
-        jax.tree_util.keystr(path): np.asarray(value).tobytes()
-        for path, value in jax.tree_util.tree_leaves_with_path(state)
-    }
-    return arrays | {"position": (checkpoint / "position" / "metadata").read_bytes()}

@@ -13,7 +13,6 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -27,7 +26,6 @@ enum Mode {
     READONLY, /* from change NUMBER on, all fail: the file system has become read-only */
     FULL      /* space for NUMBER bytes; then files can only be removed */
 };
-
 static char place[PATH_MAX];
 static enum Mode mode;
 static long limit;
@@ -36,9 +34,7 @@ static atomic_long changes, bytes;
 void faults_begin(const char *directory, int chosen, long number)
 {
     snprintf(place, sizeof place, "%s", directory);
-    mode = chosen;
-    limit = number;
-    changes = bytes = 0;
+    mode = chosen, limit = number, changes = bytes = 0;
 }
 
 long faults_count(void) { return changes; }
@@ -74,71 +70,39 @@ static int fault(int ours, int grows, size_t size)
 {
     if (!ours) return 0;
     long number = ++changes;
-    if (mode == KILL && number == limit) {
-        kill(getpid(), SIGKILL);
-        pause();
-    }
+    if (mode == KILL && number == limit) kill(getpid(), SIGKILL), pause();
     if (mode == REFUSE && number == limit) return EIO;
     if (mode == READONLY && number >= limit) return EROFS;
     if (mode == FULL && grows && atomic_fetch_add(&bytes, size) + (long)size > limit) return ENOSPC;
     return 0;
 }
 
-#define REAL(name) \
-    static __typeof__(&name) real; \
-    if (!real) real = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
-
 #define GUARD(ours, grows, size) \
     do { \
         int saved = errno, problem = fault((ours), (grows), (size)); \
-        errno = saved; \
-        if (problem) { \
-            errno = problem; \
-            return -1; \
-        } \
+        errno = problem ? problem : saved; \
+        if (problem) return -1; \
     } while (0)
-
-static int writes(int flags) { return flags & (O_CREAT | O_TRUNC); }
-
-static mode_t rights(int flags, va_list rest)
-{
-    return flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0;
-}
-
-#define OPEN(name) \
-    int name(const char *path, int flags, ...) \
-    { \
-        REAL(name); \
-        va_list rest; \
-        va_start(rest, flags); \
-        mode_t given = rights(flags, rest); \
-        va_end(rest); \
-        if (writes(flags)) GUARD(of_path(AT_FDCWD, path), 1, 0); \
-        return real(path, flags, given); \
-    }
-#define OPENAT(name) \
-    int name(int directory, const char *path, int flags, ...) \
-    { \
-        REAL(name); \
-        va_list rest; \
-        va_start(rest, flags); \
-        mode_t given = rights(flags, rest); \
-        va_end(rest); \
-        if (writes(flags)) GUARD(of_path(directory, path), 1, 0); \
-        return real(directory, path, flags, given); \
-    }
-OPEN(open)
-OPEN(open64)
-OPENAT(openat)
-OPENAT(openat64)
-
+#define REAL(name) \
+    static __typeof__(&name) real; \
+    if (!real) real = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
 #define CHANGE(type, name, parameters, arguments, ours, grows, size) \
-    type name parameters \
+    type name parameters { REAL(name); GUARD(ours, grows, size); return real arguments; }
+#define OPEN(name, directory, parameters, arguments) \
+    int name parameters \
     { \
         REAL(name); \
-        GUARD(ours, grows, size); \
+        va_list rest; \
+        va_start(rest, flags); \
+        mode_t rights = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0; \
+        va_end(rest); \
+        if (flags & (O_CREAT | O_TRUNC)) GUARD(of_path(directory, path), 1, 0); \
         return real arguments; \
     }
+OPEN(open, AT_FDCWD, (const char *path, int flags, ...), (path, flags, rights))
+OPEN(open64, AT_FDCWD, (const char *path, int flags, ...), (path, flags, rights))
+OPEN(openat, d, (int d, const char *path, int flags, ...), (d, path, flags, rights))
+OPEN(openat64, d, (int d, const char *path, int flags, ...), (d, path, flags, rights))
 
 static size_t total(const struct iovec *parts, int count)
 {
@@ -147,38 +111,34 @@ static size_t total(const struct iovec *parts, int count)
     return sum;
 }
 
-CHANGE(ssize_t, write, (int d, const void *b, size_t n), (d, b, n), of_descriptor(d), 1, n)
-CHANGE(ssize_t, pwrite, (int d, const void *b, size_t n, off_t o), (d, b, n, o), of_descriptor(d),
-       1, n)
-CHANGE(ssize_t, pwrite64, (int d, const void *b, size_t n, off64_t o), (d, b, n, o),
-       of_descriptor(d), 1, n)
-CHANGE(ssize_t, writev, (int d, const struct iovec *v, int c), (d, v, c), of_descriptor(d), 1,
-       total(v, c))
-CHANGE(ssize_t, pwritev, (int d, const struct iovec *v, int c, off_t o), (d, v, c, o),
-       of_descriptor(d), 1, total(v, c))
-CHANGE(ssize_t, copy_file_range,
-       (int a, off64_t *s, int d, off64_t *t, size_t n, unsigned f), (a, s, d, t, n, f),
-       of_descriptor(d), 1, n)
-CHANGE(ssize_t, sendfile, (int d, int a, off_t *o, size_t n), (d, a, o, n), of_descriptor(d), 1, 0)
-CHANGE(ssize_t, sendfile64, (int d, int a, off64_t *o, size_t n), (d, a, o, n), of_descriptor(d),
-       1, 0)
-CHANGE(int, ftruncate, (int d, off_t n), (d, n), of_descriptor(d), 0, 0)
-CHANGE(int, ftruncate64, (int d, off64_t n), (d, n), of_descriptor(d), 0, 0)
-CHANGE(int, fsync, (int d), (d), of_descriptor(d), 0, 0)
-CHANGE(int, fdatasync, (int d), (d), of_descriptor(d), 0, 0)
-CHANGE(int, rename, (const char *a, const char *b), (a, b), of_path(AT_FDCWD, b), 0, 0)
-CHANGE(int, renameat, (int c, const char *a, int d, const char *b), (c, a, d, b), of_path(d, b), 0,
-       0)
-CHANGE(int, renameat2, (int c, const char *a, int d, const char *b, unsigned f), (c, a, d, b, f),
-       of_path(d, b), 0, 0)
-CHANGE(int, link, (const char *a, const char *b), (a, b), of_path(AT_FDCWD, b), 1, 0)
-CHANGE(int, linkat, (int c, const char *a, int d, const char *b, int f), (c, a, d, b, f),
-       of_path(d, b), 1, 0)
-CHANGE(int, symlink, (const char *a, const char *b), (a, b), of_path(AT_FDCWD, b), 1, 0)
-CHANGE(int, mkdir, (const char *a, mode_t m), (a, m), of_path(AT_FDCWD, a), 1, 0)
-CHANGE(int, mkdirat, (int d, const char *a, mode_t m), (d, a, m), of_path(d, a), 1, 0)
-CHANGE(int, rmdir, (const char *a), (a), of_path(AT_FDCWD, a), 0, 0)
-CHANGE(int, unlink, (const char *a), (a), of_path(AT_FDCWD, a), 0, 0)
-CHANGE(int, unlinkat, (int d, const char *a, int f), (d, a, f), of_path(d, a), 0, 0)
-CHANGE(int, chmod, (const char *a, mode_t m), (a, m), of_path(AT_FDCWD, a), 0, 0)
-CHANGE(int, fchmod, (int d, mode_t m), (d, m), of_descriptor(d), 0, 0)
+#define WRITE(name, parameters, arguments, size) \
+    CHANGE(ssize_t, name, parameters, arguments, of_descriptor(d), 1, size)
+#define DESCRIPTOR(name, parameters, arguments) \
+    CHANGE(int, name, parameters, arguments, of_descriptor(d), 0, 0)
+#define PATH(name, parameters, arguments, directory, path, grows) \
+    CHANGE(int, name, parameters, arguments, of_path(directory, path), grows, 0)
+WRITE(write, (int d, const void *b, size_t n), (d, b, n), n)
+WRITE(pwrite, (int d, const void *b, size_t n, off_t o), (d, b, n, o), n)
+WRITE(pwrite64, (int d, const void *b, size_t n, off64_t o), (d, b, n, o), n)
+WRITE(writev, (int d, const struct iovec *v, int c), (d, v, c), total(v, c))
+WRITE(pwritev, (int d, const struct iovec *v, int c, off_t o), (d, v, c, o), total(v, c))
+WRITE(copy_file_range, (int a, off64_t *s, int d, off64_t *t, size_t n, unsigned f), (a, s, d, t, n, f), n)
+WRITE(sendfile, (int d, int a, off_t *o, size_t n), (d, a, o, n), 0)
+WRITE(sendfile64, (int d, int a, off64_t *o, size_t n), (d, a, o, n), 0)
+DESCRIPTOR(ftruncate, (int d, off_t n), (d, n))
+DESCRIPTOR(ftruncate64, (int d, off64_t n), (d, n))
+DESCRIPTOR(fsync, (int d), (d))
+DESCRIPTOR(fdatasync, (int d), (d))
+DESCRIPTOR(fchmod, (int d, mode_t m), (d, m))
+PATH(rename, (const char *a, const char *b), (a, b), AT_FDCWD, b, 0)
+PATH(renameat, (int c, const char *a, int d, const char *b), (c, a, d, b), d, b, 0)
+PATH(renameat2, (int c, const char *a, int d, const char *b, unsigned f), (c, a, d, b, f), d, b, 0)
+PATH(link, (const char *a, const char *b), (a, b), AT_FDCWD, b, 1)
+PATH(linkat, (int c, const char *a, int d, const char *b, int f), (c, a, d, b, f), d, b, 1)
+PATH(symlink, (const char *a, const char *b), (a, b), AT_FDCWD, b, 1)
+PATH(mkdir, (const char *a, mode_t m), (a, m), AT_FDCWD, a, 1)
+PATH(mkdirat, (int d, const char *a, mode_t m), (d, a, m), d, a, 1)
+PATH(rmdir, (const char *a), (a), AT_FDCWD, a, 0)
+PATH(unlink, (const char *a), (a), AT_FDCWD, a, 0)
+PATH(unlinkat, (int d, const char *a, int f), (d, a, f), d, a, 0)
+PATH(chmod, (const char *a, mode_t m), (a, m), AT_FDCWD, a, 0)
