@@ -35,7 +35,7 @@ def command(options: argparse.Namespace) -> Step:
         shutil.rmtree(run, ignore_errors=True)  # what was begun would be timed wrongly
         run.parent.mkdir(parents=True, exist_ok=True)
         template, *more = options.command
-        words = [word.format(**values, run=run, seed=number) for word in shlex.split(template)]
+        words = shlex.split(template.format(**values, run=run, seed=number))
         program = {"bert-jax": [sys.executable, "-m", "bert_jax"], "peer": [options.peer_python]}
         cache = {"XDG_CACHE_HOME": str(Path(options.output, "cache")), "JAX_LOG_COMPILES": "1"}
         log = Path(f"{run}.log")

@@ -115,7 +115,7 @@ WORKS = {
         "`bert-jax bench`: time, MFU and memory of a training step on all devices",
         "bert-jax bench --work train --steps {timed} --config {config}:size={size}"
         " --config.data.length={length} --config.train.global_batch_size={batch}"
-        " --config.precision={dtype} --config.attention={attention}",
+        " --config.precision={dtype} --config.model.attention={attention}",
         {"config": "pretrain", "size": "base", "length": 128, "batch": 128, "timed": 20,
          "dtype": "auto", "attention": "auto"},
         *("median_s", "min_s", "real_tokens_per_s", "mfu", "compile_s", "peak_bytes"),

@@ -43,10 +43,9 @@ def test_every_documented_command_is_parsed():
 
 def check_command(template, config, **more):
     """Parses a command line of `bert-jax train`, and its config."""
-    values = {"config": config, "run": "RUN", "seed": 2, "model": "MODEL", "output": "OUT", **more}
-    program, *words = [word.format(**values) for word in shlex.split(template)]
+    values = {"run": "RUN", "seed": 2, "output": "OUT", **more, "config": config, "model": "MODEL"}
+    program, *words = shlex.split(template.format(**values))
     assert program == "bert-jax"
-    words = shlex.split(shlex.join(words).replace("'", ""))
     options = cli.parse(words)
     return load_config(options.config, options.overrides)
 
@@ -59,6 +58,18 @@ def test_every_data_set_is_a_valid_config(name):
     )
     assert (config.init_from, config.seed) == ("MODEL", 2)
     assert "{" not in f"{config.data.train}{config.data.validation}"
+
+
+@pytest.mark.parametrize("name", ["bench", "plan", "prepare", "compare"])
+def test_every_other_command_is_valid(name):
+    work = WORKS[name]
+    options = {
+        key: kind() if isinstance(kind, type) else kind for key, kind in work.options.items()
+    }
+    options |= {"batch": 8, "mesh": "data=8", "topology": "v5e:2x4", "source": "text:a.txt"}
+    files = {"train": "a.tsv", "validation": "b.tsv"}
+    config = options.pop("config", "glue:task=mrpc,directory=D")
+    check_command(work.contenders["bert_jax"], config, **options | files)
 
 
 def test_every_student_is_a_valid_config():
