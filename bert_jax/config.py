@@ -25,6 +25,8 @@ from bert_jax.options import keys_of
 from bert_jax.presets import keys_of_preset
 from bert_jax.sharding.mesh import MeshShape
 from bert_jax.tasks import find_task
+from bert_jax.tasks.base.model_init import ModelOptions
+from bert_jax.tasks.base.train_spec import TrainSpec
 from bert_jax.training.optimizer import OptimizerOptions
 from bert_jax.training.options import TrainOptions
 
@@ -46,15 +48,12 @@ TEXT_LISTS = frozenset({"data.label_columns", "data.labels", "data.test", "data.
 def default_config(task: str) -> ConfigDict:
     """Every known key with its default, for one task.
 
-    Sections `model`, `optimizer`, `train`, `distillation` and `mesh` are the fields of
-    `EncoderConfig` and `Execution`, `OptimizerOptions`, `TrainOptions`, `DistillationOptions` and
-    `MeshShape`. The task's own `defaults()` add its keys and other defaults. A model field that is
-    None is taken from `init_from`, else from `model.size` and the vocabulary; `model.family` is a
-    module of `families/`, None: that of `init_from`, else BERT; a model of another family than
-    `init_from` begins with its layers, if they are of one kind; `model.keep_layers` are the layers
-    of `init_from` that the model starts from, see `models.surgery.chosen_layers`, None: all;
-    precision "auto", attention "auto" and `scan_layers` None select the fastest on the device.
+    A section has the fields of a dataclass as its keys: `model` those of `ModelOptions` and
+    `EncoderConfig`, `optimizer`, `train`, `distillation` and `mesh` those of `OptimizerOptions`,
+    `TrainOptions`, `DistillationOptions` and `MeshShape`; for the others see `TrainSpec`. A model
+    field that is None is taken from `init_from`, else from `model.size` and the vocabulary.
     """
+    spec: TrainSpec[Any] = find_task(task).TRAIN
     config: dict[str, Any] = {
         "task": task,
         "seed": 0,
@@ -62,26 +61,17 @@ def default_config(task: str) -> ConfigDict:
         "preset": "",
         "init_from": "",
         "model": {
-            "family": None,
-            "size": "",
-            "scan_layers": None,
-            "remat": "none",
-            "attention": "auto",
-            # 128 for the matrix units, and 3 × 16 for every mesh.tensor that divides the heads of
-            # a named size. It does not follow the mesh: a run may continue on another one.
-            "pad_vocab_to_multiple_of": 384,
-            "keep_layers": None,
+            **keys_of(ModelOptions, omit=("fields",)),
             **dict.fromkeys(keys_of(EncoderConfig, omit=SWITCHES)),
         },
-        "tokenizer": {"path": ""},
-        "data": {},
-        "optimizer": keys_of(OptimizerOptions),
-        "train": keys_of(TrainOptions),
+        "data": keys_of(spec.data, omit=("seed",)),
+        "optimizer": keys_of(OptimizerOptions) | dict(spec.defaults.get("optimizer", {})),
+        "train": keys_of(TrainOptions) | dict(spec.defaults.get("train", {})),
         "distillation": keys_of(DistillationOptions),
         "mesh": keys_of(MeshShape),
+        **{name: keys_of(options) for name, options in spec.sections.items()},
     }
-    for section, keys in find_task(task).TRAIN.defaults().items():
-        config[section] = {**config.get(section, {}), **keys}
+    config["tokenizer"] = {"path": "", **config.get("tokenizer", {})}
     return ConfigDict(config)
 
 

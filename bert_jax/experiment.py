@@ -15,7 +15,7 @@ from typing import Any
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from bert_jax import model_init, presets
+from bert_jax import presets
 from bert_jax import workdir as run_directory
 from bert_jax.benchmarks import BenchOptions, Workload
 from bert_jax.benchmarks import bench as time_work
@@ -24,28 +24,27 @@ from bert_jax.checkpoints.config_file import ModelDescription, config_bytes
 from bert_jax.checkpoints.hub import MODEL, MODEL_CONFIG, RESULT, resolve
 from bert_jax.checkpoints.runs import newest_step
 from bert_jax.data.pretraining.preparation.options import PrepareOptions
-from bert_jax.distillation.options import DistillationOptions
 from bert_jax.distillation.report import compare
 from bert_jax.distillation.task import DistilledTask, distilled
-from bert_jax.errors import OptionError, UserError, as_retryable, require_at_least
+from bert_jax.errors import OptionError, UserError, as_retryable
 from bert_jax.export import export
 from bert_jax.inference.evaluation import evaluate
 from bert_jax.inference.fingerprint import model_fingerprint
 from bert_jax.inference.output_cache import cached_beside
-from bert_jax.options import from_keys
 from bert_jax.planning.hardware import Slice
 from bert_jax.planning.meshes import auto_mesh
 from bert_jax.planning.plan import PlanOptions, make_plans
 from bert_jax.planning.training_on_mesh import Training
 from bert_jax.process import say
+from bert_jax.sections import Sections
 from bert_jax.sharding.hosts import check_batch_size, from_main_host, is_main_host, main_host_first
-from bert_jax.sharding.mesh import MeshShape, make_mesh
-from bert_jax.tasks import find_task
+from bert_jax.sharding.mesh import make_mesh
 from bert_jax.tasks.base.evaluation import EvalResult
-from bert_jax.tasks.base.task import ModelInit, Task, TrainSpec
+from bert_jax.tasks.base.model_init import ModelInit, finished_model, initial_params
+from bert_jax.tasks.base.task import Task
 from bert_jax.training.logs import draw_curves
 from bert_jax.training.loop import train as train_loop
-from bert_jax.training.optimizer import Optimizer, OptimizerOptions, make_optimizer
+from bert_jax.training.optimizer import Optimizer, make_optimizer
 from bert_jax.training.options import TrainOptions
 from bert_jax.training.step import abstract_state, check_memory, explain_step_out_of_memory
 
@@ -59,68 +58,57 @@ class Experiment:
     """The meaning of a config; `dataclasses.replace` makes another one that shares no built part.
 
     Attributes:
-        config: a copy of the whole config; nothing changes it.
-        train_options: section `train` as written; for epochs as steps see `options`.
-        optimizer_options: section `optimizer`.
-        mesh_shape: section `mesh`.
+        sections: the config.
         platform: "cpu", "gpu" or "tpu" to plan for other devices; "" for the local devices.
         with_data: whether the task reads its data; if not, it may use a synthetic corpus, whose
             batches have the same shapes.
     """
 
-    config: ConfigDict
-    train_options: TrainOptions
-    optimizer_options: OptimizerOptions
-    mesh_shape: MeshShape
+    sections: Sections
     platform: str = ""
     with_data: bool = True
 
     @classmethod
     def from_config(cls, config: ConfigDict) -> "Experiment":
-        """Reads the sections; opens no file and touches no device.
+        """Reads a config; opens no file and touches no device.
 
         Raises:
             UserError: a value is out of range.
         """
-        require_at_least("seed", config.seed, 0, 2**32 - 1)
-        model_init.check_options(config)
-        experiment = cls(
-            ConfigDict(config.to_dict()),
-            from_keys(TrainOptions, config.train),
-            from_keys(OptimizerOptions, config.optimizer),
-            from_keys(MeshShape, config.mesh),
-        )
-        from_keys(DistillationOptions, config.distillation)
-        experiment._train_spec.check_options(config)
-        return experiment
+        return cls(Sections.of(config))
 
     # The parts, built when they are first needed.
 
     @functools.cached_property
     def model_init(self) -> ModelInit:
         """Architecture, tokenizer and initial parameters of the model."""
-        return model_init.of_config(self.config, self.platform)
+        return self.sections.model_init(self.platform)
 
     @functools.cached_property
     def task(self) -> Task:
         """The task, with its data loaded, and the teacher of `distillation`, if there is one."""
-        create, init = self._train_spec.create_without_data, self.model_init
-        if create is not None and not self.with_data:
-            task = create(self.config, init)
+        spec, config, init = self.sections.spec, self.sections.task, self.model_init
+        if spec.create_without_data is not None and not self.with_data:
+            task = spec.create_without_data(config, init)
         else:
             task = self._checked_task(init)
-        make = functools.partial(self._train_spec.create, self.config)
-        return distilled(task, self.config, init.execution, make)
+        return distilled(
+            task,
+            self.sections.distillation,
+            config.data.length,
+            init.execution,
+            functools.partial(spec.create, config),
+        )
 
     @functools.cached_property
     def options(self) -> TrainOptions:
         """The section `train`, with epochs converted to steps."""
-        return self.train_options.resolved(self.task.examples_per_epoch)
+        return self.sections.train.resolved(self.task.examples_per_epoch)
 
     @functools.cached_property
     def optimizer(self) -> Optimizer:
         """The optimizer with its schedule."""
-        return make_optimizer(self.optimizer_options, self.options.steps)
+        return make_optimizer(self.sections.optimizer, self.options.steps)
 
     @functools.cached_property
     def mesh(self) -> Mesh:
@@ -129,16 +117,16 @@ class Experiment:
         Raises:
             UserError: the mesh does not divide the batch, or does not fit the devices.
         """
-        if self.mesh_shape.auto:
+        if self.sections.mesh.auto:
             return auto_mesh(Training(self.task, self.optimizer, self.options))
-        mesh = make_mesh(self.mesh_shape)
-        options = self.train_options
+        mesh = make_mesh(self.sections.mesh)
+        options = self.sections.train
         check_batch_size(options.global_batch_size, mesh, options.microbatches)
         return mesh
 
     def check_devices(self) -> None:
         """Refuses a mesh that does not fit the devices or the batch, before data are read."""
-        if not self.mesh_shape.auto:
+        if not self.sections.mesh.auto:
             _ = self.mesh
 
     def check(self) -> None:
@@ -153,9 +141,9 @@ class Experiment:
 
     def check_options(self, examples_per_epoch: int) -> None:
         """Checks the schedule and the precision, which need neither data nor model."""
-        options = self.train_options.resolved(examples_per_epoch)
-        make_optimizer(self.optimizer_options, options.steps)
-        model_init.execution(self.config, self.platform)
+        options = self.sections.train.resolved(examples_per_epoch)
+        make_optimizer(self.sections.optimizer, options.steps)
+        self.sections.execution(self.platform)
 
     # The work of the verbs.
 
@@ -165,19 +153,20 @@ class Experiment:
         Raises:
             UserError: the task is not trained on a corpus, or a value is wrong.
         """
-        prepare_options = self._train_spec.prepare_options
+        prepare_options = self.sections.spec.prepare_options
         if prepare_options is None:
             raise UserError(
-                f"task {self.config.task} reads its files as they are; there is nothing to "
+                f"task {self.sections.name} reads its files as they are; there is nothing to "
                 "prepare: train"
             )
-        return prepare_options(self.config)
+        options: PrepareOptions = prepare_options(self.sections.task)
+        return options
 
     def describe_data(self) -> None:
         """Prints what is read, and what looks wrong in it, on the main host's stderr."""
         if is_main_host():
             say(*self.task.data_summary.lines())
-            differing = presets.deviations(self.config, self.task.description.config)
+            differing = presets.deviations(self.sections.keys, self.task.description.config)
             _warn([*self.task.data_summary.warnings(), *differing])
 
     def train(self, workdir: Path, *, describe: bool = True) -> dict[str, float]:
@@ -194,7 +183,7 @@ class Experiment:
         self.check()
         with run_directory.writing(workdir):
             with main_host_first():
-                run_directory.init_workdir(workdir, self.config, self.task)
+                run_directory.init_workdir(workdir, self.sections, self.task)
             if result := from_main_host(run_directory.finished_result(workdir)):
                 say(f"{workdir} is finished already: nothing to do")
                 result.pop(WARNINGS, None)
@@ -216,14 +205,14 @@ class Experiment:
                 replaced. With it, test sets are predicted, too, and evaluated if they have labels;
                 and a labelled task continues from OUTPUT.partial after a stop or a kill.
         """
-        mesh = make_mesh(self.mesh_shape)
+        mesh = make_mesh(self.sections.mesh)
         if workdir is not None:
             description = run_directory.description_of(workdir)
             task = self._task_of_model(description, workdir / run_directory.TOKENIZER)
             if is_main_host() and (changed := run_directory.changed_evaluation_data(workdir, task)):
                 _warn([f"{workdir} was trained with another {' and '.join(changed)}"])
             params, _ = run_directory.restore_params(
-                workdir, description, self.train_options.export, mesh, task.module
+                workdir, description, self.sections.train.export, mesh, task.module
             )
         elif model is not None:
             task, params = self._finished_model(resolve(model), mesh)
@@ -232,7 +221,7 @@ class Experiment:
 
         def request() -> dict[str, Any]:
             model = model_fingerprint(task.model(params, mesh))
-            return {**self.config.to_dict(), "examples": task.fingerprints(), **model}
+            return {**self.sections.keys, "examples": task.fingerprints(), **model}
 
         with (
             cached_beside(output, request) as kept,
@@ -246,7 +235,7 @@ class Experiment:
         planned = dataclasses.replace(self, platform=devices.hardware.platform, with_data=False)
         return make_plans(
             Training(planned.task, planned.optimizer, planned.options),
-            self.mesh_shape,
+            self.sections.mesh,
             devices,
             plan_options,
             dtype=planned.model_init.execution.dtype,
@@ -254,12 +243,12 @@ class Experiment:
 
     def bench(self, options: BenchOptions) -> dict[str, Any]:
         """Times the work of a config on the local devices, see `benchmarks.bench`."""
-        spec = self._train_spec
+        spec = self.sections.spec
         if options.work == "finetune" and spec.prepare_options is not None:
             raise OptionError(
                 "work", "finetune", "it needs the config of a labelled task, or --work train"
             )
-        here = dataclasses.replace(self, with_data=spec.has_data(self.config))
+        here = dataclasses.replace(self, with_data=spec.has_data(self.sections.task.data))
         return time_work(options, here.workload)
 
     @property
@@ -268,13 +257,8 @@ class Experiment:
         execution = self.model_init.execution
         return Workload(self.task, execution, self.optimizer, self.options, self.mesh)
 
-    @property
-    def _train_spec(self) -> TrainSpec:
-        spec: TrainSpec = find_task(self.config.task).TRAIN
-        return spec
-
     def _checked_task(self, init: ModelInit) -> Task:
-        task = self._train_spec.create(self.config, init)
+        task = self.sections.spec.create(self.sections.task, init)
         task.evaluator.check()
         return task
 
@@ -286,13 +270,13 @@ class Experiment:
         )
         if report.new:
             raise UserError(
-                f"{directory} cannot be evaluated for task {self.config.task}: {report}"
+                f"{directory} cannot be evaluated for task {self.sections.name}: {report}"
             )
         return task, params
 
     def _task_of_model(self, description: ModelDescription, directory: Path) -> Task:
         """The task with a finished model; the tokenizer is read from a directory."""
-        return self._checked_task(model_init.of_model(self.config, description, directory))
+        return self._checked_task(finished_model(description, directory, self.sections.execution()))
 
     def _start_or_resume(self, workdir: Path) -> bool:
         """Prepares a new run; returns whether it is new."""
@@ -311,7 +295,7 @@ class Experiment:
         # exported model is evaluated once more.
         is_last = options.export == "latest" and not options.patience
 
-        first = model_init.initial_params(self.config, init, task, mesh) if is_new else None
+        first = initial_params(init, task, mesh, self.sections.task.seed) if is_new else None
         reported: set[str] = set()  # by the first of all evaluations
 
         def validate(params: Any, directory: Path | None) -> EvalResult:
@@ -325,7 +309,7 @@ class Experiment:
                 options=options,
                 mesh=mesh,
                 workdir=workdir,
-                seed=self.config.seed,
+                seed=self.sections.task.seed,
                 initial_params=first,
                 predictions=workdir / PREDICTIONS if is_last else None,
             )
@@ -358,7 +342,7 @@ class Experiment:
                 result |= compare(teacher, student, self.mesh, metrics)
             if is_main_host():
                 draw_curves(workdir, baselines, derived_metrics=task.derived_metrics)
-                _warn([*worse, *self._train_spec.export_notes(self.config)])
+                _warn([*worse, *self.sections.spec.export_notes(self.sections.task.data)])
                 stored = {**result, WARNINGS: task.data_summary.warnings() + worse}
                 content = (json.dumps(stored, indent=2) + "\n").encode()
                 run_directory.write(workdir, {RESULT: content})

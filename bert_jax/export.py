@@ -2,18 +2,15 @@
 
 from pathlib import Path
 
-from ml_collections import ConfigDict
-
-from bert_jax import model_init
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.hub import MODEL, check_not_of_run
 from bert_jax.errors import OptionError
 from bert_jax.models.config import ENCODER_SCOPE, Head
 from bert_jax.models.surgery import without_padding
-from bert_jax.tasks import find_task
-from bert_jax.tasks.base.task import TrainedPart
-from bert_jax.workdir import TOKENIZER, description_of, restore_params, run_config
+from bert_jax.sections import Sections
+from bert_jax.tasks.base.train_spec import TrainedPart
+from bert_jax.workdir import TOKENIZER, description_of, restore_params, run_sections
 
 
 def export(workdir: Path, output: Path, *, which: str = "", part: str = "") -> int:
@@ -35,11 +32,11 @@ def export(workdir: Path, output: Path, *, which: str = "", part: str = "") -> i
     """
     if output != workdir / MODEL:
         check_not_of_run(output)
-    config, description = run_config(workdir), description_of(workdir)
-    which, module = which or config.train.export, None
+    run, description = run_sections(workdir), description_of(workdir)
+    which, module = which or run.train.export, None
     tokenizer = description.family.load_tokenizer(workdir / TOKENIZER, config=description.config)
     if part:
-        chosen = _part(config, description, part)
+        chosen = _part(run, description, part)
         module = chosen.module
     params, step = restore_params(workdir, description, which, module=module)
     if part:
@@ -54,15 +51,15 @@ def export(workdir: Path, output: Path, *, which: str = "", part: str = "") -> i
 
 def export_notes(workdir: Path) -> tuple[str, ...]:
     """What the exported model of a run lacks of the trained one, for people."""
-    config = run_config(workdir)
-    return find_task(config.task).TRAIN.export_notes(config)
+    run = run_sections(workdir)
+    return run.spec.export_notes(run.task.data)
 
 
-def _part(config: ConfigDict, description: ModelDescription, name: str) -> TrainedPart:
+def _part(run: Sections, description: ModelDescription, name: str) -> TrainedPart:
     """A model that a run holds beside the one that it trains to export."""
-    parts = find_task(config.task).TRAIN.parts
+    parts, task = run.spec.parts, run.name
     if name not in parts:
         known = f"; known are {', '.join(parts)}" if parts else ""
-        rule = f"a run of the task {config.task} has no such part{known}: leave --part out"
+        rule = f"a run of the task {task} has no such part{known}: leave --part out"
         raise OptionError("part", name, rule)
-    return parts[name](config, description, model_init.execution(config))
+    return parts[name](run.task, description, run.execution())

@@ -8,8 +8,6 @@ starts from keeps its own. A task takes the keys that it has.
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ml_collections import ConfigDict
-
 from bert_jax.errors import require_one_of
 from bert_jax.models.config import EncoderConfig
 
@@ -173,25 +171,26 @@ def model_fields(name: str) -> Mapping[str, Any]:
     return PRESETS[name].model if name else {}
 
 
-def deviations(config: ConfigDict, model: EncoderConfig) -> Iterator[str]:
-    """A line for each switch that is not as in the preset of a config.
+def deviations(keys: Mapping[str, Any], model: EncoderConfig) -> Iterator[str]:
+    """A line for each switch that is not as in a preset.
 
     Args:
-        config: the whole config.
+        keys: all keys of a config.
         model: architecture of the model that is trained.
     """
-    if not config.preset:
+    preset = keys["preset"]
+    if not preset:
         return
-    wanted = keys_of_preset(config.preset, config.task)
-    found = {key: _value(config, key) for key in wanted}
-    found |= {f"model.{name}": getattr(model, name) for name in model_fields(config.preset)}
-    wanted |= {f"model.{name}": value for name, value in model_fields(config.preset).items()}
+    wanted = keys_of_preset(preset, keys["task"])
+    found = {key: _value(keys, key) for key in wanted}
+    found |= {f"model.{name}": getattr(model, name) for name in model_fields(preset)}
+    wanted |= {f"model.{name}": value for name, value in model_fields(preset).items()}
     for key, value in found.items():
         if value not in (None, wanted[key]):
-            yield f"not as in preset {config.preset}: {key} is {value}, there {wanted[key]}"
+            yield f"not as in preset {preset}: {key} is {value}, there {wanted[key]}"
 
 
-def _value(config: ConfigDict, key: str) -> Any:
+def _value(keys: Mapping[str, Any], key: str) -> Any:
     """The value of a dotted key, None if the task does not have it."""
     section, _, name = key.partition(".")
-    return config.get(section, {}).get(name)
+    return keys.get(section, {}).get(name)

@@ -126,9 +126,11 @@ def _seeds(experiment: Experiment) -> dict[str, ConfigDict]:
     """The config of each seed."""
     return {
         f"seed-{seed}": _changed(
-            experiment.config, {"seed": seed, "train.seeds": ()}, where="train.seeds"
+            ConfigDict(experiment.sections.keys),
+            {"seed": seed, "train.seeds": ()},
+            where="train.seeds",
         )
-        for seed in experiment.train_options.seeds
+        for seed in experiment.sections.train.seeds
     }
 
 
@@ -154,13 +156,13 @@ def _train_all(configs: Mapping[str, ConfigDict], workdir: Path, kind: str) -> R
 def check_key(experiment: Experiment) -> Hashable:
     """Of experiments with equal keys, one needs `check`, the others only `check_options`."""
     names = ("task", "data", "model", "tokenizer", "init_from", "distillation")
-    config, train = experiment.config.to_dict(), experiment.train_options
-    optimizer = experiment.optimizer_options
+    sections = experiment.sections
+    keys, train, optimizer = sections.keys, sections.train, sections.optimizer
     return (
-        json.dumps({name: config[name] for name in names}, sort_keys=True),
+        json.dumps({name: keys[name] for name in names}, sort_keys=True),
         train.microbatches,
-        train.global_batch_size if experiment.mesh_shape.auto else None,
-        experiment.mesh_shape,
+        train.global_batch_size if sections.mesh.auto else None,
+        sections.mesh,
         optimizer.freeze_encoder,
         optimizer.freeze_layers,
         optimizer.shard_over_data,
@@ -209,9 +211,9 @@ def _train_one(experiment: Experiment, workdir: Path, name: str) -> Outcome:
     directory = workdir / name
     note = directory / DIVERGED
     if from_main_host(note.is_file()):
-        run_directory.check_config(directory, experiment.config)
+        run_directory.check_config(directory, experiment.sections.keys)
         return Outcome(name, {}, note.read_text(encoding="utf-8").strip())
-    if experiment.train_options.seeds:
+    if experiment.sections.train.seeds:
         inner = _train_all(_seeds(experiment), directory, "seeds")
         diverged = [outcome for outcome in inner.outcomes if not outcome.metrics]
         why = f"{len(diverged)} of {len(inner.outcomes)} seeds diverged" if diverged else ""

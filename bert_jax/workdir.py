@@ -24,7 +24,6 @@ import jax
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from bert_jax import model_init
 from bert_jax.checkpoints.config_file import (
     ModelDescription,
     config_bytes,
@@ -56,14 +55,14 @@ from bert_jax.files.manifest import MANIFEST
 from bert_jax.models.config import ENCODER_SCOPE, Head
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.surgery import without_padding
-from bert_jax.options import differing_names, from_keys
+from bert_jax.options import differing_names
 from bert_jax.process import say
+from bert_jax.sections import Sections
 from bert_jax.sharding.hosts import is_main_host, main_host_first
 from bert_jax.sharding.mesh import MeshShape, make_mesh, one_device_mesh
 from bert_jax.sharding.rules import sharded_shapes
 from bert_jax.tasks.base.splits import label_names
 from bert_jax.tasks.base.task import Task
-from bert_jax.training.options import TrainOptions
 
 CONFIG, DATA = "config.json", "data.json"
 DATA_SUMMARY, _CHECKSUMS = "data_summary.json", "checksums.json"
@@ -122,6 +121,11 @@ def run_config(workdir: Path) -> ConfigDict:
     return complete_config(fields, where=str(path))
 
 
+def run_sections(workdir: Path) -> Sections:
+    """The config of a run as typed options; for errors see `run_config`."""
+    return Sections.of(run_config(workdir))
+
+
 @contextlib.contextmanager
 def writing(workdir: Path) -> Iterator[None]:
     """Makes a work directory, which only these hosts write within the block; all of them call it.
@@ -137,8 +141,12 @@ def writing(workdir: Path) -> Iterator[None]:
         yield
 
 
-def check_config(workdir: Path, config: ConfigDict) -> ConfigDict | None:
+def check_config(workdir: Path, keys: Mapping[str, Any]) -> ConfigDict | None:
     """The config of the run in a work directory, None if there is none.
+
+    Args:
+        workdir: the directory.
+        keys: the config of the run that begins or continues there.
 
     Raises:
         UserError: the run belongs to another config.
@@ -155,7 +163,7 @@ def check_config(workdir: Path, config: ConfigDict) -> ConfigDict | None:
     old = run_config(workdir)
     changed = [
         item
-        for item in differing_keys(_as_json(old), _as_json(config))
+        for item in differing_keys(_as_json(old.to_dict()), _as_json(keys))
         if item[0] not in FREE_KEYS | LENGTH_KEYS
     ]
     if changed:
@@ -168,11 +176,11 @@ def check_config(workdir: Path, config: ConfigDict) -> ConfigDict | None:
     return old
 
 
-def _as_json(config: ConfigDict) -> dict[str, Any]:
-    return json.loads(json.dumps(config.to_dict()))  # tuples become lists
+def _as_json(keys: Mapping[str, Any]) -> dict[str, Any]:
+    return json.loads(json.dumps(keys))  # tuples become lists
 
 
-def init_workdir(workdir: Path, config: ConfigDict, task: Task) -> None:
+def init_workdir(workdir: Path, sections: Sections, task: Task) -> None:
     """Creates a work directory, or checks that it belongs to the same config and data.
 
     The training may have become longer: from the steps that are done, the learning rate follows the
@@ -180,17 +188,19 @@ def init_workdir(workdir: Path, config: ConfigDict, task: Task) -> None:
 
     Args:
         workdir: the directory.
-        config: the whole config.
+        sections: the config of the run.
         task: task with the data of the config.
 
     Raises:
         UserError: it belongs to another config or other data, has done more steps, cannot be
             created, or is not shared by all hosts.
     """
-    old, done = check_config(workdir, config), newest_step(workdir)
+    old, done = check_config(workdir, sections.keys), newest_step(workdir)
     if old is not None and done is not None:
         check_unchanged(workdir, task)
-        _change_length(workdir, done, *(_steps(each, task) for each in (old, config)))
+        trains = Sections.of(old).train, sections.train
+        steps = (train.resolved(task.examples_per_epoch).steps for train in trains)
+        _change_length(workdir, done, *steps)
     path = workdir / CONFIG
     if not is_main_host():
         if not path.is_file():
@@ -204,11 +214,7 @@ def init_workdir(workdir: Path, config: ConfigDict, task: Task) -> None:
         raise _unusable(f"{workdir} is not a run: it has {listed(foreign)}, but no {path.name}")
     if not is_remote(workdir):
         remove_partial_files(workdir)
-    write(workdir, {CONFIG: (json.dumps(_as_json(config), indent=2) + "\n").encode()})
-
-
-def _steps(config: ConfigDict, task: Task) -> int:
-    return from_keys(TrainOptions, config.train).resolved(task.examples_per_epoch).steps
+    write(workdir, {CONFIG: (json.dumps(sections.keys, indent=2) + "\n").encode()})
 
 
 def _change_length(workdir: Path, done: int, before: int, now: int) -> None:
@@ -375,15 +381,15 @@ def restore_params(
     Raises:
         UserError: the checkpoint does not exist, or is damaged.
     """
-    config = run_config(workdir)
+    run = run_sections(workdir)
     if mesh is None:
         # With several hosts, each must take part.
         mesh = one_device_mesh() if jax.process_count() == 1 else make_mesh(MeshShape())
-    abstract = abstract_params(module or description.make_module(model_init.execution(config)))
+    abstract = abstract_params(module or description.make_module(run.execution()))
     if module is None and description.head is Head.ENCODER:
         modules = module_shapes(description.vectors, description.config.hidden_size)
         abstract = {ENCODER_SCOPE: abstract, **modules}
-    with RunCheckpoints(workdir, keep=config.train.keep_checkpoints, read_only=True) as checkpoints:
+    with RunCheckpoints(workdir, keep=run.train.keep_checkpoints, read_only=True) as checkpoints:
         step = checkpoints.step_of(which)
         params = checkpoints.restore_params(step, sharded_shapes(mesh, abstract))
     return (params if module else without_padding(params, description.config)), step

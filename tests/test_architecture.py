@@ -20,8 +20,8 @@ LAYERS = {
     9: (
         "benchmarks",
         "config",
-        "model_init",
         "presets",
+        "sections",
         "workdir",
         "export",
         "experiment",

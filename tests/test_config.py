@@ -1,9 +1,10 @@
 """Configs: defaults, overrides, kinds of values, differences."""
 
+import dataclasses
+
 import pytest
 from ml_collections import ConfigDict
 
-from bert_jax import model_init
 from bert_jax import workdir as run_directory
 from bert_jax.config import (
     RENAMED_KEYS,
@@ -19,8 +20,8 @@ from bert_jax.config import (
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.families import bert
-from bert_jax.families.bert import FAMILY as BERT
 from bert_jax.models.config import EncoderConfig
+from bert_jax.sections import Sections
 
 
 @pytest.fixture
@@ -150,9 +151,14 @@ def test_model_fields_may_be_left_to_the_size_again(config):
     assert config.model.hidden_size is None
 
 
+def architecture(config, tokenizer, base=None):
+    init = Sections.of(config).model_init("cpu")
+    return dataclasses.replace(init, base=base).architecture(tokenizer)
+
+
 def test_the_architecture_of_a_config(config, tokenizer):
     set_all(config, model__size="mini", model__hidden_act="relu", model__num_hidden_layers="3")
-    assert model_init.model_config(config, tokenizer, BERT) == EncoderConfig(
+    assert architecture(config, tokenizer) == EncoderConfig(
         vocab_size=40,
         hidden_size=256,
         num_hidden_layers=3,
@@ -162,19 +168,19 @@ def test_the_architecture_of_a_config(config, tokenizer):
         pad_token_id=0,
     )
     set_all(config, model__vocab_size="64")
-    assert model_init.model_config(config, tokenizer, BERT).vocab_size == 64
+    assert architecture(config, tokenizer).vocab_size == 64
 
 
 def test_the_architecture_of_a_model_to_begin_with(config, tokenizer):
     base = bert.FAMILY.new_config("mini", vocab_size=99, hidden_act="relu")
-    assert model_init.model_config(config, tokenizer, BERT, base) == base
+    assert architecture(config, tokenizer, base) == base
     set_all(config, model__hidden_dropout_prob="0.3")
-    assert model_init.model_config(config, tokenizer, BERT, base).hidden_dropout_prob == 0.3
+    assert architecture(config, tokenizer, base).hidden_dropout_prob == 0.3
     set_all(config, model__num_hidden_layers="7")
     with pytest.raises(
         UserError, match="model.num_hidden_layers is 7; init_from has a model with 4; "
     ):
-        model_init.model_config(config, tokenizer, BERT, base)
+        architecture(config, tokenizer, base)
 
 
 def test_lists_are_written_in_several_ways():

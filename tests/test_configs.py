@@ -46,11 +46,11 @@ def test_a_config_is_parsed_and_its_header_has_a_command(path):
     assert set(config) == set(default_config(config.task))
     assert config.train.global_batch_size > 0
     experiment = Experiment.from_config(config)  # checks the values of all sections
-    options = experiment.train_options.resolved(examples_per_epoch=100)
-    make_optimizer(experiment.optimizer_options, options.steps)
+    options = experiment.sections.train.resolved(examples_per_epoch=100)
+    make_optimizer(experiment.sections.optimizer, options.steps)
     # A shorter run needs no other key.
     shorter = Experiment.from_config(load_config(str(path), [("train.steps", "10")]))
-    make_optimizer(shorter.optimizer_options, 10)
+    make_optimizer(shorter.sections.optimizer, 10)
     if not options.epochs:
         for key in ("log_every", "eval_every", "checkpoint_every"):
             assert 0 < config.train[key] <= options.steps

@@ -60,7 +60,7 @@ def params(experiment):
 def run(experiment, params, tmp_path_factory):
     """A run after two steps, as a training writes it."""
     workdir, task = tmp_path_factory.mktemp("run"), experiment.task
-    run_directory.init_workdir(workdir, experiment.config, task)
+    run_directory.init_workdir(workdir, experiment.sections, task)
     run_directory.save_model_files(workdir, task)
     optimizer = make_optimizer(OptimizerOptions(), 2)
     abstract = abstract_state(task, optimizer, make_mesh(MeshShape(), jax.devices()[:1]))

@@ -322,7 +322,7 @@ def test_a_sweep_with_seeds_compares_their_means(make_config, tmp_path):
 
 def test_diverged_seeds_count_against_a_point(make_config, tmp_path, monkeypatch):
     def train(self, workdir, *, describe=True):
-        rate, seed = self.optimizer_options.learning_rate, self.config.seed
+        rate, seed = self.sections.optimizer.learning_rate, self.sections.task.seed
         (workdir / "model").mkdir(parents=True)
         if (rate, seed) == (0.1, 2):
             raise DivergedError("the loss of step 7 is not finite")

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
 
         counts = statistics(
             prepare_options,
-            length=config.data.length,
+            length=experiment.sections.task.data.length,
             limit=options.limit,
             workers=options.workers,
         )

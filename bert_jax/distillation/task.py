@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
-from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pipeline import Batch
@@ -23,12 +22,12 @@ from bert_jax.errors import OptionError
 from bert_jax.models.config import ComputedModel
 from bert_jax.models.encoder import EncoderOutput, EncoderOutputs
 from bert_jax.models.execution import Execution
-from bert_jax.options import from_keys
 from bert_jax.tasks.base.evaluation import Evaluator
 from bert_jax.tasks.base.labelled_task import LabelledTask
+from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.base.summary import DataSummary
-from bert_jax.tasks.base.task import ModelInit, Sums, Task, weighted_sums
+from bert_jax.tasks.base.task import Sums, Task, weighted_sums
 
 # The parts of the loss against the teacher.
 _PARTS = ("soft", "cosine", "hidden", "attention", "value_relation")
@@ -304,27 +303,31 @@ def _compared_layers(
 
 
 def distilled(
-    task: Task, config: ConfigDict, execution: Execution, create: Callable[[ModelInit], Task]
+    task: Task,
+    options: DistillationOptions,
+    length: int,
+    execution: Execution,
+    create: Callable[[ModelInit], Task],
 ) -> Task:
     """The task with the teacher of section `distillation`; the task itself if there is none.
 
     Args:
         task: the task of a config.
-        config: the whole config.
+        options: section `distillation`.
+        length: key `data.length`; 0: as the task has chosen.
         execution: how models are computed.
         create: makes the task of the config for another model.
 
     Raises:
         UserError: the teacher does not exist, or does not fit the task.
     """
-    options = from_keys(DistillationOptions, config.distillation)
     if not options.teacher:
         if options != DistillationOptions():
             rule = "give the directory of a model for the same task"
             problem = "section distillation is set, and it names no teacher"
             raise OptionError("distillation.teacher", "", rule, problem)
         return task
-    length = task.options.length if isinstance(task, LabelledTask) else config.data.length
+    length = task.options.length if isinstance(task, LabelledTask) else length
     teacher = Teacher.of(options.teacher, task, execution, length)
     reader = task if teacher.reads_rows_of(task) else teacher.reader(create, task)
     rows = reader if teacher.makes_rows_for(task) else task

@@ -19,8 +19,9 @@ from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
 from bert_jax.sharding.rules import sharded_shapes
 from bert_jax.tasks.base.labelled_task import LabelledTask
+from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.splits import label_names
-from bert_jax.tasks.base.task import ModelInit, Task
+from bert_jax.tasks.base.task import Task
 from bert_jax.tokenization import Tokenizer
 
 
@@ -109,10 +110,10 @@ class Teacher:
         reader = create(
             ModelInit(
                 module.execution,
-                lambda tokenizer: self.description.config,
+                self.description.family,
                 self.tokenizer,
                 self.description,
-                family=self.description.family,
+                base=self.description.config,
             )
         )
         if isinstance(reader, LabelledTask) and isinstance(task, LabelledTask):

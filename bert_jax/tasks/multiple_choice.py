@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import ChoiceExample, Entries
@@ -33,10 +32,9 @@ from bert_jax.data.records import shortest
 from bert_jax.errors import UserError
 from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.config import EncoderConfig, Head
-from bert_jax.options import from_keys, keys_of
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import (
-    check_labelled_options,
+    LabelledData,
     labelled_defaults,
     labelled_options,
     model_tokenizer,
@@ -48,6 +46,7 @@ from bert_jax.tasks.base.labelled_task import (
     encode_in_chunks,
     sequences_of,
 )
+from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predict_spec import JSONL, PredictOptions, PredictSpec, json_lines
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
@@ -61,8 +60,9 @@ from bert_jax.tasks.base.predictor import (
     softmax,
 )
 from bert_jax.tasks.base.splits import read_splits
-from bert_jax.tasks.base.task import ModelInit, Sums, TrainSpec, weighted_sums
+from bert_jax.tasks.base.task import Sums, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder
+from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tokenization import Encoding, Tokenizer
 
 
@@ -292,29 +292,22 @@ class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
         )
 
 
-def defaults() -> dict[str, dict[str, Any]]:
-    """The keys of this task, by section; those of `ChoiceOptions` are keys of `data`."""
-    return labelled_defaults(
-        keys_of(ChoiceOptions),
-        optimizer={"learning_rate": 2e-5},
-        train={"global_batch_size": 16},
-    )
+@dataclasses.dataclass(frozen=True)
+class ChoiceData(LabelledData, ChoiceOptions):
+    """The section `data` of a config."""
+
+    def __post_init__(self) -> None:
+        LabelledData.__post_init__(self)
+        ChoiceOptions.__post_init__(self)
 
 
-def check_options(config: ConfigDict) -> None:
-    """Raises OptionError where a key of the task is out of range; reads no file."""
-    check_labelled_options(config)
-    from_keys(ChoiceOptions, config.data)
-
-
-def create(config: ConfigDict, model_init: ModelInit) -> MultipleChoiceTask:
+def create(config: TaskConfig[ChoiceData], model_init: ModelInit) -> MultipleChoiceTask:
     """The task of a config, see `bert_jax.config`."""
     tokenizer = model_tokenizer(model_init)
-    options = from_keys(ChoiceOptions, config.data)
     splits = read_splits(
         config.data,
         lambda source, split, report: read_choices(
-            source, options, needs_labels=split == "train", report=report
+            source, config.data, needs_labels=split == "train", report=report
         ),
         with_train=not model_init.is_finished,
     )
@@ -340,4 +333,8 @@ def _targets(examples: list[ChoiceExample]) -> np.ndarray:
     return np.array([example.label for example in examples], np.int32)
 
 
-TRAIN = TrainSpec(create, defaults, check_options=check_options)
+TRAIN = TrainSpec(
+    ChoiceData,
+    create,
+    defaults=labelled_defaults(optimizer={"learning_rate": 2e-5}, train={"global_batch_size": 16}),
+)

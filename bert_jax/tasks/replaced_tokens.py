@@ -13,11 +13,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
-from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.data.pretraining.options import PretrainingOptions
+from bert_jax.data.pretraining.preparation.options import VocabularyOptions
 from bert_jax.errors import OptionError, require_between
 from bert_jax.models.config import ComputedModel, Head
 from bert_jax.models.execution import Execution
@@ -27,19 +27,16 @@ from bert_jax.models.replaced_tokens import (
     generator_config,
     generator_params,
 )
-from bert_jax.options import from_keys, keys_of
-from bert_jax.tasks.base.task import (
-    ModelInit,
-    Sums,
-    TrainedPart,
-    TrainSpec,
-    weighted_sums,
-)
+from bert_jax.tasks.base.model_init import ModelInit
+from bert_jax.tasks.base.task import Sums, weighted_sums
+from bert_jax.tasks.base.train_spec import TaskConfig, TrainedPart, TrainSpec
 from bert_jax.tasks.pretraining import create as pretraining
 from bert_jax.tasks.pretraining.task import BatchOptions, PretrainingTask, classification_sums
 from bert_jax.tokenization import Tokenizer
 
 _DISCRIMINATOR = "rtd"
+
+Config = TaskConfig[pretraining.CorpusData]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,62 +153,54 @@ def _is_token(batch: dict[str, jax.Array]) -> jax.Array:
     return mask.astype(jnp.float32) * has_weight
 
 
-def defaults() -> dict[str, dict[str, Any]]:
-    """The keys of `pretraining`, with ELECTRA's rows and masks, and `replaced_tokens`."""
-    keys = pretraining.defaults()
-    rows = {
-        "objective": "none",
-        "short_probability": 0.05,
-        "masking": "token_with_replacement",
-        "mask_replace_prob": 0.85,
-        "random_replace_prob": 0.0,
-    }
-    return {
-        **keys,
-        "data": {**keys["data"], **rows},
-        "replaced_tokens": keys_of(ReplacedTokenOptions),
-    }
+@dataclasses.dataclass(frozen=True)
+class ReplacedTokensData(pretraining.CorpusData):
+    """The section `data` of a config: that of `pretraining`, with ELECTRA's rows and masks."""
 
+    objective: str = "none"
+    short_probability: float = 0.05
+    masking: str = "token_with_replacement"
+    mask_replace_prob: float = 0.85
+    random_replace_prob: float = 0.0
 
-def check_options(config: ConfigDict) -> None:
-    """Raises OptionError where a key of the task is out of range; reads no file."""
-    pretraining.check_options(config)
-    from_keys(ReplacedTokenOptions, config.replaced_tokens)
-    if config.data.objective != "none" or config.data.span_boundary:
-        rule = "replaced-token detection has no second objective: leave it out"
-        name = "span_boundary" if config.data.span_boundary else "objective"
-        raise OptionError(f"data.{name}", config.data[name], rule)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, expected in (("span_boundary", False), ("objective", "none")):
+            if (value := getattr(self, name)) != expected:
+                rule = "replaced-token detection has no second objective: leave it out"
+                raise OptionError(f"data.{name}", value, rule)
 
 
 def _task(
-    config: ConfigDict, model_init: ModelInit, corpus: Corpus, tokenizer: Tokenizer
+    config: Config,
+    model_init: ModelInit,
+    corpus: Corpus,
+    tokenizer: Tokenizer,
 ) -> ReplacedTokensTask:
     return ReplacedTokensTask(
         corpus,
         tokenizer,
-        from_keys(PretrainingOptions, config.data, seed=config.seed),
+        config.data,
         model_init.describe(tokenizer, Head.REPLACED_TOKENS, num_labels=None),
         model_init.execution,
         pretraining.batch_options(config),
-        from_keys(ReplacedTokenOptions, config.replaced_tokens),
+        config.section(ReplacedTokenOptions),
     )
 
 
-def create(config: ConfigDict, model_init: ModelInit) -> ReplacedTokensTask:
+def create(config: Config, model_init: ModelInit) -> ReplacedTokensTask:
     """The task of a config, see `bert_jax.config`."""
     return _task(config, model_init, *pretraining.open_corpus(config, model_init))
 
 
-def create_without_data(config: ConfigDict, model_init: ModelInit) -> ReplacedTokensTask:
+def create_without_data(config: Config, model_init: ModelInit) -> ReplacedTokensTask:
     """The task of a config without a corpus, for planning."""
     return _task(config, model_init, *pretraining.make_corpus(config, model_init))
 
 
-def _generator(
-    config: ConfigDict, description: ModelDescription, execution: Execution
-) -> TrainedPart:
+def _generator(config: Config, description: ModelDescription, execution: Execution) -> TrainedPart:
     """The generator of a run whose discriminator is described."""
-    size = config.replaced_tokens.generator_size
+    size = config.section(ReplacedTokenOptions).generator_size
     architecture = generator_config(description.config, size)
     return TrainedPart(
         dataclasses.replace(description, config=architecture, head=Head.MASKED_LM),
@@ -223,12 +212,12 @@ def _generator(
 _NOTE = "the exported model is the discriminator; `export --part generator` writes the generator"
 
 TRAIN = TrainSpec(
+    ReplacedTokensData,
     create,
-    defaults,
-    pretraining.prepare_options,
-    create_without_data,
-    pretraining.has_data,
-    check_options,
-    export_notes=lambda config: (_NOTE,),
+    sections={"tokenizer": VocabularyOptions, "replaced_tokens": ReplacedTokenOptions},
+    prepare_options=pretraining.prepare_options,
+    create_without_data=create_without_data,
+    has_data=lambda data: bool(data.corpus),
+    export_notes=lambda data: (_NOTE,),
     parts={"generator": _generator},
 )

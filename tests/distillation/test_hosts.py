@@ -26,7 +26,7 @@ def records_of(workdir: Path) -> list[dict[str, float]]:
 def test_a_teacher_is_split_over_devices_and_hosts(
     start_hosts, experiment_of, teacher_of, tmp_path
 ):
-    teacher, data = teacher_of("classes"), experiment_of("classes").config.data
+    teacher, data = teacher_of("classes"), experiment_of("classes").sections.task.data
     command = [
         *(sys.executable, "-m", "bert_jax", "train"),
         *("--config", f"{CONFIG}:teacher={teacher},layers=1,train={data.train}"),

@@ -61,7 +61,7 @@ def test_a_run_ends_with_the_comparison_and_resumes_to_the_same_bits(
     shutil.copytree(tmp_path / "run", again)
     shutil.rmtree(again / "checkpoints" / "4")
     (again / "result.json").unlink()
-    Experiment.from_config(experiment.config).train(again)
+    Experiment(experiment.sections).train(again)
     expected, found = (tensors_of(path / "model") for path in (tmp_path / "run", again))
     assert {key: value.tobytes() for key, value in found.items()} == {
         key: value.tobytes() for key, value in expected.items()
@@ -92,7 +92,7 @@ def test_a_student_of_another_family(experiment_of, teacher_of, base_model, tmp_
     shutil.copytree(tmp_path / "run", again)
     shutil.rmtree(again / "checkpoints" / "4")
     (again / "result.json").unlink()
-    Experiment.from_config(experiment.config).train(again)
+    Experiment(experiment.sections).train(again)
     for name, expected in tensors_of(tmp_path / "run" / "model").items():
         np.testing.assert_array_equal(tensors_of(again / "model")[name], expected)
     with RunCheckpoints(again, keep=1, read_only=True) as checkpoints:

@@ -6,14 +6,12 @@ from collections.abc import Callable
 import pytest
 from ml_collections import ConfigDict
 
-from bert_jax import model_init
 from bert_jax.config import default_config, set_key
 from bert_jax.planning.hardware import find_topology, parse_slice
 from bert_jax.planning.training_on_mesh import Training, TrainingOnMesh
+from bert_jax.sections import Sections
 from bert_jax.sharding.mesh import MeshShape
-from bert_jax.tasks import find_task
-from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
-from bert_jax.training.options import TrainOptions
+from bert_jax.training.optimizer import make_optimizer
 
 # Two layers; no two of its sizes are the same.
 TINY = {
@@ -65,12 +63,11 @@ def training_of(tiny_config) -> Callable[..., Training]:
 
     @functools.cache
     def make(platform: str, **keys: object) -> Training:
-        config = tiny_config(**keys)
-        init = model_init.of_config(config, platform)
+        config = Sections.of(tiny_config(**keys))
         return Training(
-            find_task(config.task).TRAIN.create_without_data(config, init),
-            make_optimizer(OptimizerOptions(**config.optimizer), config.train.steps),
-            TrainOptions(**config.train),
+            config.spec.create_without_data(config.task, config.model_init(platform)),
+            make_optimizer(config.optimizer, config.train.steps),
+            config.train,
         )
 
     return make

@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import bert_jax
-from bert_jax import families, model_init
+from bert_jax import families
 from bert_jax.checkpoints import google_files, model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config import complete_config
@@ -23,6 +23,7 @@ from bert_jax.inference.predict import predict
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution
+from bert_jax.sections import Sections
 from bert_jax.tasks.classification import task as classification
 from bert_jax.tokenization import (
     SentencePieceTokenizer,
@@ -163,7 +164,8 @@ def test_a_task_trains_a_model_of_the_family_that_it_begins_with(directory, tmp_
     config = complete_config(
         {"task": "classification", "init_from": str(directory), "data": data}, where="a test"
     )
-    task = classification.create(config, model_init.of_config(config))
+    sections = Sections.of(config)
+    task = classification.create(sections.task, sections.model_init())
     assert task.description.class_name == "ToyForSequenceClassification"
     assert task.description.config.position_offset == 1
     assert task.tokenizer.num_special_tokens(pair=True) == 4

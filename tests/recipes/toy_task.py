@@ -4,6 +4,7 @@ Saved as `bert_jax/tasks/toy_task.py`, it is trained with a config's `task = "to
 and answered by `bert-jax predict --task toy_task`. Nothing else has to change.
 """
 
+import dataclasses
 import functools
 
 import jax
@@ -13,10 +14,9 @@ import numpy as np
 from bert_jax.data.readers.texts import TextOptions, read_texts
 from bert_jax.data.records import shortest
 from bert_jax.models.config import Head
-from bert_jax.options import from_keys, keys_of
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import (
-    check_labelled_options,
+    LabelledData,
     labelled_defaults,
     labelled_options,
     model_tokenizer,
@@ -24,8 +24,9 @@ from bert_jax.tasks.base.labelled_options import (
 from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel, encode_in_chunks
 from bert_jax.tasks.base.predict_spec import JSONL, PredictSpec, json_lines, open_texts
 from bert_jax.tasks.base.splits import read_splits
-from bert_jax.tasks.base.task import TrainSpec, weighted_sums
+from bert_jax.tasks.base.task import weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder, TextPredictor
+from bert_jax.tasks.base.train_spec import TrainSpec
 
 STARS = np.arange(1.0, 6.0, dtype=np.float32)
 
@@ -95,24 +96,22 @@ class StarsTask(LabelledTask):
         return "\n".join(f"{row.label}\t{row.text}" for row in self.splits.train[:count])
 
 
-def defaults():
-    return labelled_defaults(keys_of(TextOptions))
+@dataclasses.dataclass(frozen=True)
+class StarsData(LabelledData, TextOptions):
+    """The keys of section `data`; numbers out of range are refused before a file is read."""
 
-
-def check_options(config):
-    """Refuse numbers out of range before a file is read."""
-    check_labelled_options(config)
-    from_keys(TextOptions, config.data)
+    def __post_init__(self):
+        LabelledData.__post_init__(self)
+        TextOptions.__post_init__(self)
 
 
 def create(config, model_init):
-    options = from_keys(TextOptions, config.data)
     tokenizer = model_tokenizer(model_init)
     return StarsTask(
         read_splits(
             config.data,
             lambda source, split, report: read_texts(
-                source, options, regression=True, report=report
+                source, config.data, regression=True, report=report
             ),
             with_train=not model_init.is_finished,
         ),
@@ -125,4 +124,4 @@ def create(config, model_init):
     )
 
 
-TRAIN = TrainSpec(create, defaults, check_options=check_options)
+TRAIN = TrainSpec(StarsData, create, defaults=labelled_defaults())

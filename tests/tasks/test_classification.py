@@ -19,6 +19,7 @@ from bert_jax.experiment import Experiment
 from bert_jax.export import export
 from bert_jax.models.config import Head
 from bert_jax.models.execution import Execution
+from bert_jax.sections import Sections
 from bert_jax.tasks.classification import task as classification
 from tests.random_params import random_params
 
@@ -413,7 +414,7 @@ def test_a_run_may_become_longer_but_not_shorter_than_it_is(
             where="test",
         )
         task = Experiment.from_config(config).task
-        run_directory.init_workdir(workdir, config, task)
+        run_directory.init_workdir(workdir, Sections.of(config), task)
         if not (workdir / "data.json").exists():
             run_directory.save_model_files(workdir, task)
         written = json.loads((workdir / "config.json").read_text())["train"]

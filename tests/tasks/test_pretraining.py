@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax import model_init
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config import default_config, load_config, set_key
 from bert_jax.data.pretraining.batches import PretrainingBatches
@@ -21,7 +20,7 @@ from bert_jax.experiment import Experiment
 from bert_jax.models.config import Head
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
-from bert_jax.tasks import pretraining
+from bert_jax.sections import Sections
 from bert_jax.tasks.base.task import means
 from bert_jax.tasks.pretraining.task import BatchOptions, PretrainingTask
 
@@ -168,6 +167,10 @@ def test_packing_is_for_training_only(make_task):
     assert "row" not in unpacked.examples_as_text(8)
 
 
+def without_data(config):
+    return Experiment(Sections.of(config), with_data=False).task
+
+
 @pytest.mark.parametrize("objective", ["nsp", "sop", "none"])
 def test_batches_of_nothing_have_the_shapes_of_batches(tiny_corpus, objective):
     config = default_config("pretraining")
@@ -180,9 +183,9 @@ def test_batches_of_nothing_have_the_shapes_of_batches(tiny_corpus, objective):
         "tokenizer.path": str(tiny_corpus / "tokenizer"),
     }.items():
         set_key(config, key, value, where="test")
-    without = pretraining.TRAIN.create_without_data(config, model_init.of_config(config))
+    without = without_data(config)
     config.data.corpus = str(tiny_corpus)
-    task = pretraining.TRAIN.create(config, model_init.of_config(config))
+    task = Experiment.from_config(config).task
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
     real = {key: jax.ShapeDtypeStruct(value.shape, value.dtype) for key, value in batch.items()}
     assert without.batch_shapes() == task.batch_shapes() == real
@@ -195,18 +198,12 @@ def test_pairs_need_a_family_with_a_head_for_them():
     with pytest.raises(
         UserError, match="^data.objective is 'nsp'; models of the family roberta have no"
     ):
-        pretraining.TRAIN.create_without_data(config, model_init.of_config(config))
+        without_data(config)
 
 
 def test_the_vocabulary_of_a_model_that_has_none_yet():
     config = default_config("pretraining")
-    assert (
-        pretraining.TRAIN.create_without_data(
-            config, model_init.of_config(config)
-        ).description.config.vocab_size
-        == config.tokenizer.vocab_size
-        == 30_522
-    )
+    assert without_data(config).description.config.vocab_size == 30_522
 
 
 @pytest.mark.slow

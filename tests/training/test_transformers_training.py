@@ -118,13 +118,13 @@ def initial(family, experiment, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def ours(experiment, batches, initial) -> dict[str, np.ndarray]:
-    return metrics_of_bert_jax(experiment.task, batches, experiment.optimizer_options, initial)
+    return metrics_of_bert_jax(experiment.task, batches, experiment.sections.optimizer, initial)
 
 
 @pytest.fixture(scope="module")
 def theirs(family, experiment, batches, initial) -> dict[str, np.ndarray]:
     """The same with PyTorch alone."""
-    case, options = CASES[family], experiment.optimizer_options
+    case, options = CASES[family], experiment.sections.optimizer
     model = getattr(transformers, case.class_name).from_pretrained(initial).train()
     optimizer = torch_adamw(model, options)
     # A LambdaLR.
@@ -177,7 +177,7 @@ def test_the_learning_rates_are_equal_at_every_step(ours, theirs):
 
 def test_the_run_exercises_what_it_compares(family, experiment, batches, theirs):
     # The gradients are clipped at some steps and not at others, and the model learns.
-    limit = experiment.optimizer_options.max_grad_norm
+    limit = experiment.sections.optimizer.max_grad_norm
     clipped = theirs["gradient_norm"] > limit
     assert 0.1 < clipped.mean() < 0.9
     assert theirs["loss"][-5:].mean() < 0.9 * theirs["loss"][0]

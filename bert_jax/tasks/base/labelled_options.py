@@ -8,24 +8,44 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from ml_collections import ConfigDict
 
 from bert_jax.errors import OptionError, require_at_least, require_between
+from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import BatchOptions
-from bert_jax.tasks.base.task import ModelInit
+from bert_jax.tasks.base.train_spec import TaskConfig
 from bert_jax.tokenization import Tokenizer
 
-# Keys of section `data` that all labelled tasks have, see `splits.read_splits`.
-DATA: dict[str, Any] = {
-    "directory": "",
-    "train": "",
-    "validation": (),
-    "test": (),
-    "validation_fraction": 0.1,
-    "limit": 0,
-    "length": 0,
-    "best_metric": "",
-}
+
+@dataclasses.dataclass(frozen=True)
+class LabelledData:
+    """The keys of section `data` that all labelled tasks have, see also `splits.read_splits`.
+
+    Attributes:
+        directory: directory of the files; "": they are paths as they stand.
+        train, validation, test: files, or "tfds:…"; several for `validation` and `test`.
+        validation_fraction: share of the training examples for validation without such a file.
+        limit: number of training examples, drawn at random; 0: all.
+        length: maximum number of tokens per row; 0: the default of the task, or what the files of
+            the model say if that is less.
+        best_metric: the metric that chooses the best checkpoint; "": that of the task.
+    """
+
+    directory: str = ""
+    train: str = ""
+    validation: tuple[str, ...] = ()
+    test: tuple[str, ...] = ()
+    validation_fraction: float = 0.1
+    limit: int = 0
+    length: int = 0
+    best_metric: str = ""
+
+    def __post_init__(self) -> None:
+        if self.length:
+            require_at_least("data.length", self.length, 3)
+        require_at_least("data.limit", self.limit, 0)
+        require_between(
+            "data.validation_fraction", self.validation_fraction, 0, 1, without_high=True
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,22 +76,19 @@ class LabelledOptions:
 
 
 def labelled_defaults(
-    data: Mapping[str, Any],
     optimizer: Mapping[str, Any] = MappingProxyType({}),
     train: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, dict[str, Any]]:
-    """The keys of a labelled task with their defaults, by section.
+    """The defaults of a labelled task for keys of the sections `optimizer` and `train`.
 
     Training follows the paper (appendix A.3), with the two corrections that make few examples
     suffice: Adam's bias correction, and a decay from the end of the warm-up (Mosbach et al., 2021).
 
     Args:
-        data: the task's own keys of section `data`.
         optimizer: keys of section `optimizer` with another default for the task.
         train: keys of section `train` with another default for the task.
     """
     return {
-        "data": {**DATA, **data},
         "optimizer": {
             "learning_rate": 3e-5,
             "warmup_ratio": 0.1,
@@ -91,30 +108,15 @@ def labelled_defaults(
     }
 
 
-def check_labelled_options(config: ConfigDict) -> None:
-    """Raises OptionError where a key that all labelled tasks have is out of range."""
-    data = config.data
-    if data.length:
-        require_at_least("data.length", data.length, 3)
-    require_at_least("data.limit", data.limit, 0)
-    require_between("data.validation_fraction", data.validation_fraction, 0, 1, without_high=True)
-    is_balanced(data.get("class_weights", ""))
-
-
-def labelled_options(config: ConfigDict, best_metric: str) -> LabelledOptions:
-    """The options that every labelled task reads from a config.
-
-    Args:
-        config: the whole config.
-        best_metric: the default of `data.best_metric`.
-    """
+def labelled_options(config: TaskConfig[LabelledData], best_metric: str) -> LabelledOptions:
+    """The options of every labelled task; `best_metric` is the default of `data.best_metric`."""
     return LabelledOptions(
         best_metric=config.data.best_metric or best_metric,
-        batch_size=config.train.global_batch_size,
+        batch_size=config.global_batch_size,
         length=config.data.length,
         seed=config.seed,
-        steps=config.train.steps,
-        epochs=config.train.epochs,
+        steps=config.steps,
+        epochs=config.epochs,
     )
 
 
@@ -144,15 +146,10 @@ def model_tokenizer(model_init: ModelInit) -> Tokenizer:
     return model_init.tokenizer
 
 
-def is_balanced(class_weights: str) -> bool:
-    """Whether classes have equal weights in the loss (`data.class_weights`); otherwise examples.
-
-    Raises:
-        OptionError: the value is neither "" nor "balanced".
-    """
+def check_class_weights(class_weights: str) -> None:
+    """Raises OptionError unless `data.class_weights` is "" or "balanced"."""
     if class_weights not in ("", "balanced"):
         raise OptionError("data.class_weights", class_weights, "it must be '' or 'balanced'")
-    return class_weights == "balanced"
 
 
 def balanced_weights(counts: np.ndarray) -> np.ndarray:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import TextExample
@@ -17,7 +16,8 @@ from bert_jax.errors import OptionError, UserError
 from bert_jax.files import as_path, is_remote, reachable
 from bert_jax.process import say
 from bert_jax.sharding.hosts import is_main_host
-from bert_jax.tasks.base.task import ModelInit
+from bert_jax.tasks.base.labelled_options import LabelledData
+from bert_jax.tasks.base.model_init import ModelInit
 
 Example = TypeVar("Example")
 
@@ -63,7 +63,7 @@ class Splits(Generic[Example]):
 
 
 def read_splits(
-    data: ConfigDict,
+    data: LabelledData,
     read: Callable[[str, str, Report], Iterable[Example]],
     *,
     with_train: bool,
@@ -121,8 +121,9 @@ def read_splits(
     return Splits(all_train, train, validation, test, tuple(shapes))
 
 
-def _sources(data: ConfigDict, split: str, default_names: tuple[str, ...]) -> list[str]:
-    names = [data[split]] if isinstance(data[split], str) else list(data[split])
+def _sources(data: LabelledData, split: str, default_names: tuple[str, ...]) -> list[str]:
+    named = getattr(data, split)
+    names = [named] if isinstance(named, str) else list(named)
     directory = as_path(data.directory) if data.directory else None
     sources = []
     for name in filter(None, names):

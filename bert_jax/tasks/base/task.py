@@ -1,25 +1,19 @@
 """The interface of a task to the training loop."""
 
 import abc
-import dataclasses
 from collections.abc import Callable, Generator, Iterable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import flax.linen as nn
 import jax
 import numpy as np
 from jax.sharding import Mesh
-from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pipeline import Batch
-from bert_jax.data.pretraining.preparation.options import PrepareOptions
-from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, find_family
-from bert_jax.models.config import ComputedModel, EncoderConfig, Head
+from bert_jax.models.config import ComputedModel
 from bert_jax.models.encoder import EncoderOutputs
 from bert_jax.models.execution import Execution
-from bert_jax.models.text_vectors import TextVectors
 from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.mesh import programs_may_overlap
 from bert_jax.sharding.rules import gathered, on_mesh
@@ -32,67 +26,6 @@ from bert_jax.tokenization.interface import Tokenizer
 Sums = dict[str, dict[str, jax.Array]]
 # (parameters, global batch) → (sums, weights), without dropout.
 LossStep = Callable[[Any, dict[str, jax.Array]], tuple[Sums, dict[str, jax.Array]]]
-
-
-@dataclasses.dataclass(frozen=True)
-class ModelInit:
-    """What a config defines of a task's model before the task has read its data.
-
-    Attributes:
-        execution: how the model is computed.
-        architecture: makes the encoder's config for a tokenizer.
-        tokenizer: tokenizer of the model, None where the data bring their own.
-        description: the model that the training starts from, None for a randomly initialised one.
-        is_finished: whether `description` is a finished model to evaluate: its labels stay, and no
-            training data are needed.
-        family: family of the model.
-    """
-
-    execution: Execution
-    architecture: Callable[[Tokenizer], EncoderConfig]
-    tokenizer: Tokenizer | None = None
-    description: ModelDescription | None = None
-    is_finished: bool = False
-    family: Family = dataclasses.field(default_factory=lambda: find_family(DEFAULT_MODEL_TYPE))
-
-    def describe(
-        self,
-        tokenizer: Tokenizer,
-        head: Head,
-        *,
-        num_labels: int | None = EncoderConfig.num_labels,
-        labels: tuple[str, ...] = (),
-        problem_type: str | None = None,
-        add_pooling_layer: bool = True,
-        other: Mapping[str, Any] = MappingProxyType({}),
-        vectors: TextVectors | None = None,
-    ) -> ModelDescription:
-        """The model that a task trains; see `ModelDescription` for the arguments.
-
-        Args:
-            tokenizer: tokenizer of the model.
-            head: head of the model.
-            num_labels: number of outputs of the head; None: as in the model that the training
-                starts from.
-            labels: names of these outputs.
-            problem_type: problem type of a classifier.
-            add_pooling_layer: whether a bare encoder has a pooler.
-            other: further fields of `config.json`.
-            vectors: how the model makes vectors of texts; None: it is for another task.
-        """
-        config = self.architecture(tokenizer)
-        if num_labels is not None:
-            config = dataclasses.replace(config, num_labels=num_labels)
-        return ModelDescription(
-            config,
-            head,
-            labels=labels,
-            problem_type=problem_type,
-            add_pooling_layer=add_pooling_layer,
-            other=dict(other),
-            family=self.family,
-            stored_vectors=vectors,
-        )
 
 
 class Task(abc.ABC):
@@ -273,51 +206,6 @@ class Task(abc.ABC):
     def summary(self, metrics: dict[str, float]) -> dict[str, float]:
         """Metrics with derived ones added, such as the perplexity."""
         return metrics
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainedPart:
-    """A model that a training holds beside the one that it exports.
-
-    Attributes:
-        description: contents of its model directory.
-        module: the module that is trained.
-        params: its parameters, from those of `module`.
-    """
-
-    description: ModelDescription
-    module: nn.Module
-    params: Callable[[Any], Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainSpec:
-    """What a config trains and evaluates: the attribute `TRAIN` of a task's module.
-
-    Attributes:
-        create: makes the task of a config, with its data.
-        defaults: config keys that the task adds, or that have its own default, by section.
-        prepare_options: options of `bert-jax prepare`; None: the files are read as they are.
-        create_without_data: makes the task with synthetic data of the same shapes, to plan or time
-            a step; None: the data are needed.
-        has_data: whether the config names the data.
-        check_options: raises OptionError where a value of sections `data` and `tokenizer` is out of
-            range, before any file is read.
-        export_notes: what the exported model of a config lacks of the trained one, for people.
-        parts: models that can be exported, too, by name: each from the config, the description of
-            the exported model, and how models are computed.
-    """
-
-    create: Callable[[ConfigDict, ModelInit], Task]
-    defaults: Callable[[], dict[str, dict[str, Any]]]
-    prepare_options: Callable[[ConfigDict], PrepareOptions] | None = None
-    create_without_data: Callable[[ConfigDict, ModelInit], Task] | None = None
-    has_data: Callable[[ConfigDict], bool] = lambda config: True
-    check_options: Callable[[ConfigDict], None] = lambda config: None
-    export_notes: Callable[[ConfigDict], tuple[str, ...]] = lambda config: ()
-    parts: Mapping[str, Callable[[ConfigDict, ModelDescription, Execution], TrainedPart]] = (
-        dataclasses.field(default_factory=dict)
-    )
 
 
 def with_rows(batch: Mapping[str, Any], rows: int) -> dict[str, jax.ShapeDtypeStruct]:

@@ -8,21 +8,19 @@ from typing import Any
 
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 
 from bert_jax.data.examples import TextExample
 from bert_jax.data.readers.glue import GlueLayout
 from bert_jax.data.readers.texts import Text, TextOptions, read_texts
 from bert_jax.errors import OptionError
 from bert_jax.models.config import Head
-from bert_jax.options import from_keys, keys_of
 from bert_jax.sharding.memory import host_memory
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator, example_losses
 from bert_jax.tasks.base.labelled_options import (
+    LabelledData,
     LabelledOptions,
     balanced_weights,
-    check_labelled_options,
-    is_balanced,
+    check_class_weights,
     labelled_defaults,
     labelled_options,
     model_tokenizer,
@@ -33,10 +31,12 @@ from bert_jax.tasks.base.labelled_task import (
     TrainingRows,
     encode_in_chunks,
 )
+from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits, choose_labels, read_splits
-from bert_jax.tasks.base.task import ModelInit, Sums, TrainSpec, weighted_sums
+from bert_jax.tasks.base.task import Sums, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder
+from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tasks.classification.predict import (
     PREDICT,
     ClassificationPredictor,
@@ -226,42 +226,41 @@ def _in_parts(predictions: list[np.ndarray]) -> Iterator[tuple[slice, np.ndarray
         yield rows, np.stack(predictions[rows])
 
 
-def defaults() -> dict[str, dict[str, Any]]:
-    """The keys of this task, by section; those of `TextOptions` are keys of `data`."""
-    return labelled_defaults(
-        {
-            **keys_of(TextOptions),
-            "problem_type": "",
-            "class_weights": "",
-        }
-    )
+@dataclasses.dataclass(frozen=True)
+class ClassificationData(LabelledData, TextOptions):
+    """The section `data` of a config.
+
+    Attributes:
+        problem_type: Hugging Face's name of the problem, see `problems`; "": as the labels are.
+        class_weights: "balanced": every class has the same weight in the loss; "": every text.
+    """
+
+    problem_type: str = ""
+    class_weights: str = ""
+
+    def __post_init__(self) -> None:
+        LabelledData.__post_init__(self)
+        TextOptions.__post_init__(self)
+        check_class_weights(self.class_weights)
 
 
-def check_options(config: ConfigDict) -> None:
-    """Raises OptionError where a key of the task is out of range; reads no file."""
-    check_labelled_options(config)
-    from_keys(TextOptions, config.data)
-
-
-def create(config: ConfigDict, model_init: ModelInit) -> ClassificationTask:
+def create(config: TaskConfig[ClassificationData], model_init: ModelInit) -> ClassificationTask:
     """The task of a config.
 
     Raises:
         UserError: the data and the options do not fit together.
     """
     data = config.data
-    balanced = is_balanced(data.class_weights)
     tokenizer = model_tokenizer(model_init)
-    options = from_keys(TextOptions, data)
-    kind = infer_problem_type(data.problem_type, options, model_init)
+    kind = infer_problem_type(data.problem_type, data, model_init)
     # Otherwise the form of the labels decides between one class and several.
     is_certain = bool(data.problem_type) or model_init.is_finished
-    layout = options.layout
+    layout = data.layout
     splits = read_splits(
         data,
         lambda source, split, report: read_texts(
             source,
-            options,
+            data,
             regression=kind is Regression,
             one_class=kind is SingleLabel and is_certain,
             needs_labels=split == "train",
@@ -275,7 +274,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> ClassificationTask:
     # A finished model is only evaluated.
     evaluated = [example for eval_set in splits.validation for example in eval_set.examples]
     examples = evaluated if model_init.is_finished else splits.all_train
-    named = options.names or vector_names(examples)
+    named = data.names or vector_names(examples)
     present = labels_of(examples)
     labels = () if kind is Regression else choose_labels(present, model_init, named)
     problem = kind(labels)
@@ -301,7 +300,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> ClassificationTask:
         TrainedModel(tokenizer, description, model_init.execution),
         labelled_options(config, layout.metric if layout else problem.best_metric),
         problem,
-        balanced=balanced,
+        balanced=bool(data.class_weights),
         submissions={split.file: split.submission for split in layout.test} if layout else {},
     )
 
@@ -317,4 +316,4 @@ def _files(layout: GlueLayout | None) -> dict[str, tuple[str, ...]]:
     }
 
 
-TRAIN = TrainSpec(create, defaults, check_options=check_options)
+TRAIN = TrainSpec(ClassificationData, create, defaults=labelled_defaults())

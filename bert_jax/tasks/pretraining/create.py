@@ -1,8 +1,7 @@
-"""Config → task of pre-training: its keys, their ranges, and `TRAIN`."""
+"""Config → task of pre-training: its keys, and `TRAIN`."""
 
+import dataclasses
 from typing import Any
-
-from ml_collections import ConfigDict
 
 from bert_jax.data.pretraining.corpus import (
     TOKENIZER_DIRECTORY,
@@ -15,66 +14,73 @@ from bert_jax.data.pretraining.preparation.options import PrepareOptions, Vocabu
 from bert_jax.data.pretraining.sources import SourceSpec, source_specs
 from bert_jax.errors import OptionError, require_at_least, require_between
 from bert_jax.models.config import Head
-from bert_jax.options import from_keys, keys_of
-from bert_jax.tasks.base.task import ModelInit, TrainSpec
+from bert_jax.options import keys_of
+from bert_jax.tasks.base.model_init import ModelInit
+from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tasks.pretraining.task import BatchOptions, PretrainingTask
 from bert_jax.tokenization import Tokenizer
 
+_SOURCE, _PREPARE = keys_of(SourceSpec), keys_of(PrepareOptions)
+_OF_A_SOURCE = ("format", "field", "paragraphs", "errors", "data_dir")
 
-def defaults() -> dict[str, dict[str, Any]]:
-    """The keys of this task, by section.
 
-    Section `tokenizer` has the keys of `VocabularyOptions`; `data` those of `PrepareOptions`, of
-    the sources and of `PretrainingOptions`; `data.packing` puts several examples in a row, and
-    `data.general_corpus` is a second corpus that is evaluated only.
+@dataclasses.dataclass(frozen=True)
+class CorpusData(PretrainingOptions):
+    """The section `data` of a config.
+
+    Attributes:
+        source: a text, or a list of texts and mappings, see `source_specs`.
+        format, field, paragraphs, errors, data_dir: see `SourceSpec`.
+        validation_fraction, sentences, language: see `PrepareOptions`.
+        corpus: directory of the corpus.
+        general_corpus: a second corpus that is evaluated only; "": none.
+        packing: whether a row of a training batch holds several examples.
+        evaluation_batches: maximum number of batches of an evaluation; 0: all.
     """
-    return {
-        "tokenizer": keys_of(VocabularyOptions),
-        "data": {
-            "source": None,  # a text, or a list of texts and mappings: see `source_specs`
-            **keys_of(SourceSpec, omit=("source", "weight")),
-            **keys_of(PrepareOptions, omit=("sources", "tokenizer", "vocabulary", "seed")),
-            "corpus": "",
-            "general_corpus": "",
-            **keys_of(PretrainingOptions, omit=("seed",)),
-            "packing": False,
-            "evaluation_batches": 0,
-        },
-    }
+
+    source: Any = None
+    format: str = _SOURCE["format"]
+    field: str = _SOURCE["field"]
+    paragraphs: str = _SOURCE["paragraphs"]
+    errors: str = _SOURCE["errors"]
+    data_dir: str | None = _SOURCE["data_dir"]
+    validation_fraction: float = _PREPARE["validation_fraction"]
+    sentences: str = _PREPARE["sentences"]
+    language: str = _PREPARE["language"]
+    corpus: str = ""
+    general_corpus: str = ""
+    packing: bool = False
+    evaluation_batches: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # More than a row has tokens, but the default may stay at short lengths.
+        most = max(self.length, PretrainingOptions.max_predictions)
+        require_at_least("data.max_predictions", self.max_predictions, 1, most)
+        require_between(
+            "data.validation_fraction", self.validation_fraction, 0, 1, without_high=True
+        )
+        require_at_least("data.evaluation_batches", self.evaluation_batches, 0)
 
 
-def prepare_options(config: ConfigDict) -> PrepareOptions:
+Config = TaskConfig[CorpusData]
+
+
+def prepare_options(config: Config) -> PrepareOptions:
     """The options of `bert-jax prepare`, from the sections `data` and `tokenizer`."""
     data = config.data
-    per_source = {name: data[name] for name in keys_of(SourceSpec, omit=("source", "weight"))}
-    return from_keys(
-        PrepareOptions,
-        data,
-        sources=source_specs(data.source, per_source),
-        tokenizer=config.tokenizer.path or None,
-        vocabulary=from_keys(VocabularyOptions, config.tokenizer),
-        seed=config.seed,
+    return PrepareOptions(
+        source_specs(data.source, {name: getattr(data, name) for name in _OF_A_SOURCE}),
+        config.tokenizer_path or None,
+        config.section(VocabularyOptions),
+        data.validation_fraction,
+        data.sentences,
+        data.language,
+        config.seed,
     )
 
 
-def check_options(config: ConfigDict) -> None:
-    """Raises OptionError where a key of the task is out of range; reads no file."""
-    data = config.data
-    from_keys(PretrainingOptions, data, seed=config.seed)
-    # More than a row has tokens, but the default may stay at short lengths.
-    most = max(data.length, PretrainingOptions.max_predictions)
-    require_at_least("data.max_predictions", data.max_predictions, 1, most)
-    require_between("data.validation_fraction", data.validation_fraction, 0, 1, without_high=True)
-    BatchOptions(1, 1, data.evaluation_batches)
-    from_keys(VocabularyOptions, config.tokenizer)
-
-
-def has_data(config: ConfigDict) -> bool:
-    """Whether the config names a corpus; `create_without_data` needs none."""
-    return bool(config.data.corpus)
-
-
-def open_corpus(config: ConfigDict, model_init: ModelInit) -> tuple[Corpus, Tokenizer]:
+def open_corpus(config: Config, model_init: ModelInit) -> tuple[Corpus, Tokenizer]:
     """The corpus that a config names, and its tokenizer.
 
     Raises:
@@ -86,31 +92,32 @@ def open_corpus(config: ConfigDict, model_init: ModelInit) -> tuple[Corpus, Toke
         raise OptionError("data.corpus", data.corpus, rule)
     corpus = Corpus.open(data.corpus)
     tokenizer = model_init.family.load_tokenizer(corpus.path / TOKENIZER_DIRECTORY)
-    if config.tokenizer.path:
-        corpus.check_tokenizer(model_init.family.load_tokenizer(config.tokenizer.path))
+    if config.tokenizer_path:
+        corpus.check_tokenizer(model_init.family.load_tokenizer(config.tokenizer_path))
     if model_init.tokenizer and model_init.tokenizer.fingerprint() != tokenizer.fingerprint():
         raise OptionError(
             "tokenizer.path",
-            config.tokenizer.path,
+            config.tokenizer_path,
             "prepare the corpus with the directory of the model as tokenizer.path",
             problem=f"the model has another tokenizer than the corpus {data.corpus}",
         )
     return corpus, tokenizer
 
 
-def make_corpus(config: ConfigDict, model_init: ModelInit) -> tuple[Corpus, Tokenizer]:
+def make_corpus(config: Config, model_init: ModelInit) -> tuple[Corpus, Tokenizer]:
     """A synthetic corpus for planning, whose batches have the shapes of any other, and a tokenizer.
 
     The vocabulary size is that of `tokenizer.path` or `init_from`, else `model.vocab_size`, else
     the size that `prepare` trains.
     """
+    size = model_init.options.fields.get("vocab_size")
     tokenizer = model_init.tokenizer or synthetic_tokenizer(
-        config.model.vocab_size or config.tokenizer.vocab_size
+        size or config.section(VocabularyOptions).vocab_size
     )
     return synthetic_corpus(tokenizer), tokenizer
 
 
-def general_corpus(config: ConfigDict, tokenizer: Tokenizer) -> Corpus | None:
+def general_corpus(config: Config, tokenizer: Tokenizer) -> Corpus | None:
     """The corpus `data.general_corpus`, None without one.
 
     Raises:
@@ -123,24 +130,21 @@ def general_corpus(config: ConfigDict, tokenizer: Tokenizer) -> Corpus | None:
     return corpus
 
 
-def batch_options(config: ConfigDict) -> BatchOptions:
+def batch_options(config: Config) -> BatchOptions:
     """How many examples are in a batch."""
-    train, data = config.train, config.data
     # Evaluations have as many rows as a micro-batch of training.
-    evaluation_rows = train.global_batch_size // train.microbatches
-    return BatchOptions(
-        train.global_batch_size, evaluation_rows, data.evaluation_batches, data.packing
-    )
+    rows, data = config.global_batch_size, config.data
+    return BatchOptions(rows, rows // config.microbatches, data.evaluation_batches, data.packing)
 
 
 def _task(
-    config: ConfigDict,
+    config: Config,
     model_init: ModelInit,
     corpus: Corpus,
     tokenizer: Tokenizer,
     general: Corpus | None = None,
 ) -> PretrainingTask:
-    options = from_keys(PretrainingOptions, config.data, seed=config.seed)
+    options = config.data
     head = Head.MASKED_LM if options.objective == "none" else Head.PRETRAINING
     if head not in model_init.family.class_names:
         kind = model_init.family.model_type
@@ -158,29 +162,29 @@ def _task(
     )
 
 
-def create(config: ConfigDict, model_init: ModelInit) -> PretrainingTask:
+def create(config: Config, model_init: ModelInit) -> PretrainingTask:
     """The task of a config, see `bert_jax.config`."""
     corpus, tokenizer = open_corpus(config, model_init)
     general = general_corpus(config, tokenizer)
     return _task(config, model_init, corpus, tokenizer, general)
 
 
-def create_without_data(config: ConfigDict, model_init: ModelInit) -> PretrainingTask:
+def create_without_data(config: Config, model_init: ModelInit) -> PretrainingTask:
     """The task of a config without a corpus, for planning."""
     return _task(config, model_init, *make_corpus(config, model_init))
 
 
-def _export_notes(config: ConfigDict) -> tuple[str, ...]:
+def _export_notes(data: CorpusData) -> tuple[str, ...]:
     note = "the exported model has no head of span boundaries; only checkpoints hold it"
-    return (note,) if config.data.span_boundary else ()
+    return (note,) if data.span_boundary else ()
 
 
 TRAIN = TrainSpec(
+    CorpusData,
     create,
-    defaults,
-    prepare_options,
-    create_without_data,
-    has_data,
-    check_options,
+    sections={"tokenizer": VocabularyOptions},
+    prepare_options=prepare_options,
+    create_without_data=create_without_data,
+    has_data=lambda data: bool(data.corpus),
     export_notes=_export_notes,
 )

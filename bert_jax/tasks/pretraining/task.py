@@ -29,7 +29,7 @@ from bert_jax.data.pretraining.diagnostics import degenerate_targets, shown_shar
 from bert_jax.data.pretraining.options import PretrainingOptions
 from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.data.pretraining.readable import as_text
-from bert_jax.errors import OptionError, require_at_least
+from bert_jax.errors import OptionError
 from bert_jax.metrics.baselines import shortfall
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
@@ -67,9 +67,6 @@ class BatchOptions:
     evaluation_rows: int
     evaluation_batches: int = 0
     packing: bool = False
-
-    def __post_init__(self) -> None:
-        require_at_least("data.evaluation_batches", self.evaluation_batches, 0)
 
 
 # The inputs of the model. Unpacked batches have a mask, packed ones positions and segments.

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from ml_collections import ConfigDict
 
 from bert_jax.data.examples import Question
 from bert_jax.data.pipeline import Batch
@@ -20,21 +19,22 @@ from bert_jax.metrics.squad import best_f1_threshold, score_v1, score_v2
 from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.config import JOINT, Head
 from bert_jax.models.joint_span_head import SCOPE, joint_scores
-from bert_jax.options import from_keys, keys_of
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import (
+    LabelledData,
     LabelledOptions,
-    check_labelled_options,
     labelled_defaults,
     labelled_options,
     length_key,
     model_tokenizer,
 )
 from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel, TrainingRows
+from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
 from bert_jax.tasks.base.summary import count_classes
-from bert_jax.tasks.base.task import ModelInit, Sums, TrainSpec, weighted_sums
+from bert_jax.tasks.base.task import Sums, weighted_sums
+from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tasks.question_answering.predict import (
     DEFAULT_LENGTH,
     NULL_THRESHOLD,
@@ -302,43 +302,47 @@ def _odds(questions: list[Question], predictions: list[SpanPrediction]) -> dict[
     }
 
 
-def defaults() -> dict[str, dict[str, Any]]:
-    """The keys of this task, by section; those of `QuestionOptions` are keys of `data`.
+@dataclasses.dataclass(frozen=True)
+class QuestionData(LabelledData, QuestionOptions):
+    """The section `data` of a config.
 
-    `version` is "2.0" if questions may have no answer, else "1.1"; "": decided by the data, or by
-    the model that is evaluated. `window_step`, `question_length`, `answer_length`, `n_best`: see
-    `AnswerOptions`.
+    Attributes:
+        window_step, question_length, answer_length, n_best: see `AnswerOptions`.
+        version: "2.0" if questions may have no answer, else "1.1"; "": decided by the data, or by
+            the model that is evaluated.
     """
-    return labelled_defaults(
-        {
-            **keys_of(QuestionOptions),
-            **keys_of(AnswerOptions, omit=("batch_size", "max_length")),
-            "version": "",
-        },
-        optimizer={"learning_rate": 5e-5},
-    )
+
+    window_step: int = AnswerOptions.window_step
+    question_length: int = AnswerOptions.question_length
+    answer_length: int = AnswerOptions.answer_length
+    n_best: int = AnswerOptions.n_best
+    version: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_one_of("data.version", self.version, VERSIONS)
+        self.answer_options(1)
+
+    def answer_options(self, batch_size: int) -> AnswerOptions:
+        """The options of windows and answers."""
+        return AnswerOptions(
+            batch_size,
+            self.length or None,
+            self.window_step,
+            self.question_length,
+            self.answer_length,
+            self.n_best,
+        )
 
 
-def check_options(config: ConfigDict) -> None:
-    """Raises OptionError where a key of the task is out of range; reads no file."""
-    check_labelled_options(config)
-    require_one_of("data.version", config.data.version, VERSIONS)
-    from_keys(QuestionOptions, config.data)
-    from_keys(AnswerOptions, config.data, batch_size=1, max_length=None)
-
-
-def create(config: ConfigDict, model_init: ModelInit) -> QuestionAnsweringTask:
+def create(config: TaskConfig[QuestionData], model_init: ModelInit) -> QuestionAnsweringTask:
     """The task of a config, see `bert_jax.config`."""
     data = config.data
     tokenizer = model_tokenizer(model_init)
     options = labelled_options(config, "f1")
-    answer_options = from_keys(
-        AnswerOptions, data, batch_size=options.batch_size, max_length=options.length or None
-    )
-    reading = from_keys(QuestionOptions, data)
     splits = read_splits(
         data,
-        lambda source, split, report: distinct(read_questions(source, reading, report)),
+        lambda source, split, report: distinct(read_questions(source, data, report)),
         with_train=not model_init.is_finished,
     )
     evaluated = (question for eval_set in splits.validation for question in eval_set.examples)
@@ -356,7 +360,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> QuestionAnsweringTask:
         splits,
         TrainedModel(tokenizer, description, model_init.execution),
         options,
-        answer_options,
+        data.answer_options(options.batch_size),
         tunes_threshold=not model_init.is_finished,
     )
 
@@ -379,4 +383,6 @@ def _check_answers(train: list[Question], questions: list[Question], version: st
             )
 
 
-TRAIN = TrainSpec(create, defaults, check_options=check_options)
+TRAIN = TrainSpec(
+    QuestionData, create, defaults=labelled_defaults(optimizer={"learning_rate": 5e-5})
+)

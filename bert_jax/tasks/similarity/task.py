@@ -12,7 +12,6 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import TextExample
@@ -24,12 +23,11 @@ from bert_jax.models.execution import Execution
 from bert_jax.models.pooling import OF_TOKENS
 from bert_jax.models.sentence_pairs import PairOutput, SentencePairs
 from bert_jax.models.text_vectors import TextVectors
-from bert_jax.options import from_keys, keys_of
 from bert_jax.sharding.hosts import fetch
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator, example_losses
 from bert_jax.tasks.base.labelled_options import (
+    LabelledData,
     LabelledOptions,
-    check_labelled_options,
     labelled_defaults,
     labelled_options,
     model_tokenizer,
@@ -41,6 +39,7 @@ from bert_jax.tasks.base.labelled_task import (
     encode_in_chunks,
     sequences_of,
 )
+from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import (
     Model,
     Predictor,
@@ -52,8 +51,9 @@ from bert_jax.tasks.base.splits import (
     class_of,
     read_splits,
 )
-from bert_jax.tasks.base.task import ModelInit, Sums, TrainSpec, weighted_sums
+from bert_jax.tasks.base.task import Sums, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder
+from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tasks.embed import TextPreparation, stored_length
 from bert_jax.tasks.similarity.evaluators import PairEvaluator, find_evaluator
 from bert_jax.tasks.similarity.objectives import (
@@ -210,40 +210,50 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
         )
 
 
-def defaults() -> dict[str, dict[str, Any]]:
-    """The keys of this task, by section; those of `TextOptions` are keys of `data`.
+@dataclasses.dataclass(frozen=True)
+class SimilarityData(LabelledData, TextOptions):
+    """The section `data` of a config.
 
-    `loss` is one of `LOSSES`; for `margin`, `scale` and `label_range` see `objectives`.
-    `label_range` () is 0 to 1, for STS-B 0 to 5. `pooling` is one of `OF_TOKENS`, or several with
-    commas; "": that of the model.
+    Attributes:
+        loss: one of `LOSSES`.
+        pooling: one of `OF_TOKENS`, or several with commas; "": that of the model.
+        label_range: the lowest and the highest label; (): 0 and 1, for STS-B 0 and 5.
+        margin, scale: see `objectives`.
     """
-    return labelled_defaults(
-        {
-            **keys_of(TextOptions),
-            "loss": "cosine",
-            "pooling": "",
-            "label_range": (),
-            "margin": ContrastiveObjective.margin,
-            "scale": MultipleNegativesRanking.scale,
-        },
-        optimizer={"learning_rate": 2e-5},
-        train={"epochs": 1.0, "global_batch_size": 16},
-    )
+
+    loss: str = "cosine"
+    pooling: str = ""
+    label_range: tuple[float, ...] = ()
+    margin: float = ContrastiveObjective.margin
+    scale: float = MultipleNegativesRanking.scale
+
+    def __post_init__(self) -> None:
+        LabelledData.__post_init__(self)
+        TextOptions.__post_init__(self)
+        require_one_of("data.loss", self.loss, LOSSES)
+        for name in filter(None, self.pooling.split(",")):
+            require_one_of("data.pooling", name, OF_TOKENS)
+        ContrastiveObjective(self.margin)
+        MultipleNegativesRanking(self.scale, self.lowest_and_highest)
+
+    @property
+    def lowest_and_highest(self) -> tuple[float, float]:
+        """The lowest and the highest label."""
+        is_scored = self.layout is not None and self.layout.regression
+        try:
+            low, high = self.label_range or ((0, 5) if is_scored else (0, 1))
+            for label in (low, high):
+                require_between("data.label_range", label)
+            is_range = low < high
+        except (ValueError, OptionError):  # not two, or not numbers
+            is_range = False
+        if not is_range:
+            rule = "give the least and the greatest label, as data.label_range=0,5"
+            raise OptionError("data.label_range", self.label_range, rule)
+        return float(low), float(high)
 
 
-def check_options(config: ConfigDict) -> None:
-    """Raises OptionError where a key of the task is out of range; reads no file."""
-    check_labelled_options(config)
-    data = config.data
-    require_one_of("data.loss", data.loss, LOSSES)
-    for name in filter(None, data.pooling.split(",")):
-        require_one_of("data.pooling", name, OF_TOKENS)
-    options = from_keys(TextOptions, data)
-    ContrastiveObjective(data.margin)
-    MultipleNegativesRanking(data.scale, _label_range(data, options))
-
-
-def create(config: ConfigDict, model_init: ModelInit) -> SimilarityTask:
+def create(config: TaskConfig[SimilarityData], model_init: ModelInit) -> SimilarityTask:
     """The task of a config.
 
     Raises:
@@ -254,13 +264,12 @@ def create(config: ConfigDict, model_init: ModelInit) -> SimilarityTask:
     description = _description(data, model_init, tokenizer)
     if not model_init.is_finished:
         _check_training(config, description)
-    options = from_keys(TextOptions, data)
     splits = read_splits(
         data,
         lambda source, split, report: _pairs(
             read_texts(
                 source,
-                options,
+                data,
                 regression=data.loss != "softmax",
                 one_class=True,
                 needs_labels=split == "train" and data.loss != "in_batch_negatives",
@@ -269,7 +278,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> SimilarityTask:
         ),
         with_train=not model_init.is_finished,
     )
-    objective = _objective(data, options, splits.all_train, model_init)
+    objective = _objective(data, splits.all_train, model_init)
     splits = dataclasses.replace(splits, train=objective.select(splits.train))
     similarity = description.vectors.similarity
     best = find_evaluator(splits.validation[0].examples, objective.labels, similarity).best
@@ -281,23 +290,22 @@ def create(config: ConfigDict, model_init: ModelInit) -> SimilarityTask:
     )
 
 
-def _check_training(config: ConfigDict, description: ModelDescription) -> None:
+def _check_training(config: TaskConfig[SimilarityData], description: ModelDescription) -> None:
     """Raises OptionError if the options would train nothing, or another loss than requested."""
-    train, optimizer = config.train, config.optimizer
-    if config.data.loss == "in_batch_negatives" and train.microbatches > 1:
+    if config.data.loss == "in_batch_negatives" and config.microbatches > 1:
         raise OptionError(
             "train.microbatches",
-            train.microbatches,
+            config.microbatches,
             "with data.loss=in_batch_negatives all pairs of a batch are compared: set it to 1 "
             "(model.remat=full saves memory, too)",
         )
     layers = description.config.num_hidden_layers
-    is_frozen = optimizer.freeze_encoder or optimizer.freeze_layers == layers
+    is_frozen = config.freeze_encoder or config.freeze_layers == layers
     if is_frozen and not description.vectors.has_parameters:
-        key = "freeze_encoder" if optimizer.freeze_encoder else "freeze_layers"
+        key = "freeze_encoder" if config.freeze_encoder else "freeze_layers"
         raise OptionError(
             f"optimizer.{key}",
-            optimizer[key],
+            getattr(config, key),
             "that leaves nothing to train, since task similarity trains an encoder alone: freeze "
             "fewer layers with optimizer.freeze_layers",
         )
@@ -311,40 +319,25 @@ def _pairs(examples: Iterable[TextExample]) -> Iterator[TextExample]:
         yield example
 
 
-def _label_range(data: ConfigDict, options: TextOptions) -> tuple[float, float]:
-    """The lowest and the highest label."""
-    is_scored = options.layout is not None and options.layout.regression
-    try:
-        low, high = data.label_range or ((0, 5) if is_scored else (0, 1))
-        for label in (low, high):
-            require_between("data.label_range", label)
-        is_range = low < high
-    except (ValueError, OptionError):  # not two, or not numbers
-        is_range = False
-    if not is_range:
-        rule = "give the least and the greatest label, as data.label_range=0,5"
-        raise OptionError("data.label_range", data.label_range, rule)
-    return float(low), float(high)
-
-
 def _objective(
-    data: ConfigDict, options: TextOptions, examples: list[TextExample], model_init: ModelInit
+    data: SimilarityData, examples: list[TextExample], model_init: ModelInit
 ) -> Objective:
-    low, high = _label_range(data, options)
     if data.loss == "cosine":
-        return CosineObjective((low, high))
+        return CosineObjective(data.lowest_and_highest)
     if data.loss == "contrastive":
         return ContrastiveObjective(data.margin)
     if data.loss == "in_batch_negatives":
-        return MultipleNegativesRanking(data.scale, (low, high))
+        return MultipleNegativesRanking(data.scale, data.lowest_and_highest)
     if model_init.is_finished:
         return SoftmaxObjective()  # a finished model has no classifier
     # A class that only validation examples have is a class, too.
     used = set(map(class_of, examples))
-    return SoftmaxObjective(choose_labels(used, model_init, options.names))
+    return SoftmaxObjective(choose_labels(used, model_init, data.names))
 
 
-def _description(data: ConfigDict, model_init: ModelInit, tokenizer: Tokenizer) -> ModelDescription:
+def _description(
+    data: SimilarityData, model_init: ModelInit, tokenizer: Tokenizer
+) -> ModelDescription:
     """A bare encoder without pooler, whose vectors are made as those of the initial model."""
     base = model_init.description
     vectors = base.vectors if base else TextVectors(poolings=(model_init.family.pooling,))
@@ -358,4 +351,10 @@ def _description(data: ConfigDict, model_init: ModelInit, tokenizer: Tokenizer) 
     return model_init.describe(tokenizer, Head.ENCODER, add_pooling_layer=False, vectors=vectors)
 
 
-TRAIN = TrainSpec(create, defaults, check_options=check_options)
+TRAIN = TrainSpec(
+    SimilarityData,
+    create,
+    defaults=labelled_defaults(
+        optimizer={"learning_rate": 2e-5}, train={"epochs": 1.0, "global_batch_size": 16}
+    ),
+)

@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import numpy as np
 import optax
-from ml_collections import ConfigDict
 
 from bert_jax.data.examples import TaggedSentence
 from bert_jax.data.readers.conll import add_tag_column, as_columns
@@ -22,12 +21,11 @@ from bert_jax.metrics.entities import EntityCounts
 from bert_jax.models import crf
 from bert_jax.models.config import Head
 from bert_jax.models.layers import gather_positions
-from bert_jax.options import from_keys, keys_of
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import (
+    LabelledData,
     LabelledOptions,
-    check_labelled_options,
-    is_balanced,
+    check_class_weights,
     labelled_defaults,
     labelled_options,
     model_tokenizer,
@@ -37,9 +35,11 @@ from bert_jax.tasks.base.labelled_task import (
     TrainedModel,
     TrainingRows,
 )
+from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
-from bert_jax.tasks.base.task import ModelInit, Sums, TrainSpec, weighted_sums
+from bert_jax.tasks.base.task import Sums, weighted_sums
+from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tasks.tagging.predict import PREDICT, Tagging, TagPredictor, entity_tags
 from bert_jax.tasks.tagging.rows import TaggedRows
 from bert_jax.tasks.tagging.tags import TagSet, find_tag_set, mask_invalid_transitions
@@ -252,30 +252,36 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         )
 
 
-def defaults() -> dict[str, dict[str, Any]]:
-    """The keys of this task, by section; those of `TaggedOptions` are keys of `data`."""
-    return labelled_defaults({**keys_of(TaggedOptions), "scheme": "iob2", "class_weights": ""})
+@dataclasses.dataclass(frozen=True)
+class TaggingData(LabelledData, TaggedOptions):
+    """The section `data` of a config.
+
+    Attributes:
+        scheme: scheme of the tags that the model learns, "iob2" or "bioes".
+        class_weights: "balanced": every tag has the same weight in the loss; "": every word.
+    """
+
+    scheme: str = "iob2"
+    class_weights: str = ""
+
+    def __post_init__(self) -> None:
+        LabelledData.__post_init__(self)
+        TaggedOptions.__post_init__(self)
+        check_class_weights(self.class_weights)
 
 
-def check_options(config: ConfigDict) -> None:
-    """Raises OptionError where a key of the task is out of range; reads no file."""
-    check_labelled_options(config)
-    from_keys(TaggedOptions, config.data)
-
-
-def create(config: ConfigDict, model_init: ModelInit) -> TaggingTask:
+def create(config: TaskConfig[TaggingData], model_init: ModelInit) -> TaggingTask:
     """The task of a config, see `bert_jax.config`."""
     data = config.data
     tokenizer = model_tokenizer(model_init)
-    reading = from_keys(TaggedOptions, data)
     splits = read_splits(
         data,
         lambda source, split, report: read_tagged(
-            source, reading, needs_tags=split == "train", report=report
+            source, data, needs_tags=split == "train", report=report
         ),
         with_train=not model_init.is_finished,
     )
-    tag_set = find_tag_set(splits.all_train, model_init, data.scheme, reading.names)
+    tag_set = find_tag_set(splits.all_train, model_init, data.scheme, data.names)
     for eval_set in splits.validation:
         tag_set.check(eval_set.examples)
     test = [tag_set.drop_unknown_tags(eval_set) for eval_set in splits.test]
@@ -288,8 +294,8 @@ def create(config: ConfigDict, model_init: ModelInit) -> TaggingTask:
         TrainedModel(tokenizer, description, model_init.execution),
         labelled_options(config, metric),
         tag_set,
-        balanced=is_balanced(data.class_weights),
+        balanced=bool(data.class_weights),
     )
 
 
-TRAIN = TrainSpec(create, defaults, check_options=check_options)
+TRAIN = TrainSpec(TaggingData, create, defaults=labelled_defaults())

@@ -5,7 +5,7 @@ import pytest
 from sklearn.utils.class_weight import compute_class_weight
 
 from bert_jax.errors import UserError
-from bert_jax.tasks.base.labelled_options import balanced_weights, is_balanced
+from bert_jax.tasks.base.labelled_options import balanced_weights, check_class_weights
 
 
 def test_every_class_that_occurs_has_the_same_share_of_a_loss_with_mean_1():
@@ -26,9 +26,9 @@ def test_weights_are_those_of_scikit_learn():
 
 
 def test_the_key():
-    assert not is_balanced("")
-    assert is_balanced("balanced")
+    check_class_weights("")
+    check_class_weights("balanced")
     with pytest.raises(
         UserError, match="data.class_weights is .equal.; it must be .. or .balanced."
     ):
-        is_balanced("equal")
+        check_class_weights("equal")

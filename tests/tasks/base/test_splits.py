@@ -1,10 +1,9 @@
 """The files of a task: trained on, validation, predicted."""
 
 import pytest
-from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError
-from bert_jax.tasks.base.labelled_options import DATA
+from bert_jax.tasks.base.labelled_options import LabelledData
 from bert_jax.tasks.base.splits import read_splits
 
 
@@ -14,7 +13,7 @@ def lines(source, split, report):
 
 
 def splits(tmp_path, *, with_train=True, default_names=None, **keys):
-    data = ConfigDict({**DATA, "directory": str(tmp_path), **keys})
+    data = LabelledData(**{"directory": str(tmp_path), **keys})
     return read_splits(data, lines, with_train=with_train, default_names=default_names)
 
 

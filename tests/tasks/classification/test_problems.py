@@ -12,8 +12,8 @@ from bert_jax.data.readers.texts import TextOptions
 from bert_jax.errors import UserError
 from bert_jax.models.config import Head
 from bert_jax.models.execution import Execution
+from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.splits import EvalSet, choose_labels
-from bert_jax.tasks.base.task import ModelInit
 from bert_jax.tasks.classification.problems import (
     MultiLabel,
     Regression,
@@ -36,15 +36,13 @@ def founded(tiny_config):
     def make(*labels, is_finished=False, outputs=None):
         config = dataclasses.replace(tiny_config, num_labels=outputs or len(labels))
         description = ModelDescription(config, Head.CLASSIFICATION, labels=labels)
-        return ModelInit(
-            Execution(), lambda tokenizer: config, None, description, is_finished=is_finished
-        )
+        return ModelInit(Execution(), description=description, is_finished=is_finished)
 
     return make
 
 
 def test_the_order_of_labels():
-    none = ModelInit(Execution(), lambda tokenizer: None)
+    none = ModelInit(Execution())
     assert choose_labels(["b", "a"], none) == ("a", "b")
     assert choose_labels(["10", "9", "-1"], none) == ("-1", "9", "10")
     # What no number orders comes behind, always in the same place.
@@ -74,7 +72,7 @@ def test_the_labels_of_a_finished_model(founded):
 
 
 def test_the_kind_of_a_problem(founded):
-    none = ModelInit(Execution(), lambda tokenizer: None)
+    none = ModelInit(Execution())
     assert infer_problem_type("", TextOptions(), none) is SingleLabel
     assert infer_problem_type("", TextOptions(label_separator=","), none) is MultiLabel
     assert infer_problem_type("regression", TextOptions(), none) is Regression

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax import model_init
 from bert_jax.config import complete_config, set_key
 from bert_jax.data.examples import GoldAnswer, Question
 from bert_jax.errors import UserError
@@ -17,6 +16,7 @@ from bert_jax.experiment import Experiment
 from bert_jax.metrics.squad import score_v1, score_v2
 from bert_jax.models.architectures import QuestionAnsweringOutput
 from bert_jax.models.config import Head
+from bert_jax.sections import Sections
 from bert_jax.tasks.base.labelled_options import labelled_options
 from bert_jax.tasks.base.labelled_task import TrainedModel
 from bert_jax.tasks.base.splits import EvalSet, Splits
@@ -153,7 +153,8 @@ def make_task(base_model):
         for key, value in keys.items():
             set_key(config, f"data.{key}", value, where="test")
         parts = [EvalSet("validation", "dev.jsonl", questions)]
-        base = model_init.of_config(config)
+        sections = Sections.of(config)
+        base = sections.model_init()
         other = {} if threshold is None else {"null_score_diff_threshold": threshold}
         description = dataclasses.replace(
             base.description,
@@ -164,7 +165,7 @@ def make_task(base_model):
         return QuestionAnsweringTask(
             Splits(questions, questions, parts, []),
             TrainedModel(base.tokenizer, description, base.execution),
-            labelled_options(config, "f1"),
+            labelled_options(sections.task, "f1"),
             AnswerOptions(4, 32, window_step=8),
             tunes_threshold=tunes_threshold,
         )

@@ -9,11 +9,11 @@ from bert_jax.data.examples import TaggedSentence
 from bert_jax.errors import UserError
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.execution import Execution
+from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.splits import EvalSet
-from bert_jax.tasks.base.task import ModelInit
 from bert_jax.tasks.tagging.tags import TagSet, find_tag_set, scheme_of
 
-INIT = ModelInit(Execution(), lambda tokenizer: EncoderConfig())
+INIT = ModelInit(Execution())
 IOB2 = ("O", "B-LOC", "B-PER", "I-LOC", "I-PER")
 BIOES = ("O", "B-LOC", "E-LOC", "I-LOC", "S-LOC")
 

@@ -1,0 +1,94 @@
+"""A task of a config: its sections, and how they make a `Task`."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+import flax.linen as nn
+
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.models.execution import Execution
+from bert_jax.tasks.base.model_init import ModelInit
+from bert_jax.tasks.base.task import Task
+
+Data = TypeVar("Data")
+DataRead = TypeVar("DataRead", covariant=True)
+Section = TypeVar("Section")
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskConfig(Generic[DataRead]):
+    """What a config says about its task.
+
+    Attributes:
+        data: section `data`.
+        others: the other sections that the task has of its own, see `TrainSpec.sections`.
+        tokenizer_path: key `tokenizer.path`.
+        seed: key `seed`.
+        global_batch_size, microbatches, steps, epochs: see `TrainOptions`.
+        freeze_encoder, freeze_layers: see `OptimizerOptions`.
+    """
+
+    data: DataRead
+    others: tuple[Any, ...] = ()
+    tokenizer_path: str = ""
+    seed: int = 0
+    global_batch_size: int = 32
+    microbatches: int = 1
+    steps: int = 0
+    epochs: float = math.inf
+    freeze_encoder: bool = False
+    freeze_layers: int = 0
+
+    def section(self, cls: type[Section]) -> Section:
+        """The section of a class among `others`."""
+        return next(section for section in self.others if isinstance(section, cls))
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainedPart:
+    """A model that a training holds beside the one that it exports.
+
+    Attributes:
+        description: contents of its model directory.
+        module: the module that is trained.
+        params: its parameters, from those of `module`.
+    """
+
+    description: ModelDescription
+    module: nn.Module
+    params: Callable[[Any], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainSpec(Generic[Data]):
+    """What a config trains and evaluates: the attribute `TRAIN` of a task's module.
+
+    Attributes:
+        data: dataclass of the section `data`. Its fields, except `seed`, are the keys; it refuses
+            values that are out of range.
+        create: makes the task of a config for a model, with its data.
+        sections: dataclasses of other sections that only this task has, by name; those of
+            `tokenizer` are keys beside `tokenizer.path`.
+        defaults: defaults of the task for keys of the sections `optimizer` and `train`.
+        prepare_options: options of `bert-jax prepare`; None: the files are read as they are.
+        create_without_data: makes the task with synthetic data of the same shapes, to plan or time
+            a step; None: the data are needed.
+        has_data: whether the config names the data.
+        export_notes: what the exported model lacks of the trained one, for people.
+        parts: models that can be exported, too, by name: each from the config, the description of
+            the exported model, and how models are computed.
+    """
+
+    data: type[Data]
+    create: Callable[[TaskConfig[Data], ModelInit], Task]
+    sections: Mapping[str, type] = dataclasses.field(default_factory=dict)
+    defaults: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    prepare_options: Callable[[TaskConfig[Data]], Any] | None = None
+    create_without_data: Callable[[TaskConfig[Data], ModelInit], Task] | None = None
+    has_data: Callable[[Data], bool] = lambda data: True
+    export_notes: Callable[[Data], tuple[str, ...]] = lambda data: ()
+    parts: Mapping[str, Callable[[TaskConfig[Data], ModelDescription, Execution], TrainedPart]] = (
+        dataclasses.field(default_factory=dict)
+    )
