@@ -39,10 +39,6 @@ def cleaning_up_for_long():
     finally:
         time.sleep(30)
 
-def importing():
-    sys.path.insert(0, os.path.dirname(__file__))
-    import slow
-
 def in_a_library():  # no handler in Python can run before it returns
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # else it returns at once
     ctypes.CDLL(None).usleep(30_000_000)
@@ -73,7 +69,7 @@ def with_a_late_exception():
     atexit.register(objects.clear)
     return 3
 
-def with_an_error_of_its_own():
+def with_an_error_of_its_own():  # as in an import
     try:
         time.sleep(30)
     except KeyboardInterrupt:
@@ -88,20 +84,10 @@ sys.exit(__main__.main())
 """
 
 
-MODULE = """
-try:
-    import time
-    time.sleep(30)
-except BaseException:
-    raise ImportError("a part is missing")
-"""
-
-
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
     folder = tmp_path_factory.mktemp("program")
     (folder / "program.py").write_text(PROGRAM)
-    (folder / "slow.py").write_text(MODULE)
     return folder / "program.py"
 
 
@@ -110,7 +96,6 @@ def program(tmp_path_factory):
     [
         ("working", 1, "cleaned up\n", LINE, 75),
         ("cleaning_up_for_long", 2, "", LINE, 75),
-        ("importing", 1, "", LINE, 75),
         ("in_a_library", 1, "", LINE, 75),
         ("in_a_callback", 1, "", LINE, 75),
         ("in_training", 1, "", "", 3),
