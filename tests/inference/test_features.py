@@ -76,11 +76,8 @@ def test_every_model_embeds(make_model, head):
 def test_every_pooling(model, pooling, reference):
     expected = np.stack([reference(alone(model, text)) for text in TEXTS])
     assert_close(model.embed(TEXTS, pooling), expected)
-
-
-def test_vectors_of_length_one(model):
-    lengths = np.linalg.norm(model.embed(TEXTS), axis=1, keepdims=True)
-    assert_close(model.embed(TEXTS, normalize=True), model.embed(TEXTS) / lengths)
+    unit = expected / np.linalg.norm(expected, axis=1, keepdims=True)
+    assert_close(model.embed(TEXTS, pooling, normalize=True), unit)
 
 
 def test_a_vector_does_not_depend_on_the_other_texts(model):
@@ -221,12 +218,10 @@ def test_attention_of_all_layers(model):
         assert record.weights.dtype == np.float32
         np.testing.assert_allclose(record.weights.sum(axis=-1), 1, atol=1e-6)
         assert_close(record.weights, alone(model, text).attentions[:, 0])
-
-
-def test_attention_of_a_layer(model):
-    every = model.attentions(TEXTS)[0].weights
     for layers in ((2,), (-1,)):
-        np.testing.assert_array_equal(model.attentions(TEXTS, layers)[0].weights[0], every[1])
+        np.testing.assert_array_equal(
+            model.attentions(TEXTS, layers)[0].weights[0], found[0].weights[1]
+        )
 
 
 def test_layers_and_combinations_that_are_not_there(model):

@@ -1,7 +1,6 @@
 """Multiple choice: choices are rows, an example may have any number of them; files in and out."""
 
 import dataclasses
-import itertools
 import json
 import random
 
@@ -102,12 +101,6 @@ def test_one_prompt_or_many(chooser):
     assert chooser.choose([], []) == []
 
 
-def test_a_stream_without_end(chooser):
-    items = (ITEMS[number % 3] for number in itertools.count())
-    found = itertools.islice(logits(chooser, items, batch_size=2), 200)
-    assert [len(scores) for scores in found] == [2, 4, 3] * 66 + [2, 4]
-
-
 def test_what_cannot_be_chosen(chooser, model):
     with pytest.raises(UserError, match="this BertForPreTraining does not choose; give"):
         model.choose("the cat", ["sat", "ran"])
@@ -198,21 +191,6 @@ def test_questions_of_arc(answered, chooser):
     assert record["id"] == "x"
     assert record["answerKey"] == "Z"
     assert record["choice"] in ("sun", "sea")
-
-
-@pytest.mark.parametrize(
-    ("content", "name", "message"),
-    [
-        ('{"prompt": "a", "choices": ["b"]}', "in.jsonl", "in.jsonl:1: 1 choices, but there must"),
-        ('{"prompt": "a", "choices": [1, 2]}', "in.jsonl", "in.jsonl:1: 'choice 0' is not a st"),
-        ('{"text": "a"}', "in.jsonl", "in.jsonl:1: no choices as in swag, cosmos, arc,"),
-        ("sent1,sent2,ending0,ending1\na,b\n", "in.csv", "in.csv:2: 2 fields, but the header has"),
-    ],
-)
-def test_errors_leave_nothing(answered, left, chooser, content, name, message):
-    with pytest.raises(UserError, match=message):
-        answered(chooser, content, name)
-    assert left() == {name}
 
 
 # Training.

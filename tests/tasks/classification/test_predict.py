@@ -273,10 +273,6 @@ def test_a_text_of_a_million_characters(answered, classifier, capsys):
 @pytest.mark.parametrize(
     ("content", "name", "options", "message"),
     [
-        ("text\tx\na\tb\nc\n", "in.tsv", {}, "in.tsv:3: 1 fields, but the header has 2"),
-        (b"a\nb\nc \xe9t\xe9\n", "in.txt", {}, "in.txt:3: byte 3 of the line .0xe9. is not UTF-8"),
-        ("a\tb\n1\t2\n", "in.tsv", {}, "in.tsv:1: no column has a usual name of a text"),
-        ("text\na\n", "in.tsv", {"text_column": "b"}, "in.tsv:1: there is no column 'b', only 'te"),
         (
             '{"text": "a", "probabilities": 1}',
             "in.jsonl",
@@ -292,10 +288,3 @@ def test_errors_leave_nothing(answered, left, classifier, content, name, options
     with pytest.raises(UserError, match=message):
         answered(classifier, content, name, **options)
     assert left() == {name}
-
-
-def test_damaged_parameters_are_told(answered, make_labelled, left):
-    model = make_labelled(Head.CLASSIFICATION, ("a", "b"), (1.0, float("nan")))
-    with pytest.raises(UserError, match="the scores of a text are not finite"):
-        answered(model, "a\n", "in.txt")
-    assert left() == {"in.txt"}

@@ -178,33 +178,6 @@ def test_scores_are_those_of_the_module(qa_model, tokenizer):
     assert found.null.score == pytest.approx(start[0] + end[0], abs=1e-5)
 
 
-def test_answers_do_not_depend_on_the_batches(qa_model):
-    words = "the cat sat on the mat . it was warm and the dog ran up to the sea . "
-    asked = questions(("Who?", words * (number % 7)) for number in range(20))
-    once, alone = (
-        list(spans(qa_model, iter(asked), batch_size=size, window_step=10)) for size in (32, 1)
-    )
-    for batched, single, question in zip(once, alone, asked, strict=True):
-        assert batched.null_odds == pytest.approx(single.null_odds, abs=1e-4)
-        for span in batched.best:
-            assert question.passage[span.start : span.end] == span.text
-        if batched.best:
-            assert batched.best[0].score == pytest.approx(single.best[0].score, abs=1e-4)
-
-
-def test_a_stream_without_end(finder):
-    asked = []
-
-    def endless():
-        for number in itertools.count():
-            asked.append(number)
-            yield Question("Who?", "a dog " * (number % 5) + "a cat", None, str(number), "")
-
-    found = itertools.islice(spans(finder("cat"), endless(), batch_size=2), 300)
-    assert [prediction.answer(None).text for prediction in found] == ["cat"] * 300
-    assert len(asked) < 700
-
-
 def test_records(finder):
     model = finder("[CLS]", "cat", null_score_diff_threshold=9.5)
     best = answer(model, "Who?", "a cat")

@@ -171,19 +171,3 @@ def test_ids_that_come_twice(answered, model, rows, left):
 def test_no_questions(answered, model, left):
     assert answered(model, '{"data": []}', "in.json", "out.json") == "{}\n"
     assert left() == {"in.json", "out.json", "nbest_out.json", "bert_jax.json"}
-
-
-@pytest.mark.parametrize(
-    ("content", "name", "message"),
-    [
-        ('{"question": "a"}', "in.jsonl", "in.jsonl:1: there is no 'context', only 'question'; re"),
-        ('{"question": 1, "context": "a"}', "in.jsonl", "in.jsonl:1: 'question' is not a string"),
-        ('{"data": [{"paragraphs": 1}]}', "in.json", r"in.json: there is no list data\[0\].paragr"),
-        ('{\n"data": [', "in.json", "in.json:2: not valid JSON: Expecting value, column 10; fix"),
-        (b'{"question": "\xff"}', "in.jsonl", "in.jsonl:1: byte 15 of the line .0xff. is not UTF"),
-    ],
-)
-def test_errors_leave_nothing(answered, left, model, content, name, message):
-    with pytest.raises(UserError, match=message):
-        answered(model, content, name, "out.json")
-    assert left() == {name}

@@ -67,22 +67,6 @@ def test_what_the_files_of_a_model_say(model):
     assert trained.search(TEXTS[0], TEXTS[1:2])[0].score == pytest.approx(found, abs=1e-6)
 
 
-def test_a_stream_of_pairs_without_end(model):
-    asked = []
-
-    def pairs():
-        for number in itertools.count():
-            asked.append(number)
-            yield "sun " * (number % 5), "sea"
-
-    done = []
-    found = similarities(model, pairs(), batch_size=1, advance=done.append)
-    assert len(list(itertools.islice(found, 100))) == 100
-    assert len(asked) < 300  # two windows of 64 texts, and what was asked for
-    # The last batch, of at most 10 texts, is reported after its predictions are taken.
-    assert 90 <= sum(done) < 200
-
-
 def test_search_and_similarity(model):
     found = model.search("a dog", iter(TEXTS), top_k=2)
     assert found[0].index == 1

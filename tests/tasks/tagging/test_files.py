@@ -153,10 +153,6 @@ def test_objects_with_words_or_texts(answered, constant):
 @pytest.mark.parametrize(
     ("content", "name", "message"),
     [
-        ("a x\nb x y\n", "in.conll", "in.conll:2: 3 columns, but line 1 has 2; fix the line"),
-        (b"a x\n\xff x\n", "in.conll", "in.conll:2: byte 1 of the line .0xff. is not UTF-8"),
-        ('{"words": ["a", 1]}', "in.jsonl", "in.jsonl:1: 'words' is not a list of strings; give"),
-        ('{"tags": []}', "in.jsonl", "in.jsonl:1: no column has a usual name of a text, only 'ta"),
         (
             "text1,text2\na,b\n",
             "in.csv",

@@ -202,20 +202,6 @@ def test_it_is_what_the_module_says_of_first_pieces(make_model, tokenizer):
     np.testing.assert_allclose([word.score for word in found.words], firsts.max(axis=-1), rtol=1e-5)
 
 
-@pytest.mark.slow
-def test_batches_and_neighbours_do_not_matter(make_model):
-    model = make_model(Head.TAGGING, num_labels=4)
-    words = ["the", "boy", "walked", "to", "sea", "."]
-    sentences = [words[:length] * (1 + length % 3) for length in range(7)] * 3
-    together = list(taggings(model, sentences, batch_size=5))
-    for sentence, found in zip(sentences, together, strict=True):
-        alone = tag(model, sentence)
-        assert found.tags == alone.tags
-        np.testing.assert_allclose(
-            [word.score for word in found.words], [word.score for word in alone.words], rtol=1e-5
-        )
-
-
 def test_a_file_without_end_is_tagged_as_it_comes(knowing):
     endless = (line for line in itertools.cycle([b"boy\n", b"\n"]))
     stream = io.BufferedReader(_Endless(endless))
