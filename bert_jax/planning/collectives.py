@@ -24,7 +24,7 @@ _SAME = ("copy", "bitcast", "convert")
 _CALLS = r"(?:calls|branch_computations|true_computation|false_computation)"
 
 
-class Instruction(NamedTuple):
+class _Instruction(NamedTuple):
     """One line of a computation: `%name = shape opcode(operands), attributes`; ROOT: its result."""
 
     is_root: bool
@@ -35,7 +35,6 @@ class Instruction(NamedTuple):
 
     @property
     def operands(self) -> list[str]:
-        """The names of the operands."""
         return re.findall(r"%([\w.\-]+)", self.text.partition("), ")[0])
 
     def called(self, attribute: str) -> list[str]:
@@ -45,55 +44,48 @@ class Instruction(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Program:
+class _Program:
     """A compiled program: its computations by name, the main one, and the number of devices."""
 
-    computations: dict[str, dict[str, Instruction]]
+    computations: dict[str, dict[str, _Instruction]]
     entry: str
     partitions: int
 
 
-def parse_program(text: str) -> Program:
-    """Parses `compiled.as_text()`."""
-    computations: dict[str, dict[str, Instruction]] = {}
+def _parse_program(text: str) -> _Program:
+    computations: dict[str, dict[str, _Instruction]] = {}
     entry = ""
     for line in text.splitlines():
         if header := _HEADER.match(line):
             current = computations[header[2]] = {}
             entry = header[2] if header[1] else entry
         elif computations and (parsed := _INSTRUCTION.match(line)):
-            instruction = Instruction(bool(parsed[1]), *parsed.groups()[1:])
+            instruction = _Instruction(bool(parsed[1]), *parsed.groups()[1:])
             current[instruction.name] = instruction
     partitions = re.search(r"num_partitions=(\d+)", text)
-    return Program(computations, entry, int(partitions[1]) if partitions else 1)
+    return _Program(computations, entry, int(partitions[1]) if partitions else 1)
 
 
-def executions(
-    program: Program, computation: str | None = None, times: int = 1
-) -> Iterator[tuple[str, Instruction, int]]:
-    """Each instruction with its computation and its number of runs per run of the program.
+def _executions(
+    program: _Program, name: str, times: int = 1
+) -> Iterator[tuple[str, _Instruction, int]]:
+    """Each instruction of a computation and of those that it calls, with its number of runs.
 
     A computation that is called several times is yielded for each call. Functions that an array
     operation applies, such as the sum of a reduction, are left out.
-
-    Args:
-        program: the program.
-        computation: first computation; by default the main one.
-        times: number of its runs.
     """
-    name = computation or program.entry
     for instruction in program.computations.get(name, {}).values():
         yield name, instruction, times
         if instruction.opcode == "while":
             rounds = times * _trip_count(program, name, instruction)
-            yield from executions(program, instruction.called("body")[0], rounds)
+            yield from _executions(program, instruction.called("body")[0], rounds)
         elif not instruction.opcode.endswith(("-done", "-update")):  # its -start was counted
             is_call = instruction.opcode == "call"
             for called in instruction.called("to_apply" if is_call else _CALLS):
-                yield from executions(program, called, times)
+                yield from _executions(program, called, times)
 
 
-def _trip_count(program: Program, name: str, loop: Instruction) -> int:
+def _trip_count(program: _Program, name: str, loop: _Instruction) -> int:
     """The number of iterations of a `while`: the compiler's note, else derived from its condition.
 
     The condition of a loop over layers compares a counter, an element of the loop's tuple, with a
@@ -117,7 +109,7 @@ def _trip_count(program: Program, name: str, loop: Instruction) -> int:
     return 1
 
 
-def _increment(body: dict[str, Instruction], index: int) -> int:
+def _increment(body: dict[str, _Instruction], index: int) -> int:
     """The increment of element `index` of a loop's tuple per iteration; 1 if it is not known.
 
     A loop that the compiler has unrolled contains several additions.
@@ -130,7 +122,7 @@ def _increment(body: dict[str, Instruction], index: int) -> int:
     return max(total, 1)
 
 
-def _value(lines: dict[str, Instruction], name: str, index: int = 0) -> int | None:
+def _value(lines: dict[str, _Instruction], name: str, index: int = 0) -> int | None:
     """An integer, traced back to its constant, also as an element of a tuple; else None."""
     line = lines[name]
     if line.opcode == "tuple":
@@ -139,18 +131,6 @@ def _value(lines: dict[str, Instruction], name: str, index: int = 0) -> int | No
         line = lines[line.operands[0]]
     value = re.match(r"\d+(?=\))", line.text)
     return int(value[0]) if value and line.opcode == "constant" else None
-
-
-def array_bytes(shape: str) -> int:
-    """Total bytes of an array or of all arrays of a tuple, from its printed shape."""
-    return sum(_bytes(dtype, sizes) for dtype, sizes in _ARRAY.findall(shape))
-
-
-def _bytes(dtype: str, sizes: str) -> int:
-    bits = re.match(r"[a-z]+(\d+)", dtype)
-    # pred is a byte; token and opaque have no size.
-    width = int(bits[1]) if bits else 8 * (dtype == "pred")
-    return math.prod(int(size) for size in sizes.split(",") if size) * width // 8
 
 
 # ---- the collectives of a program ----
@@ -197,9 +177,9 @@ def collectives_of(text: str) -> list[Collective]:
     end, and in between, possibly in a loop that ends earlier. It counts once. The TPU compiler also
     assigns one channel to collectives that it combines: those differ in size.
     """
-    program = parse_program(text)
+    program = _parse_program(text)
     appearances: dict[str, dict[str, Collective]] = defaultdict(dict)
-    for computation, instruction, times in executions(program):
+    for computation, instruction, times in _executions(program, program.entry):
         kind = instruction.opcode.removesuffix("-start")
         # The TPU compiler writes a reduce-scatter as an all-reduce followed by a slice.
         if kind == "all-reduce" and computation.startswith("all-reduce-scatter"):
@@ -236,18 +216,23 @@ def traffic(collectives: list[Collective]) -> dict[str, dict[str, float]]:
     }
 
 
-def _size(instruction: Instruction) -> int:
-    """Bytes of the result."""
-    shape = instruction.shape
+def _size(instruction: _Instruction) -> int:
+    """Bytes of the result: an array or all arrays of a tuple."""
+    arrays = _ARRAY.findall(instruction.shape)
     if instruction.opcode.endswith("-start") and not instruction.opcode.startswith("all-reduce"):
         # The tuple at the start of a gather or a permutation has inputs, outputs and more.
         inputs = len(instruction.operands)
-        outputs = _ARRAY.findall(shape)[inputs : 2 * inputs]
-        return sum(_bytes(*array) for array in outputs) or array_bytes(shape)
-    return array_bytes(shape)
+        arrays = arrays[inputs : 2 * inputs] or arrays
+    total = 0
+    for dtype, sizes in arrays:
+        bits = re.match(r"[a-z]+(\d+)", dtype)
+        # pred is a byte; token and opaque have no size.
+        width = int(bits[1]) if bits else 8 * (dtype == "pred")
+        total += math.prod(int(size) for size in sizes.split(",") if size) * width // 8
+    return total
 
 
-def _group(program: Program, instruction: Instruction) -> int:
+def _group(program: _Program, instruction: _Instruction) -> int:
     """The number of devices that take part together; HLO writes it in one of four ways."""
     text = instruction.text
     if instruction.opcode.startswith("collective-permute"):
