@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import itertools
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -139,26 +138,3 @@ def _model(options: argparse.Namespace) -> str:
     params = jax.jit(lambda key: init_params(module, key))(jax.random.key(0))
     model_directory.save(directory, description, params, tokenizer)
     return str(directory)
-
-
-def bare_tokenizers(options: argparse.Namespace) -> Step:
-    """`encode_batch_fast` of the tokenizers library, on sentences in memory."""
-    import sentencex
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
-
-    from bert_jax.data.pretraining.sources import open_source, source_specs
-
-    os.environ["RAYON_NUM_THREADS"] = str(options.threads)
-    blocks = open_source(source_specs(options.source)[0]).blocks()
-    lines = [line for block in blocks for line in block.text.split("\n")]
-    sentences = [sentence for line in lines for sentence in sentencex.segment("en", line)]
-    tokenizer = Tokenizer(models.WordPiece.from_file(options.vocabulary, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-
-    def step(number: int) -> None:
-        for start in range(0, len(sentences), 10_000):
-            part = sentences[start : start + 10_000]
-            tokenizer.encode_batch_fast(part, add_special_tokens=False)
-
-    return step

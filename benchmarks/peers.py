@@ -1,8 +1,8 @@
 """Contenders of other libraries: PyTorch and transformers, ONNX Runtime, OpenVINO, and others.
 
-The contender's name says which: eager, sdpa, compile; masked, which is sdpa with words scored at
-the masked tokens alone; onnx; openvino. PyTorch computes on a GPU if there is one. Weights are
-random but for works on texts, whose heads are. Nothing of bert_jax is imported here.
+The contender's name says which: sdpa, compile; masked, which is sdpa with words scored at the
+masked tokens alone; onnx; openvino. PyTorch computes on a GPU if there is one. Weights are random
+but for works on texts, whose heads are. Nothing of bert_jax is imported here.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def _config(options: argparse.Namespace) -> Any:
         intermediate_size=4 * width,
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
-        attn_implementation="eager" if options.contender == "eager" else "sdpa",
+        attn_implementation="sdpa",
     )
 
 
@@ -170,25 +170,16 @@ def embed(options: argparse.Namespace) -> Step:
 
 def pipeline(options: argparse.Namespace) -> Step:
     """Labels and tags of short texts, with the best of some sizes of batches."""
-    auto, task, count, more = {
-        "classify": (
-            transformers.AutoModelForSequenceClassification,
-            "text-classification",
-            2,
-            {"truncation": True},
-        ),
-        # It truncates long texts by itself.
-        "tag": (
-            transformers.AutoModelForTokenClassification,
-            "token-classification",
-            len(TAGS),
-            {},
-        ),
-    }[options.kind]
-    dtype: Any = getattr(torch, options.dtype)
+    is_tagging = options.kind == "tag"
+    kind, count = ("Token", len(TAGS)) if is_tagging else ("Sequence", 2)
+    auto = getattr(transformers, f"AutoModelFor{kind}Classification")
+    dtype = getattr(torch, options.dtype)
     model = auto.from_pretrained(_directory(options), num_labels=count, dtype=dtype)
     tokenizer = transformers.AutoTokenizer.from_pretrained(_directory(options))
     tokenizer.model_max_length = options.length
+    # That of tokens truncates long texts by itself.
+    more: Any = {} if is_tagging else {"truncation": True}
+    task: Any = "token-classification" if is_tagging else "text-classification"
     run: Any = transformers.pipeline(task, model=model, tokenizer=tokenizer, device=DEVICE, **more)
     texts = uneven_texts(options.texts, SHORT)
 

@@ -49,7 +49,7 @@ WORKS = {
     "infer": Work(
         "the encoder, token ids to hidden states",
         {"bert_jax": f"{OURS}model_step"}
-        | dict.fromkeys(("sdpa", "openvino", "eager", "compile", "onnx"), f"{PEERS}infer"),
+        | dict.fromkeys(("sdpa", "openvino", "compile", "onnx"), f"{PEERS}infer"),
         {"kind": "infer"} | STEP,
     ),
     "train": Work(
@@ -71,13 +71,6 @@ WORKS = {
         {"kind": "pipeline", "size": "base", "batch": 256, "length": 128, "dtype": "float32",
          "masking": "token", "objective": "nsp", "packing": False, "corpus": "", "batches": 400},
         rounds=5, rate="tokens",
-    ),
-    "prepare": Work(
-        "`bert-jax prepare`, and the tokenizers library alone on sentences in memory",
-        {"bert_jax": "bert-jax prepare --output {run} --workers {threads}"
-         " --config pretrain:source={source},tokenizer={vocabulary}",
-         "tokenizers": f"{OURS}bare_tokenizers"},
-        {"source": str, "vocabulary": str, "threads": 2}, fresh=True,
     ),
     "tokenizers": Work(
         "encodings against Hugging Face's: none may differ",
