@@ -60,7 +60,8 @@ def command(options: argparse.Namespace) -> Step:
         shutil.rmtree(run / "checkpoints", ignore_errors=True)
         seconds = re.findall(r"Finished XLA compilation of .* in (\S+) sec", text)
         printed = json.loads((output.strip().splitlines() or ["{}"])[-1]) if options.figures else {}
-        figures = {name: printed[name] for name in options.figures if name in printed}
+        figures = {name: printed.get(name) for name in options.figures}
+        figures = {name: value for name, value in figures.items() if value is not None}
         figures |= {"MiB": max(memory), "MiB of a tenth": memory[len(memory) // 10]}
         return figures | {"compiling s": round(sum(map(float, seconds)), 1)}
 

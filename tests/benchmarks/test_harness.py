@@ -107,10 +107,12 @@ def test_what_contenders_get_from_their_environment(monkeypatch):
 
 
 def test_a_command_is_timed_with_its_figures(run, tmp_path):
-    program = "import json, pathlib, sys; print('x'); print(json.dumps({'f1': float(sys.argv[2])}))"
+    program = (
+        "import json, sys; print('x'); print(json.dumps({'mfu': None, 'f1': float(sys.argv[2])}))"
+    )
     (tmp_path / "program.py").write_text(program)
     command = "peer " + str(tmp_path / "program.py") + " {run} {seed} --texts={texts}"
-    _, result, _ = run({"a": command}, rounds=2, fresh=True, figures=("f1", "missing"))
+    _, result, _ = run({"a": command}, rounds=2, fresh=True, figures=("f1", "mfu", "missing"))
     rounds = result["rounds"]["a"]
     assert [figures["f1"] for figures in rounds] == [0.0, 1.0]
     assert set(rounds[0]) == {
