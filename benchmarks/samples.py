@@ -87,31 +87,29 @@ def squad2(options: argparse.Namespace) -> dict[str, str]:
     }
 
 
+DRAWN = {
+    "mrpc": ("glue:task=mrpc", "glue/MRPC/train.tsv", "glue/MRPC/dev.tsv"),
+    "conll2003": ("tagging", "ner/conll2003/eng.train", "ner/conll2003/eng.testa"),
+}
+
+
 def drawn(options: argparse.Namespace) -> dict[str, str]:
     """`train` and `validation` of MRPC or CoNLL-2003: so many examples (0: all), in order."""
-    if options.set == "mrpc":
-        files, ending, config = (
-            ("glue/MRPC/train.tsv", "glue/MRPC/dev.tsv"),
-            "tsv",
-            "glue:task=mrpc",
-        )
-    else:
-        files, ending, config = (
-            ("ner/conll2003/eng.train", "ner/conll2003/eng.testa"),
-            "conll",
-            "tagging",
-        )
+    config, *files = DRAWN[options.set]
     made = {"config": config}
     counts = (options.examples, options.evaluated)
     for split, file, count in zip(("train", "validation"), files, counts, strict=True):
-        path = Path(options.data, file)
-        head, *units = read_text(path).split("\n") if ending == "tsv" else ["", *sentences(path)]
-        units = [unit for unit in units if unit]
+        path, head = Path(options.data, file), ""
+        if options.set == "mrpc":
+            head, *units = (f"{line}\n" for line in read_text(path).split("\n") if line)
+        else:
+            units = [f"{sentence}\n" for sentence in sentences(path)]
         if 0 < count < len(units):
             chosen = random.Random(SEED).sample(range(len(units)), count)
             units = [units[number] for number in sorted(chosen)]
-        text = "\n".join([head, *units, ""])
-        made[split] = write(options, f"{options.set}-{split}-{count}.{ending}", text)
+        ending = ".tsv" if head else ".conll"
+        name = f"{options.set}-{split}-{count}{ending}"
+        made[split] = write(options, name, "".join([head, *units]))
     return made
 
 
