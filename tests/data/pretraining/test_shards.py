@@ -4,10 +4,16 @@ import gzip
 
 import pytest
 
+from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.data.pretraining.preparation import prepare as prepare_module
 from bert_jax.data.pretraining.preparation.options import PrepareOptions
 from bert_jax.data.pretraining.preparation.prepare import prepare
-from bert_jax.data.pretraining.preparation.shards import encode_batch, plan_shards, read_shard
+from bert_jax.data.pretraining.preparation.shards import (
+    EncodingWork,
+    encode_batch,
+    plan_shards,
+    read_shard,
+)
 from bert_jax.data.pretraining.sources import open_source, source_specs
 from bert_jax.errors import UserError
 from bert_jax.files import as_path, fetch
@@ -73,6 +79,26 @@ def test_small_files_go_together(options):
     assert [shard.source for shard in shards] == [0, 0, 1]
     assert shards[2].position == sources[0].size
     assert len(plan_shards(sources, 7, 2 * size)) == 2
+    work = EncodingWork("", options, None, 1 << 20)
+    ends = [[batch.position for batch in read_shard(shard, work)][-1] for shard in shards]
+    assert ends == [shards[1].position, sources[0].size, sources[0].size + sources[1].size]
+
+
+def test_each_shard_begins_a_document_and_the_last_one_may_move(
+    tmp_path, tiny_vocabulary, monkeypatch
+):
+    for name, text in (("a", "cat"), ("b", "dog\ndog"), ("c", "sat")):
+        (tmp_path / f"{name}.txt").write_text(text)
+    monkeypatch.setattr(prepare_module, "plan_shards", lambda *given: plan_shards(*given, 1))
+    specs = source_specs([f"text:{tmp_path}/[abc].txt"])
+    options = PrepareOptions(
+        specs, tokenizer=str(tiny_vocabulary), validation_fraction=1e-9, sentences="lines"
+    )
+    make(options, tmp_path / "corpus")
+    splits = Corpus.open(tmp_path / "corpus").splits
+    assert splits["train"].tokens.tolist() == [6, 7, 7]
+    assert splits["train"].document_offsets.tolist() == [0, 1, 3]
+    assert splits["validation"].tokens.tolist() == [8]
 
 
 def test_what_is_encoded_is_not_encoded_again_and_damage_is_noticed(options, tmp_path, capfd):
