@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from bert_jax.models.encoder import Encoder
-from bert_jax.tasks.base.predict_spec import JSONL, PredictSpec, json_lines, open_texts
+from bert_jax.tasks.base.predict_spec import PredictSpec, open_texts
 from bert_jax.tasks.base.predictor import (
     LARGE_OUTPUT_WINDOW,
     BatchOptions,
@@ -77,6 +77,6 @@ def _weights(
 PREDICT = PredictSpec(
     open_texts,
     lambda model, options: AttentionsPredictor(model, options.batches(8), layers=options.layers),
-    {JSONL: json_lines(lambda text, maps: {"tokens": maps.tokens, "attentions": maps.weights})},
+    lambda text, maps: {"tokens": maps.tokens, "attentions": maps.weights},
     options=("layers",),
 )

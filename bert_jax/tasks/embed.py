@@ -15,7 +15,7 @@ from bert_jax.models.encoder import Encoder
 from bert_jax.models.layers import l2_normalize
 from bert_jax.models.text_vectors import TEXT_VECTORS, TextPooling, TextVectors
 from bert_jax.process import say
-from bert_jax.tasks.base.predict_spec import JSONL, PredictSpec, json_lines, open_texts
+from bert_jax.tasks.base.predict_spec import PredictSpec, open_texts
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
     Model,
@@ -161,6 +161,6 @@ PREDICT = PredictSpec(
         normalize=options.normalize,
         prompt=options.prompt,
     ),
-    {JSONL: json_lines(lambda text, vector: {"embedding": vector})},
+    lambda text, vector: {"embedding": vector},
     options=("pooling", "normalize", "prompt"),
 )

@@ -14,7 +14,7 @@ from bert_jax.data.records import shortest
 from bert_jax.errors import require_at_least
 from bert_jax.models.architectures import PreTrainingOutput
 from bert_jax.models.config import Head
-from bert_jax.tasks.base.predict_spec import JSONL, PredictSpec, json_lines, open_texts
+from bert_jax.tasks.base.predict_spec import PredictSpec, open_texts
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
     EncodedExample,
@@ -167,7 +167,7 @@ def _as_record(text: Text, masks: list[list[MaskPrediction]]) -> Mapping[str, An
 PREDICT = PredictSpec(
     open_texts,
     lambda model, options: MaskPredictor(model, options.batches(), top_k=options.top_k or 5),
-    {JSONL: json_lines(_as_record)},
+    _as_record,
     heads=(Head.MASKED_LM, Head.PRETRAINING),
     options=("top_k",),
 )

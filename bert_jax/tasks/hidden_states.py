@@ -11,7 +11,7 @@ import numpy as np
 
 from bert_jax.errors import require_one_of
 from bert_jax.models.encoder import Encoder
-from bert_jax.tasks.base.predict_spec import JSONL, PredictSpec, json_lines, open_texts
+from bert_jax.tasks.base.predict_spec import PredictSpec, open_texts
 from bert_jax.tasks.base.predictor import (
     LARGE_OUTPUT_WINDOW,
     BatchOptions,
@@ -112,14 +112,10 @@ PREDICT = PredictSpec(
         layers=(-1,) if options.layers is None else options.layers,
         combine=options.combine,
     ),
-    {
-        JSONL: json_lines(
-            lambda text, result: {
-                "tokens": result.tokens,
-                "offsets": result.offsets,
-                "hidden_states": result.states,
-            }
-        )
+    lambda text, result: {
+        "tokens": result.tokens,
+        "offsets": result.offsets,
+        "hidden_states": result.states,
     },
     options=("layers", "combine"),
 )

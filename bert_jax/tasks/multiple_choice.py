@@ -47,7 +47,7 @@ from bert_jax.tasks.base.labelled_task import (
     sequences_of,
 )
 from bert_jax.tasks.base.model_init import ModelInit
-from bert_jax.tasks.base.predict_spec import JSONL, PredictOptions, PredictSpec, json_lines
+from bert_jax.tasks.base.predict_spec import PredictOptions, PredictSpec
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
     EncodedExample,
@@ -204,7 +204,7 @@ def _record(example: ChoiceExample, scores: np.ndarray) -> Mapping[str, Any]:
 PREDICT = PredictSpec(
     _open,
     lambda model, options: ChoicePredictor(model, options.batches()),
-    {JSONL: json_lines(_record)},
+    _record,
     heads=(Head.MULTIPLE_CHOICE,),
 )
 

@@ -22,7 +22,7 @@ from bert_jax.tasks.base.labelled_options import (
     model_tokenizer,
 )
 from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel, encode_in_chunks
-from bert_jax.tasks.base.predict_spec import JSONL, PredictSpec, json_lines, open_texts
+from bert_jax.tasks.base.predict_spec import PredictSpec, open_texts
 from bert_jax.tasks.base.splits import read_splits
 from bert_jax.tasks.base.task import weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder, TextPredictor
@@ -56,7 +56,7 @@ def _stars(params, batch, *, module):
 PREDICT = PredictSpec(
     open_texts,
     lambda model, options: StarsPredictor(model, options.batches()),
-    {JSONL: json_lines(lambda text, stars: {"stars": shortest(stars)})},
+    lambda text, stars: {"stars": shortest(stars)},
     heads=(Head.CLASSIFICATION,),
 )
 

@@ -165,15 +165,17 @@ class PredictSpec(Generic[Item, Prediction]):
     Attributes:
         open: opens an input and iterates over its entries.
         predictor: makes the predictor of a model from the options.
-        formats: output formats by name; "jsonl" is one of them.
-        endings: file extensions of the other formats, such as {".tsv": "glue"}.
+        to_record: example and prediction → the fields of the prediction in JSON.
+        formats: further output formats by name; each task has "jsonl", lines of such fields.
+        endings: file extensions of these formats, such as {".tsv": "glue"}.
         heads: heads that the model may have, the first one for a new model; (): any.
         options: names of those of its options that not every task has.
     """
 
     open: Callable[[str | Path, PredictOptions], AbstractContextManager[Entries[Item]]]
     predictor: Callable[[Model, PredictOptions], Predictor[Item, Prediction]]
-    formats: Mapping[str, Format[Item, Prediction]]
+    to_record: Callable[[Item, Prediction], Mapping[str, Any]]
+    formats: Mapping[str, Format[Item, Prediction]] = dataclasses.field(default_factory=dict)
     endings: Mapping[str, str] = dataclasses.field(default_factory=dict)
     heads: tuple[Head, ...] = ()
     options: tuple[str, ...] = ()
@@ -193,17 +195,31 @@ class PredictSpec(Generic[Item, Prediction]):
         name = options.output_format
         if name is None:
             return self.endings.get(Path(target).suffix.lower(), JSONL)
-        if name not in self.formats:
-            known = ", ".join(self.formats)
+        if name not in (JSONL, *self.formats):
+            known = ", ".join((JSONL, *self.formats))
             raise OptionError("output_format", name, f"this task has {known}")
         return name
+
+    def _files(
+        self, target: str | Path, options: PredictOptions
+    ) -> Sequence[OutputFile[Item, Prediction]]:
+        name = self.output_format(target, options)
+        if name != JSONL:
+            return self.formats[name](options)
+
+        def row(entry: Entry[Item], prediction: Prediction) -> str:
+            """The other columns of an entry, then the prediction."""
+            record = self.to_record(entry.item, prediction)
+            return to_json(_join(entry, record, options.keep_columns)) + "\n"
+
+        return (OutputFile(row),)
 
     @contextlib.contextmanager
     def writer(
         self, target: str | Path, options: PredictOptions = PredictOptions()
     ) -> Iterator[Write[Item, Prediction]]:
         """Opens an output; at the end it is complete or does not exist, see `open_outputs`."""
-        files = self.formats[self.output_format(target, options)](options)
+        files = self._files(target, options)
         with open_outputs(target, [file.layout for file in files]) as outputs:
             yield _write_to(outputs, files)
 
@@ -215,7 +231,7 @@ class PredictSpec(Generic[Item, Prediction]):
         request: Callable[[], Mapping[str, Any]] | None,
     ) -> Iterator[tuple[Write[Item, Prediction], ResumableOutputs]]:
         """Opens an output that a later call can continue, see `resumable_outputs`."""
-        files = self.formats[self.output_format(target, options)](options)
+        files = self._files(target, options)
         layouts = [file.layout for file in files]
         with resumable_outputs(target, layouts, request) as outputs:
             yield _write_to(outputs, files), outputs
@@ -227,25 +243,6 @@ class PredictSpec(Generic[Item, Prediction]):
         with self.writer(target) as write:
             for entry, prediction in zip(entries, predictions, strict=True):
                 write(entry, prediction)
-
-
-def json_lines(
-    as_record: Callable[[Item, Prediction], Mapping[str, Any]],
-) -> Format[Item, Prediction]:
-    """The JSON lines format: the other columns of an entry, then the prediction.
-
-    Args:
-        as_record: prediction → its JSON fields.
-    """
-
-    def files(options: PredictOptions) -> Sequence[OutputFile[Item, Prediction]]:
-        def row(entry: Entry[Item], prediction: Prediction) -> str:
-            record = as_record(entry.item, prediction)
-            return to_json(_join(entry, record, options.keep_columns)) + "\n"
-
-        return (OutputFile(row),)
-
-    return files
 
 
 def kept_columns(entry: Entry[Any], names: Sequence[str]) -> dict[str, Any]:

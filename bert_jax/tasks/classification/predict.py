@@ -25,11 +25,9 @@ from bert_jax.errors import OptionError, UserError
 from bert_jax.models.config import Head
 from bert_jax.models.text_vectors import ACTIVATIONS
 from bert_jax.tasks.base.predict_spec import (
-    JSONL,
     OutputFile,
     PredictOptions,
     PredictSpec,
-    json_lines,
     kept_columns,
     open_texts,
 )
@@ -225,10 +223,8 @@ def _by_label(labels: tuple[str, ...], probabilities: np.ndarray) -> dict[str, f
 PREDICT = PredictSpec(
     open_texts,
     lambda model, options: LabelPredictor(model, options.batches(), raw_scores=options.raw_scores),
-    {
-        JSONL: json_lines(lambda text, prediction: as_record(prediction)),
-        "glue": _table,
-    },
+    lambda text, prediction: as_record(prediction),
+    {"glue": _table},
     endings={".tsv": "glue"},
     heads=(Head.CLASSIFICATION,),
     options=("raw_scores",),

@@ -22,11 +22,9 @@ from bert_jax.errors import UserError, require_at_least
 from bert_jax.models.config import JOINT, Head
 from bert_jax.models.joint_span_head import SCOPE, SpanBeam, span_beam
 from bert_jax.tasks.base.predict_spec import (
-    JSONL,
     OutputFile,
     PredictOptions,
     PredictSpec,
-    json_lines,
     keeps_no_columns,
 )
 from bert_jax.tasks.base.predictor import (
@@ -378,7 +376,8 @@ def _key_and_value(key: str, value: Any) -> str:
 PREDICT = PredictSpec(
     _open,
     _RankedSpanPredictor,
-    {JSONL: json_lines(_record), SQUAD: _squad},
+    _record,
+    {SQUAD: _squad},
     endings={".json": SQUAD},
     heads=(Head.QUESTION_ANSWERING,),
     options=("top_k", "null_threshold", "window_step", "answer_length"),

@@ -15,10 +15,8 @@ from bert_jax.errors import OptionError
 from bert_jax.metrics.similarity import similarity_of_pair
 from bert_jax.models.sentence_pairs import pair_features
 from bert_jax.tasks.base.predict_spec import (
-    JSONL,
     PredictOptions,
     PredictSpec,
-    json_lines,
     open_texts,
 )
 from bert_jax.tasks.base.predictor import (
@@ -167,6 +165,6 @@ PREDICT = PredictSpec(
     lambda model, options: PairPredictor(
         model, options.batches(), pooling=options.pooling, prompt=options.prompt
     ),
-    {JSONL: json_lines(_as_record)},
+    _as_record,
     options=("pooling", "prompt"),
 )

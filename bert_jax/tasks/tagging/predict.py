@@ -35,11 +35,9 @@ from bert_jax.models.crf import CRFParams
 from bert_jax.process import say
 from bert_jax.sharding.hosts import fetch
 from bert_jax.tasks.base.predict_spec import (
-    JSONL,
     OutputFile,
     PredictOptions,
     PredictSpec,
-    json_lines,
     keeps_no_columns,
 )
 from bert_jax.tasks.base.predictor import (
@@ -306,7 +304,8 @@ def _conll(options: PredictOptions) -> Sequence[OutputFile[Sentence, Tagging]]:
 PREDICT = PredictSpec(
     _open,
     lambda model, options: TagPredictor(model, options.batches()),
-    {JSONL: json_lines(_record), CONLL: _conll},
+    _record,
+    {CONLL: _conll},
     endings={".txt": CONLL, **dict.fromkeys(CONLL_ENDINGS, CONLL)},
     heads=(Head.TAGGING,),
 )
