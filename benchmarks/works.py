@@ -106,10 +106,10 @@ WORKS = {
     ),
     "bench": command(
         "`bert-jax bench`: time, MFU and memory of a training step on all devices",
-        "bert-jax bench --work train --steps {timed} --config {config}:size={size}"
-        " --config.data.length={length} --config.train.global_batch_size={batch}"
+        "bert-jax bench --work train --steps {timed} --config pretrain:size={size},length={length}"
+        " --config.data.packing={packing} --config.train.global_batch_size={batch}"
         " --config.precision={dtype} --config.model.attention={attention}",
-        {"config": "pretrain", "size": "base", "length": 128, "batch": 128, "timed": 20,
+        {"size": "base", "length": 128, "batch": 128, "packing": False, "timed": 20,
          "dtype": "auto", "attention": "auto"},
         *("median_s", "min_s", "real_tokens_per_s", "mfu", "compile_s", "peak_bytes"),
     ),
@@ -131,8 +131,8 @@ ACCELERATOR = (
     "precision",
     "bench size=base batch=256 attention=auto,xla",
     "bench size=large batch=128",
-    "bench config=pretrain_512 length=512 size=base batch=64 attention=auto,xla",
-    "bench config=pretrain_512 length=512 size=large batch=32",
+    "bench packing=true length=512 size=base batch=64 attention=auto,xla",
+    "bench packing=true length=512 size=large batch=32",
     "embed texts=4000 dtype=bfloat16",
     "train batch=32 length=128,512 dtype=bfloat16",
 )
