@@ -23,7 +23,7 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription, config_bytes
 from bert_jax.checkpoints.hub import MODEL, MODEL_CONFIG, RESULT, resolve
 from bert_jax.checkpoints.runs import newest_step
-from bert_jax.data.pretraining.preparation.options import PrepareOptions
+from bert_jax.data.pretraining.options import PrepareOptions
 from bert_jax.distillation.report import compare
 from bert_jax.distillation.task import DistilledTask, distilled
 from bert_jax.errors import OptionError, UserError, as_retryable

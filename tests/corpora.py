@@ -9,8 +9,7 @@ import pytest
 
 from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.data.pretraining.corpus import CorpusSplit
-from bert_jax.data.pretraining.options import PretrainingOptions
-from bert_jax.data.pretraining.preparation.options import PrepareOptions
+from bert_jax.data.pretraining.options import PrepareOptions, PretrainingOptions
 from bert_jax.data.pretraining.preparation.prepare import prepare
 from bert_jax.data.pretraining.sources import SourceSpec
 from bert_jax.tokenization import BertSwitches, Tokenizer, WordPieceTokenizer

@@ -16,8 +16,7 @@ import bert_jax
 from bert_jax.benchmarks import BenchOptions
 from bert_jax.cli import VERBS
 from bert_jax.config import TEXT_LISTS, _flat, complete_config, default_config, set_key
-from bert_jax.data.pretraining.options import PretrainingOptions
-from bert_jax.data.pretraining.preparation.options import PrepareOptions, VocabularyOptions
+from bert_jax.data.pretraining.options import PrepareOptions, PretrainingOptions, VocabularyOptions
 from bert_jax.data.pretraining.preparation.prepare import prepare
 from bert_jax.data.pretraining.sources import SourceSpec
 from bert_jax.data.readers.conll import ColumnOptions

@@ -16,8 +16,7 @@ import optax
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pretraining.corpus import Corpus
-from bert_jax.data.pretraining.options import PretrainingOptions
-from bert_jax.data.pretraining.preparation.options import VocabularyOptions
+from bert_jax.data.pretraining.options import PretrainingOptions, VocabularyOptions
 from bert_jax.errors import OptionError, require_between
 from bert_jax.models.config import ComputedModel, Head
 from bert_jax.models.execution import Execution

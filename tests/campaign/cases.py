@@ -89,7 +89,7 @@ def pretrain(root: Path, output: Path | str) -> Work:
 
 def prepare(root: Path, output: Path) -> int:
     """The corpus, in batches of a few sentences."""
-    from bert_jax.data.pretraining.preparation.options import PrepareOptions
+    from bert_jax.data.pretraining.options import PrepareOptions
     from bert_jax.data.pretraining.preparation.prepare import prepare as prepare_corpus
     from bert_jax.data.pretraining.sources import SourceSpec
     from bert_jax.errors import UserError

@@ -9,8 +9,7 @@ from bert_jax.data.pretraining.corpus import (
     synthetic_corpus,
     synthetic_tokenizer,
 )
-from bert_jax.data.pretraining.options import PretrainingOptions
-from bert_jax.data.pretraining.preparation.options import PrepareOptions, VocabularyOptions
+from bert_jax.data.pretraining.options import PrepareOptions, PretrainingOptions, VocabularyOptions
 from bert_jax.data.pretraining.sources import SourceSpec, source_specs
 from bert_jax.errors import OptionError, require_at_least, require_between
 from bert_jax.models.config import Head

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_jax.data.pretraining.corpus import Corpus, token_dtype
-from bert_jax.data.pretraining.preparation.options import PrepareOptions
+from bert_jax.data.pretraining.options import PrepareOptions
 from bert_jax.data.pretraining.preparation.prepare import prepare
 from bert_jax.data.pretraining.sources import source_specs
 from bert_jax.errors import UserError

@@ -8,8 +8,8 @@ import pytest
 
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.data.pretraining.corpus import MANIFEST_NAME, Corpus
+from bert_jax.data.pretraining.options import PrepareOptions
 from bert_jax.data.pretraining.preparation import prepare as prepare_module
-from bert_jax.data.pretraining.preparation.options import PrepareOptions
 from bert_jax.data.pretraining.preparation.prepare import prepare
 from bert_jax.data.pretraining.sources import open_source, source_specs
 from bert_jax.errors import UserError

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bert_jax.data.pretraining.options import PrepareOptions
 from bert_jax.data.pretraining.preparation.encoding import (
     PIECE_CHARACTERS,
     NumberedBlock,
     encode_blocks,
     split_sentences,
 )
-from bert_jax.data.pretraining.preparation.options import PrepareOptions
 from bert_jax.data.pretraining.sources import SourceSpec
 from bert_jax.errors import UserError
 from bert_jax.tokenization import load_tokenizer

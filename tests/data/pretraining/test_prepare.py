@@ -8,7 +8,7 @@ import tempfile
 import pytest
 
 from bert_jax.data.pretraining.corpus import Corpus
-from bert_jax.data.pretraining.preparation.options import PrepareOptions, VocabularyOptions
+from bert_jax.data.pretraining.options import PrepareOptions, VocabularyOptions
 from bert_jax.data.pretraining.preparation.prepare import prepare
 from bert_jax.data.pretraining.preparation.statistics import statistics
 from bert_jax.data.pretraining.sources import source_specs

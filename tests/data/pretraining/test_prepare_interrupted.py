@@ -16,10 +16,10 @@ from tests.corpora import directory_bytes
 SCRIPT = """
 import sys
 from pathlib import Path
-from bert_jax.data.pretraining.preparation.options import PrepareOptions
+from bert_jax.data.pretraining.options import PrepareOptions
 from bert_jax.data.pretraining.preparation.prepare import prepare
 from bert_jax.data.pretraining.sources import source_specs
-from bert_jax.data.pretraining.preparation.options import VocabularyOptions
+from bert_jax.data.pretraining.options import VocabularyOptions
 from bert_jax.errors import UserError
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ import gzip
 import pytest
 
 from bert_jax.data.pretraining.corpus import Corpus
+from bert_jax.data.pretraining.options import PrepareOptions
 from bert_jax.data.pretraining.preparation import prepare as prepare_module
-from bert_jax.data.pretraining.preparation.options import PrepareOptions
 from bert_jax.data.pretraining.preparation.prepare import prepare
 from bert_jax.data.pretraining.preparation.shards import (
     EncodingWork,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax.data.pretraining.corpus import SPLITS, token_dtype
-from bert_jax.data.pretraining.preparation.options import PrepareOptions
+from bert_jax.data.pretraining.options import PrepareOptions
 from bert_jax.data.pretraining.sources import Source
 from bert_jax.tokenization.interface import Tokenizer
 

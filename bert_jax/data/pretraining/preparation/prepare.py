@@ -34,7 +34,7 @@ from bert_jax.data.pretraining.corpus import (
     sync_directory,
     token_dtype,
 )
-from bert_jax.data.pretraining.preparation.options import PrepareOptions
+from bert_jax.data.pretraining.options import PrepareOptions
 from bert_jax.data.pretraining.preparation.shards import (
     EncodeShards,
     EncodingWork,

@@ -20,13 +20,13 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from bert_jax.data.pretraining.corpus import SPLITS, TOKENIZER_DIRECTORY
+from bert_jax.data.pretraining.options import PrepareOptions
 from bert_jax.data.pretraining.preparation.encoding import (
     EncodedSplit,
     NumberedBlock,
     encode_blocks,
     numbered_blocks,
 )
-from bert_jax.data.pretraining.preparation.options import PrepareOptions
 from bert_jax.data.pretraining.sources import Source
 from bert_jax.errors import UserError
 from bert_jax.files import as_path, is_remote, open_binary, reachable, write_atomically

@@ -8,9 +8,8 @@ import numpy as np
 
 from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.data.pretraining.corpus import Corpus
-from bert_jax.data.pretraining.options import PretrainingOptions
+from bert_jax.data.pretraining.options import PrepareOptions, PretrainingOptions
 from bert_jax.data.pretraining.packing import PackedBatches
-from bert_jax.data.pretraining.preparation.options import PrepareOptions
 from bert_jax.data.pretraining.preparation.prepare import prepare
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tqdm import tqdm
 
+from bert_jax.data.pretraining.options import PrepareOptions
 from bert_jax.data.pretraining.preparation.encoding import numbered_blocks
-from bert_jax.data.pretraining.preparation.options import PrepareOptions
 from bert_jax.data.pretraining.sources import Source
 from bert_jax.errors import OptionError, listed
 from bert_jax.tokenization.interface import BYTE_LEVEL_BPE, SENTENCEPIECE, Tokenizer
