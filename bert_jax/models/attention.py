@@ -4,10 +4,9 @@
 the kernel that computes it.
 """
 
-from typing import NamedTuple
-
 import flax.linen as nn
 import jax
+from flax import struct
 
 from bert_jax.models.attention_inputs import AttentionInputs, AttentionMask
 from bert_jax.models.config import EncoderConfig
@@ -19,7 +18,8 @@ from bert_jax.models.layers import dense
 from bert_jax.models.packed_rows import Tokens
 
 
-class Memory(NamedTuple):
+@struct.dataclass
+class Memory:
     """What cross-attention attends to: the output of an encoder.
 
     Attributes:
@@ -31,7 +31,8 @@ class Memory(NamedTuple):
     tokens: Tokens
 
 
-class AttentionOutput(NamedTuple):
+@struct.dataclass
+class AttentionOutput:
     """What attention returns.
 
     Attributes:

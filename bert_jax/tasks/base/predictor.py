@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import flax.linen as nn
 import jax
@@ -141,7 +141,8 @@ class BatchOptions:
         return self.max_length
 
 
-class Notes(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Notes:
     """Counts for a report of how examples were encoded.
 
     Attributes:
@@ -157,7 +158,7 @@ class Notes(NamedTuple):
     @classmethod
     def total(cls, notes: Iterable["Notes"]) -> "Notes":
         """The sums of all counts."""
-        return cls(*map(sum, zip((0, 0, 0), *notes, strict=True)))
+        return cls(*map(sum, zip((0, 0, 0), *map(dataclasses.astuple, notes), strict=True)))
 
 
 @dataclasses.dataclass(frozen=True)
