@@ -12,7 +12,7 @@ import functools
 import importlib
 import importlib.util
 import inspect
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from bert_jax.errors import OptionError, UserError
 from bert_jax.models.config import SWITCHES, EncoderConfig
 from bert_jax.options import keys_of
 from bert_jax.presets import keys_of_preset
+from bert_jax.process import say
 from bert_jax.sharding.mesh import MeshShape
 from bert_jax.tasks import find_task
 from bert_jax.tasks.base.model_init import ModelOptions
@@ -109,42 +110,44 @@ def override_keys(config: ConfigDict, overrides: Sequence[tuple[str, str]]) -> C
     Raises:
         UserError: a key or a value is wrong.
     """
-    defaults = _flat_defaults(config.task)
-    for name, preset in overrides:
-        if name == "preset":
-            set_keys(config, {name: preset}, where="--config.preset")
+    defaults, values = _flat_defaults(config.task), {}
     for key, text in overrides:
         default = defaults.get(key)
         is_text = isinstance(default, str) or (key in TEXT_LISTS and not text.startswith(_QUOTED))
         value = text if is_text else _parse(text)
         if isinstance(default, tuple) and isinstance(value, str):
             value = tuple(filter(None, value.split(",")))
-        set_key(config, key, value, where=f"--config.{key}")
-    return _unset_alternatives(config, {key for key, _ in overrides})
+        values[key] = value
+    return set_keys(config, values, where="--config")
 
 
 def set_keys(config: ConfigDict, values: Mapping[str, Any], *, where: str) -> ConfigDict:
-    """Sets dotted keys, see `set_key`; one of `ALTERNATIVES` replaces the other.
+    """Sets the keys of a preset, if one is among the values, then dotted keys, see `set_key`.
+
+    One of `ALTERNATIVES` replaces the other; a line on stderr says so where the other is not the
+    default.
 
     Returns:
         The config.
     """
-    values = _with_preset(config, values, where)
+    defaults = _flat_defaults(config.task)
+    if preset := values.get("preset"):
+        try:
+            keys = keys_of_preset(preset, config.task)
+        except OptionError as error:
+            raise UserError(f"{where}: {error}") from error
+        values = {key: value for key, value in keys.items() if key in defaults} | dict(values)
     for key, value in values.items():
         set_key(config, key, value, where=where)
-    return _unset_alternatives(config, values)
-
-
-def _with_preset(config: ConfigDict, values: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The keys of a preset among the values, if the task has them, then all values."""
-    if not values.get("preset"):
-        return dict(values)
-    known = _flat_defaults(config.task)
-    try:
-        preset = keys_of_preset(values["preset"], config.task)
-    except OptionError as error:
-        raise UserError(f"{where}: {error}") from error
-    return {key: value for key, value in preset.items() if key in known} | dict(values)
+    for pair in ALTERNATIVES:
+        for key, other in (pair, pair[::-1]):
+            section, _, name = other.partition(".")
+            replaced = config[section][name]
+            if key in values and other not in values and replaced:
+                if replaced != defaults[other]:
+                    say(f"{where}: {key} replaces {other}, which was {replaced}")
+                config[section][name] = type(replaced)(0)
+    return config
 
 
 def set_key(config: ConfigDict, key: str, value: Any, *, where: str) -> None:
@@ -191,15 +194,6 @@ def set_key(config: ConfigDict, key: str, value: Any, *, where: str) -> None:
         section = section[part]
     with section.ignore_type():
         section[name] = value
-
-
-def _unset_alternatives(config: ConfigDict, given: Collection[str]) -> ConfigDict:
-    for pair in ALTERNATIVES:
-        for key, other in (pair, pair[::-1]):
-            if key in given and other not in given:
-                section, _, name = other.partition(".")
-                config[section][name] = type(config[section][name])(0)
-    return config
 
 
 def differing_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:

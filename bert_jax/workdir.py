@@ -40,7 +40,7 @@ from bert_jax.checkpoints.sentence_transformers.reading import read_vectors
 from bert_jax.checkpoints.sentence_transformers.weights import module_shapes
 from bert_jax.checkpoints.sentence_transformers.writing import vector_files
 from bert_jax.config import complete_config, differing_keys
-from bert_jax.errors import OptionError, listed
+from bert_jax.errors import UserError, listed
 from bert_jax.files import (
     atomic_directory,
     check_undamaged,
@@ -99,8 +99,8 @@ FREE_KEYS = frozenset(
 LENGTH_KEYS = frozenset({"train.steps", "train.epochs"})
 
 
-def _unusable(problem: str, remedy: str = "use another --workdir") -> OptionError:
-    return OptionError("workdir", None, remedy, problem)
+def _unusable(problem: str, remedy: str = "use another --workdir") -> UserError:
+    return UserError(f"{problem}; {remedy}")
 
 
 def run_config(workdir: Path) -> ConfigDict:

@@ -242,12 +242,12 @@ def test_the_error_for_an_old_key_names_the_new_one():
         assert new in dict(_flat(config))
         with pytest.raises(UserError) as error:
             override_keys(config, [(old, "x")])
-        assert str(error.value) == f"--config.{old}: '{old}' is called '{new}' now; rename it"
+        assert str(error.value) == f"--config: '{old}' is called '{new}' now; rename it"
 
 
 def test_the_task_of_a_config_is_not_overridden(config):
     expected = (
-        "--config.task: this is a config of task pretraining, not 'tagging'; choose another "
+        "--config: this is a config of task pretraining, not 'tagging'; choose another "
         "--config"
     )
     with pytest.raises(UserError) as error:

@@ -132,12 +132,7 @@ def _sources(data: LabelledData, split: str, default_names: tuple[str, ...]) -> 
             continue
         path = directory / name if directory and not is_remote(name) else as_path(name)
         if not _is_file(path):
-            raise OptionError(
-                f"data.{split}",
-                name,
-                f"give another file as data.{split}",
-                f"{path} does not exist",
-            )
+            raise UserError(f"{path} does not exist; give another file as data.{split}")
         sources.append(str(path))
     if not sources and directory:
         paths = [directory / name for name in default_names]
@@ -167,9 +162,8 @@ def _eval_sets(
     return sets
 
 
-def _no_examples(source: str, split: str) -> OptionError:
-    rule = f"give another file as data.{split}"
-    return OptionError(f"data.{split}", source, rule, f"{source}: no examples")
+def _no_examples(source: str, split: str) -> UserError:
+    return UserError(f"{source}: no examples; give another file as data.{split}")
 
 
 def _validation_count(share: float, count: int) -> int:
@@ -208,11 +202,9 @@ def label_numbers(labels: Sequence[str]) -> Callable[[str, str], int]:
 
     def number(label: str, place: str) -> int:
         if label not in numbers:
-            raise OptionError(
-                "data.labels",
-                None,
-                "fix the line, or name the labels with data.labels",
-                problem=f"{place}: label {label!r} is none of {', '.join(labels)}",
+            raise UserError(
+                f"{place}: label {label!r} is none of {', '.join(labels)}; fix the line, or name "
+                "the labels with data.labels"
             )
         return numbers[label]
 
