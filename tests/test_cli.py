@@ -105,7 +105,7 @@ def refused(capsys, *arguments: object) -> str:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("modle.size=tiny", "--config.modle.size: unknown key 'modle.size'; the nearest known is"
+        ("modle.size=tiny", "--config: unknown key 'modle.size'; the nearest known is"
          " 'model.size'"),
         ("train.step=3", "unknown key 'train.step'; the nearest known is 'train.steps'"),
         ("learning_rate=3", "the nearest known is 'optimizer.learning_rate'"),

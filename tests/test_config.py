@@ -105,7 +105,7 @@ def test_the_later_override_wins_over_the_file(tmp_path):
         ("train.epochs=4 train.steps=7", (7, 4.0, 0, 0.5)),
     ],
 )
-def test_one_of_two_alternatives_replaces_the_other(tmp_path, overrides, expected):
+def test_one_of_two_alternatives_replaces_the_other(tmp_path, overrides, expected, capsys):
     path = tmp_path / "config.py"
     path.write_text(
         "def get_config():\n"
@@ -117,6 +117,10 @@ def test_one_of_two_alternatives_replaces_the_other(tmp_path, overrides, expecte
     found = (config.train.steps, config.train.epochs)
     found += (config.optimizer.warmup_steps, config.optimizer.warmup_ratio)
     assert found == expected
+    # What a user gave is not replaced silently.
+    replaced = overrides.startswith("train.epochs=2")
+    printed = "--config: train.epochs replaces train.steps, which was 5\n"
+    assert (printed in capsys.readouterr().err) == replaced
     # A run's config.json gives both: it is read as it was written.
     assert complete_config(config.to_dict(), where="here") == config
 
@@ -247,8 +251,7 @@ def test_the_error_for_an_old_key_names_the_new_one():
 
 def test_the_task_of_a_config_is_not_overridden(config):
     expected = (
-        "--config: this is a config of task pretraining, not 'tagging'; choose another "
-        "--config"
+        "--config: this is a config of task pretraining, not 'tagging'; choose another --config"
     )
     with pytest.raises(UserError) as error:
         override_keys(config, [("task", "tagging")])

@@ -18,7 +18,7 @@ from bert_jax.distillation.options import DistillationOptions
 from bert_jax.distillation.projection import ProjectedStudent
 from bert_jax.distillation.teacher import Teacher
 from bert_jax.distillation.teacher_scores import TeacherScores
-from bert_jax.errors import OptionError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.models.config import ComputedModel
 from bert_jax.models.encoder import EncoderOutput, EncoderOutputs
 from bert_jax.models.execution import Execution
@@ -325,19 +325,17 @@ def distilled(
         if options != DistillationOptions():
             rule = "give the directory of a model for the same task"
             problem = "section distillation is set, and it names no teacher"
-            raise OptionError("distillation.teacher", "", rule, problem)
+            raise UserError(f"{problem}; {rule}")
         return task
     length = task.options.length if isinstance(task, LabelledTask) else length
     teacher = Teacher.of(options.teacher, task, execution, length)
     reader = task if teacher.reads_rows_of(task) else teacher.reader(create, task)
     rows = reader if teacher.makes_rows_for(task) else task
     if reader is not rows and options.compares_layers:
-        raise OptionError(
-            "distillation.teacher",
-            options.teacher,
+        raise UserError(
+            f"the teacher {options.teacher} has another tokenizer than the student: the "
+            "states of their tokens cannot be compared; "
             "compare scores alone: leave the weights of hidden states, attention, value relations "
-            "and cosine out",
-            problem=f"the teacher {options.teacher} has another tokenizer than the student: the "
-            "states of their tokens cannot be compared",
+            "and cosine out"
         )
     return DistilledTask(task, teacher, options, reader, rows)

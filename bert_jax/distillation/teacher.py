@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.hub import model_files, resolve
-from bert_jax.errors import OptionError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.models.config import Head
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
@@ -99,12 +99,10 @@ class Teacher:
             OptionError: the task has scores of tokens, and the tokens differ.
         """
         if task.scores_tokens and not self.makes_rows_for(task):
-            raise OptionError(
-                "distillation.teacher",
-                str(self.directory),
-                "give a teacher with the student's tokenizer",
-                problem=f"the teacher {self.directory} has another tokenizer than the student, and "
-                "the task compares scores of tokens",
+            raise UserError(
+                f"the teacher {self.directory} has another tokenizer than the student, and "
+                "the task compares scores of tokens; "
+                "give a teacher with the student's tokenizer"
             )
         module: Any = self.module
         reader = create(
@@ -135,7 +133,7 @@ class Teacher:
         )
         if report.new:
             rule = "give a model that was trained for this task"
-            raise OptionError("distillation.teacher", None, rule, f"{self.directory}: {report}")
+            raise UserError(f"{self.directory}: {report}; {rule}")
         return params
 
     @functools.cached_property
@@ -152,8 +150,8 @@ def _check(path: str, description: ModelDescription, task: Task) -> None:
     """Raises OptionError if a teacher's outputs are not those of the student."""
     student = task.description
 
-    def refused(problem: str, rule: str) -> OptionError:
-        return OptionError("distillation.teacher", path, rule, f"the teacher {path} {problem}")
+    def refused(problem: str, rule: str) -> UserError:
+        return UserError(f"the teacher {path} {problem}; {rule}")
 
     if not task.score_kind:
         raise OptionError(

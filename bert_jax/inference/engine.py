@@ -148,7 +148,7 @@ class Engine(Generic[Example, Prediction]):
 
         Raises:
             NotFiniteError: an output is not finite.
-            OptionError: a device ran out of memory.
+            UserError: a device ran out of memory.
         """
         windows = self.run(self.windows(examples))
         return [prediction for window in windows for prediction in window.predictions]
@@ -204,13 +204,11 @@ class Engine(Generic[Example, Prediction]):
         Raises:
             ExampleError: with `strict`, before any example of its window is computed.
             NotFiniteError: an output is not finite.
-            OptionError: a device ran out of memory.
+            UserError: a device ran out of memory.
         """
         begun: deque[_Step[Example, Prediction]] = deque()
         work = f"batches of {self.predictor.options.batch_size} rows"
-        with explain_out_of_memory(
-            work, "batch_size", "lower the batch size or the maximum length"
-        ):
+        with explain_out_of_memory(work, "lower the batch size or the maximum length"):
             for step in self._begin(windows, strict, kept):
                 begun.append(step)
                 if len(begun) > self._batches_ahead:

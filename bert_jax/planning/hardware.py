@@ -122,7 +122,7 @@ def parse_slice(text: str) -> Slice:
         raise OptionError("topology", text, "each number must be at least 1")
     if parsed.count > MOST_DEVICES:
         rule = f"a plan is made for {MOST_DEVICES:,} devices at most"
-        raise OptionError("topology", text, rule, f"{text} are {parsed.count:,} devices")
+        raise UserError(f"{text} are {parsed.count:,} devices; {rule}")
     return parsed
 
 
@@ -198,11 +198,8 @@ def _tpu_devices(requested: Slice) -> list[Any]:
         reason = str(error).split("\n")[0]
         if not reason.startswith("INVALID_ARGUMENT"):
             raise UserError(f"{requested}: libtpu does not start: {reason}") from error
-        raise OptionError(
-            "topology",
-            str(requested),
-            "choose one of Cloud TPU's",
-            problem=f"{requested}: there is no such slice ({reason})",
+        raise UserError(
+            f"{requested}: there is no such slice ({reason}); choose one of Cloud TPU's"
         ) from error
     return list(description.devices)
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import UserError
 from bert_jax.planning.hardware import Slice, hardware_of
 from bert_jax.planning.training_on_mesh import Training, TrainingOnMesh, label
 from bert_jax.process import say
@@ -51,12 +51,10 @@ def choose_mesh(training: Training, devices: list[jax.Device], memory_bytes: int
         raise errors[0]
     least = min(peaks, key=lambda shape: peaks[shape])
     microbatches = training.options.microbatches
-    raise OptionError(
-        "train.microbatches",
-        microbatches,
-        f"set model.remat=full, or raise train.microbatches (now {microbatches}) of a new run",
-        problem=f"mesh=auto: a step needs about {peaks[least] / 2**30:.1f} GiB of each device, "
-        f"even with {label(least)}; {limit / 2**30:.1f} are available",
+    raise UserError(
+        f"mesh=auto: a step needs about {peaks[least] / 2**30:.1f} GiB of each device, "
+        f"even with {label(least)}; {limit / 2**30:.1f} are available; "
+        f"set model.remat=full, or raise train.microbatches (now {microbatches}) of a new run"
     )
 
 
@@ -84,11 +82,8 @@ def device_memory(devices: Sequence[jax.Device]) -> int:
     kind = devices[0].device_kind
     hardware = hardware_of(kind)
     if hardware is None or hardware.memory_bytes is None:
-        raise OptionError(
-            "mesh.auto",
-            True,
-            "set mesh.data and mesh.fsdp",
-            problem=f"mesh=auto: how much memory a {kind} has is not known",
+        raise UserError(
+            f"mesh=auto: how much memory a {kind} has is not known; set mesh.data and mesh.fsdp"
         )
     return hardware.memory_bytes
 
@@ -129,11 +124,9 @@ def parse_mesh(text: str) -> MeshShape:
     for part in text.split(","):
         axis, _, size = part.partition("=")
         if axis not in AXES or not re.fullmatch(r"\d{1,9}", size, re.ASCII) or axis in sizes:
-            raise OptionError(
-                "mesh",
-                text,
-                "write --mesh fsdp=8,data=4, or auto, or all",
-                problem=f"{text}: {part!r} is not AXIS=SIZE of one of {', '.join(AXES)}",
+            raise UserError(
+                f"{text}: {part!r} is not AXIS=SIZE of one of {', '.join(AXES)}; "
+                "write --mesh fsdp=8,data=4, or auto, or all"
             )
         sizes[axis] = int(size)
     return MeshShape(**sizes)

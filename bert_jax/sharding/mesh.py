@@ -10,7 +10,7 @@ import numpy as np
 from jax.experimental import mesh_utils
 from jax.sharding import Mesh
 
-from bert_jax.errors import LARGEST_WHOLE, OptionError, first_line, require_at_least
+from bert_jax.errors import LARGEST_WHOLE, UserError, first_line, require_at_least
 
 AXES = ("data", "fsdp", "tensor")
 
@@ -36,19 +36,15 @@ class MeshShape:
         for axis, size in zip(AXES, self.sizes, strict=True):
             require_at_least(f"mesh.{axis}", size, -LARGEST_WHOLE)
         if self.sizes.count(-1) > 1 or any(size < 1 and size != -1 for size in self.sizes):
-            raise OptionError(
-                "mesh.data",
-                self.data,
+            raise UserError(
+                f"there is no mesh {self}; "
                 "mesh.data, mesh.fsdp and mesh.tensor must be at least 1, and only one may be -1 "
-                "(the rest)",
-                problem=f"there is no mesh {self}",
+                "(the rest)"
             )
         if self.auto and (self.data, self.fsdp, self.tensor) != (-1, 1, 1):
-            raise OptionError(
-                "mesh.auto",
-                True,
-                "leave out mesh=auto, or mesh.data, mesh.fsdp and mesh.tensor",
-                problem=f"mesh=auto chooses the sizes, but {self} are set",
+            raise UserError(
+                f"mesh=auto chooses the sizes, but {self} are set; "
+                "leave out mesh=auto, or mesh.data, mesh.fsdp and mesh.tensor"
             )
 
     @property
@@ -72,11 +68,9 @@ def make_mesh(shape: MeshShape, devices: list[jax.Device] | None = None) -> Mesh
     if -1 in sizes and len(devices) % known == 0:
         sizes[sizes.index(-1)] = len(devices) // known
     if math.prod(sizes) != len(devices):
-        raise OptionError(
-            "mesh.data",
-            shape.data,
-            f"the product of mesh.data, mesh.fsdp and mesh.tensor must be {len(devices)}",
-            problem=f"a mesh {shape} does not fit {len(devices)} devices",
+        raise UserError(
+            f"a mesh {shape} does not fit {len(devices)} devices; "
+            f"the product of mesh.data, mesh.fsdp and mesh.tensor must be {len(devices)}"
         )
     return Mesh(_device_grid(devices, sizes), AXES)
 
@@ -129,16 +123,15 @@ def programs_may_overlap(mesh: Mesh) -> bool:
 
 
 @contextlib.contextmanager
-def explain_out_of_memory(work: str, option: str, rule: str) -> Iterator[None]:
+def explain_out_of_memory(work: str, remedy: str) -> Iterator[None]:
     """Replaces XLA's long message about a full device by one line with remedies.
 
     Args:
         work: the work that does not fit, such as "32 rows at a time".
-        option: first remedy.
-        rule: all remedies, see `OptionError`.
+        remedy: what to change, for people.
 
     Raises:
-        OptionError: a device ran out of memory.
+        UserError: a device ran out of memory.
     """
     try:
         yield
@@ -146,7 +139,7 @@ def explain_out_of_memory(work: str, option: str, rule: str) -> Iterator[None]:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
         problem = f"the memory of a device does not suffice for {work}: {first_line(error)}"
-        raise OptionError(option, None, rule, problem) from error
+        raise UserError(f"{problem}; {remedy}") from error
 
 
 def _device_grid(devices: list[jax.Device], sizes: list[int]) -> np.ndarray:

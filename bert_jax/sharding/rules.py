@@ -23,7 +23,7 @@ import flax.linen as nn
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import UserError
 
 Rules = Sequence[tuple[str, Any]]
 LogicalAxes = tuple[str | None, ...]
@@ -199,11 +199,9 @@ def _check_divisible(mesh: Mesh, name: str, shape: tuple[int, ...], spec: Partit
         ]
         if size % math.prod(mesh.shape[axis] for axis in axes):
             split = " × ".join(f"{axis}={mesh.shape[axis]}" for axis in axes)
-            raise OptionError(
-                f"mesh.{axes[0]}",
-                mesh.shape[axes[0]],
-                f"choose another mesh.{axes[0]} or another size of the model",
-                problem=f"{name} has an axis of {size}, which {split} does not divide",
+            raise UserError(
+                f"{name} has an axis of {size}, which {split} does not divide; "
+                f"choose another mesh.{axes[0]} or another size of the model"
             )
 
 

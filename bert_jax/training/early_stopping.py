@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from bert_jax.errors import OptionError
+from bert_jax.errors import OptionError, UserError
 
 
 @dataclasses.dataclass
@@ -47,11 +47,9 @@ class EarlyStopping:
         name, higher_is_better = self.metric
         if name not in metrics:
             if metrics:
-                raise OptionError(
-                    "data.best_metric",
-                    name,
-                    "set data.best_metric to one of them",
-                    problem=f"there is no metric {name!r}, only {', '.join(metrics)}",
+                raise UserError(
+                    f"there is no metric {name!r}, only {', '.join(metrics)}; "
+                    "set data.best_metric to one of them"
                 )
             if self.patience:
                 raise OptionError(

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.errors import OptionError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.models.config import ENCODER_SCOPE, HEAD_SCOPES
 from bert_jax.models.crf import PARAMETERS as CRF_PARAMETERS
 from bert_jax.sharding.rules import match, name_of
@@ -76,11 +76,9 @@ def rate_factors(
 
     factors = jax.tree.map(factor, places, params)
     if not any(factor.any() for factor in jax.tree.leaves(factors)):
-        raise OptionError(
-            "optimizer.freeze_encoder",
-            freeze_encoder,
-            "change optimizer.freeze_encoder or optimizer.freeze_layers",
-            problem="this model has no head, and nothing else is left to train",
+        raise UserError(
+            "this model has no head, and nothing else is left to train; "
+            "change optimizer.freeze_encoder or optimizer.freeze_layers"
         )
     return factors
 

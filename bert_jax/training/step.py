@@ -14,7 +14,7 @@ import optax
 from jax.sharding import Mesh
 
 from bert_jax.data.pipeline import Batch
-from bert_jax.errors import OptionError
+from bert_jax.errors import UserError
 from bert_jax.models.encoder import abstract_params, init_params
 from bert_jax.sharding.memory import lack_of_memory, reported_memory
 from bert_jax.sharding.mesh import explain_out_of_memory, programs_may_overlap
@@ -115,12 +115,10 @@ def check_memory(task: Task, abstract: TrainState, options: TrainOptions, mesh: 
     needed = rows * _FEWEST_TOKENS * of_token
     available = reported_memory(list(mesh.devices.flat))
     if available is not None and needed > available:
-        raise OptionError(
-            "train.global_batch_size",
-            options.global_batch_size,
-            "lower train.global_batch_size",
-            problem=f"a batch of {options.global_batch_size:,} rows needs more than "
-            f"{needed / 2**30:,.1f} GiB of each device, which has {available / 2**30:,.1f} GiB",
+        raise UserError(
+            f"a batch of {options.global_batch_size:,} rows needs more than "
+            f"{needed / 2**30:,.1f} GiB of each device, which has {available / 2**30:,.1f} GiB; "
+            "lower train.global_batch_size"
         )
 
 
@@ -129,7 +127,7 @@ def _check_state(abstract: TrainState, constants: Any = None) -> None:
     what = f"the parameters{teachers} and the moments of the optimizer"
     if problem := lack_of_memory((abstract, constants), what):
         rule = "make the model smaller (model.size, or width and layers), or set mesh.fsdp"
-        raise OptionError("model.size", None, rule, problem)
+        raise UserError(f"{problem}; {rule}")
 
 
 def _initial_state(params: Any, optimizer: Optimizer) -> TrainState:
@@ -304,7 +302,6 @@ def explain_step_out_of_memory(
     return explain_out_of_memory(
         f"{rows // parts} rows at a time (global batch of {options.global_batch_size}, "
         f"{options.microbatches} micro-batches, {parts} parts of the batch)",
-        "train.microbatches",
         "set model.remat=full, split the state by mesh.fsdp, or start a new run with more "
         "train.microbatches; `bert-jax plan` shows what fits",
     )

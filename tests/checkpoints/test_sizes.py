@@ -10,7 +10,7 @@ import pytest
 
 import bert_jax
 from bert_jax.checkpoints import model_directory
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import UserError
 from bert_jax.files.manifest import MANIFEST
 from bert_jax.models.execution import Execution
 from bert_jax.sharding import memory
@@ -71,7 +71,7 @@ def test_a_new_state_that_no_memory_holds():
     state = TrainState((), shapes, ())
     needed = f"need 1,907.3 GiB of each device, which has {available:,.1f} GiB"
     assert lack_of_memory(state, "they") == f"they {needed}"
-    with pytest.raises(OptionError, match=f"moments of the optimizer {needed}; make the model sm"):
+    with pytest.raises(UserError, match=f"moments of the optimizer {needed}; make the model sm"):
         new_state(None, None, state, seed=0)
     few = jax.ShapeDtypeStruct((2, 16, 32), np.float32)
     params["bert"]["encoder"]["layers"]["intermediate"]["kernel"] = few

@@ -11,7 +11,7 @@ import jax
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Entry, LabelledExample
-from bert_jax.errors import OptionError
+from bert_jax.errors import UserError
 from bert_jax.files import atomic_directory
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tasks.base.evaluation import EvalResult, Evaluator, Predict
@@ -104,19 +104,15 @@ class LabelledEvaluator(Evaluator, Generic[Example, Prediction]):
             if self.is_labelled(eval_set):
                 names = set(self.metric_names(eval_set.examples))
                 if self.splits.train and self.best_metric[0] not in names:
-                    raise OptionError(
-                        "data.best_metric",
-                        self.best_metric[0],
-                        "set data.best_metric to one of them",
-                        problem=f"there is no metric {self.best_metric[0]!r}, only "
-                        f"{', '.join(sorted(names))}",
+                    raise UserError(
+                        f"there is no metric {self.best_metric[0]!r}, only "
+                        f"{', '.join(sorted(names))}; "
+                        "set data.best_metric to one of them"
                     )
             elif self.splits.train:
-                raise OptionError(
-                    "data.validation",
-                    eval_set.source,
-                    "give it as data.test to have it predicted",
-                    problem=f"{eval_set.source} has no labels to evaluate a training with",
+                raise UserError(
+                    f"{eval_set.source} has no labels to evaluate a training with; "
+                    "give it as data.test to have it predicted"
                 )
 
     def evaluate(self, model: Model, predict: Predict, directory: Path | None) -> EvalResult:
@@ -124,7 +120,7 @@ class LabelledEvaluator(Evaluator, Generic[Example, Prediction]):
         for eval_set in validation:  # all, before the first is predicted
             if directory is None and not self.is_labelled(eval_set):
                 rule = "give a directory with --output to have it predicted"
-                raise OptionError("output", None, rule, f"{eval_set.source} has no labels")
+                raise UserError(f"{eval_set.source} has no labels; {rule}")
         tuned, predictor = self, self.predictor(model)
         metrics: dict[str, dict[str, float]] = {}  # by set
         predictions: dict[str, list[Prediction]] = {}

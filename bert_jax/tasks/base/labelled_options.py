@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.errors import OptionError, require_at_least, require_between
+from bert_jax.errors import OptionError, UserError, require_at_least, require_between
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import BatchOptions
 from bert_jax.tasks.base.train_spec import TaskConfig
@@ -136,12 +136,10 @@ def model_tokenizer(model_init: ModelInit) -> Tokenizer:
         OptionError: the config names neither a model to start from nor a tokenizer.
     """
     if model_init.tokenizer is None:
-        raise OptionError(
-            "init_from",
-            "",
+        raise UserError(
+            "init_from is not set; "
             "give the model to fine-tune, a directory or a hub id (or, to train from nothing, a "
-            "tokenizer as tokenizer.path)",
-            problem="init_from is not set",
+            "tokenizer as tokenizer.path)"
         )
     return model_init.tokenizer
 

@@ -265,12 +265,10 @@ def choose_labels(
     unknown = sorted(labels - set(chosen))
     if unknown:
         place = f"{present[unknown[0]]}: " if isinstance(present, Mapping) else ""
-        raise OptionError(
-            "data.labels",
-            named,
-            "fix the data, or name the labels in the order of the model's with data.labels",
-            problem=f"{place}label {unknown[0]!r} is none of those of {source}: "
-            f"{', '.join(chosen)}",
+        raise UserError(
+            f"{place}label {unknown[0]!r} is none of those of {source}: "
+            f"{', '.join(chosen)}; "
+            "fix the data, or name the labels in the order of the model's with data.labels"
         )
     return chosen
 

@@ -12,7 +12,7 @@ import numpy as np
 from bert_jax.data.examples import TextExample
 from bert_jax.data.readers.glue import GlueLayout
 from bert_jax.data.readers.texts import Text, TextOptions, read_texts
-from bert_jax.errors import OptionError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.models.config import Head
 from bert_jax.sharding.memory import host_memory
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator, example_losses
@@ -206,12 +206,10 @@ def _check_memory(source: str, texts: int, labels: int) -> None:
     """Raises OptionError if a number for each text and label takes over half of the memory."""
     needed, available = 4 * texts * labels, host_memory()
     if needed > available // 2:
-        raise OptionError(
-            "data.label_column",
-            None,
-            "use fewer texts; or, if another column has the labels, set data.label_column",
-            problem=f"{source}: {texts:,} texts by {labels:,} labels take "
-            f"{needed / 2**30:,.1f} GiB of this machine's {available / 2**30:,.1f} GiB",
+        raise UserError(
+            f"{source}: {texts:,} texts by {labels:,} labels take "
+            f"{needed / 2**30:,.1f} GiB of this machine's {available / 2**30:,.1f} GiB; "
+            "use fewer texts; or, if another column has the labels, set data.label_column"
         )
 
 
@@ -282,11 +280,9 @@ def create(config: TaskConfig[ClassificationData], model_init: ModelInit) -> Cla
         splits, test=[drop_unknown_labels(eval_set, problem) for eval_set in splits.test]
     )
     if kind is not Regression and len(labels) < 2 and not model_init.is_finished:
-        raise OptionError(
-            "data.train",
-            data.train,
-            "give examples of two or more",
-            problem=f"the training examples have {len(labels)} label ({', '.join(labels)})",
+        raise UserError(
+            f"the training examples have {len(labels)} label ({', '.join(labels)}); "
+            "give examples of two or more"
         )
     description = model_init.describe(
         tokenizer,

@@ -11,7 +11,7 @@ from bert_jax.data.pretraining.corpus import (
 )
 from bert_jax.data.pretraining.options import PrepareOptions, PretrainingOptions, VocabularyOptions
 from bert_jax.data.pretraining.sources import SourceSpec, source_specs
-from bert_jax.errors import OptionError, require_at_least, require_between
+from bert_jax.errors import OptionError, UserError, require_at_least, require_between
 from bert_jax.models.config import Head
 from bert_jax.options import keys_of
 from bert_jax.tasks.base.model_init import ModelInit
@@ -94,11 +94,9 @@ def open_corpus(config: Config, model_init: ModelInit) -> tuple[Corpus, Tokenize
     if config.tokenizer_path:
         corpus.check_tokenizer(model_init.family.load_tokenizer(config.tokenizer_path))
     if model_init.tokenizer and model_init.tokenizer.fingerprint() != tokenizer.fingerprint():
-        raise OptionError(
-            "tokenizer.path",
-            config.tokenizer_path,
-            "prepare the corpus with the directory of the model as tokenizer.path",
-            problem=f"the model has another tokenizer than the corpus {data.corpus}",
+        raise UserError(
+            f"the model has another tokenizer than the corpus {data.corpus}; "
+            "prepare the corpus with the directory of the model as tokenizer.path"
         )
     return corpus, tokenizer
 

@@ -29,7 +29,7 @@ from bert_jax.data.pretraining.diagnostics import degenerate_targets, shown_shar
 from bert_jax.data.pretraining.options import PretrainingOptions
 from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.data.pretraining.readable import as_text
-from bert_jax.errors import OptionError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.metrics.baselines import shortfall
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
@@ -302,7 +302,7 @@ class LossEvaluator(Evaluator):
         )
         rule = "lower train.global_batch_size or raise train.microbatches"
         work = "a batch of the evaluation, with the rows of a micro-batch"
-        with explain_out_of_memory(work, "train.global_batch_size", rule):
+        with explain_out_of_memory(work, rule):
             return mean_losses(task, task.loss_step(mesh), model.params, batches, mesh)
 
     def shortfall(self, metrics: Mapping[str, float], baselines: Mapping[str, float]) -> str:
@@ -361,19 +361,15 @@ def _check_corpus(
             "set 2, or data.objective=none",
         )
     if options.objective == "nsp" and len(corpus.splits["train"].document_offsets) < 3:
-        raise OptionError(
-            "data.objective",
-            options.objective,
+        raise UserError(
+            f"{corpus.path} has 1 document to train on; "
             "data.objective=nsp draws random next sentences from another one: separate documents "
-            "by blank lines and prepare again, or use sop or none",
-            problem=f"{corpus.path} has 1 document to train on",
+            "by blank lines and prepare again, or use sop or none"
         )
     if not len(corpus.splits["validation"].tokens):
-        raise OptionError(
-            "data.validation_fraction",
-            None,
-            "prepare it from at least 2 documents with data.validation_fraction above 0",
-            problem=f"{corpus.path} has no validation documents",
+        raise UserError(
+            f"{corpus.path} has no validation documents; "
+            "prepare it from at least 2 documents with data.validation_fraction above 0"
         )
 
 

@@ -14,7 +14,7 @@ from bert_jax.data.examples import Question
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.squad import QuestionOptions, distinct, read_questions
 from bert_jax.data.windows.passages import PassageWindows
-from bert_jax.errors import OptionError, UserError, require_one_of
+from bert_jax.errors import UserError, require_one_of
 from bert_jax.metrics.squad import best_f1_threshold, score_v1, score_v2
 from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.config import JOINT, Head
@@ -171,7 +171,7 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
         rows = SpanRows.of(self.splits.train, windows)
         if not len(rows.sequences.lengths):
             problem = "no training question has an answer that its passage has"
-            raise OptionError("data.train", None, "give another file as data.train", problem)
+            raise UserError(f"{problem}; give another file as data.train")
         return rows
 
     def reading_report(self) -> tuple[str, ...]:
@@ -374,12 +374,10 @@ def _check_answers(train: list[Question], questions: list[Question], version: st
             )
     for question in questions if version == "1.1" else ():
         if question.answers == ():
-            raise OptionError(
-                "data.version",
-                version,
-                "set data.version=2.0",
-                problem=f"{question.place}: the passage has no answer, which SQuAD 1.1 does not "
-                "allow",
+            raise UserError(
+                f"{question.place}: the passage has no answer, which SQuAD 1.1 does not "
+                "allow; "
+                "set data.version=2.0"
             )
 
 

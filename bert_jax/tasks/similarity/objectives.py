@@ -14,7 +14,7 @@ import numpy as np
 import optax
 
 from bert_jax.data.examples import TextExample
-from bert_jax.errors import OptionError, UserError, require_between
+from bert_jax.errors import UserError, require_between
 from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.layers import l2_normalize
 from bert_jax.models.sentence_pairs import PairOutput
@@ -76,12 +76,10 @@ class CosineObjective(Objective):
         numbers = numbers_of(examples)
         for example, number in zip(examples, numbers, strict=True):
             if not least <= number <= greatest:
-                raise OptionError(
-                    "data.label_range",
-                    self.label_range,
-                    "set data.label_range to the range of the labels, as data.label_range=0,5",
-                    problem=f"{example.place}: the label {number:g} is not between {least:g} and "
-                    f"{greatest:g}",
+                raise UserError(
+                    f"{example.place}: the label {number:g} is not between {least:g} and "
+                    f"{greatest:g}; "
+                    "set data.label_range to the range of the labels, as data.label_range=0,5"
                 )
         return ((numbers - least) / (greatest - least)).astype(np.float32)
 
@@ -164,11 +162,9 @@ class MultipleNegativesRanking(Objective):
         middle = sum(self.label_range) / 2
         chosen = [pair for pair in examples if pair.label is None or number_of(pair) > middle]
         if not chosen:
-            raise OptionError(
-                "data.label_range",
-                self.label_range,
-                "give pairs that belong together, or set data.label_range",
-                problem=f"no training pair has a label above {middle:g}, the middle of their range",
+            raise UserError(
+                f"no training pair has a label above {middle:g}, the middle of their range; "
+                "give pairs that belong together, or set data.label_range"
             )
         if len(chosen) < len(examples):
             say(
@@ -216,11 +212,9 @@ def number_of(example: TextExample) -> float:
     try:
         return float(example.label)  # type: ignore[arg-type]  # a tuple is refused, too
     except (TypeError, ValueError) as error:
-        raise OptionError(
-            "data.label_column",
-            None,
-            "set data.label_column, or train with data.loss=softmax",
-            problem=f"{example.place}: the label {example.label!r:.40} is not a number",
+        raise UserError(
+            f"{example.place}: the label {example.label!r:.40} is not a number; "
+            "set data.label_column, or train with data.loss=softmax"
         ) from error
 
 

@@ -17,7 +17,7 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import TextExample
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.texts import TextOptions, read_texts
-from bert_jax.errors import OptionError, require_between, require_one_of
+from bert_jax.errors import OptionError, UserError, require_between, require_one_of
 from bert_jax.models.config import Head
 from bert_jax.models.execution import Execution
 from bert_jax.models.pooling import OF_TOKENS
@@ -199,7 +199,7 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
         vectors = description.vectors.chosen(None, None)
         if vectors.prompt(None) != self._prepare.prompt:
             problem = "the default prompt of the teacher is not that of the student"
-            raise OptionError("distillation.teacher", None, "give them the same one", problem)
+            raise UserError(f"{problem}; give them the same one")
         length = 0 if vectors.include_prompt else self.module.text_vectors.prompt_length
         return SentencePairs(description.config, execution, vectors.pool(length))
 
@@ -345,9 +345,7 @@ def _description(
     vectors.width(model_init.architecture(tokenizer).hidden_size)  # a named pooling may not fit
     if not vectors.of_tokens:
         rule = "set data.pooling=cls or another, since the pooler is not trained"
-        raise OptionError(
-            "data.pooling", None, rule, "the initial model makes vectors with its pooler"
-        )
+        raise UserError(f"the initial model makes vectors with its pooler; {rule}")
     return model_init.describe(tokenizer, Head.ENCODER, add_pooling_layer=False, vectors=vectors)
 
 

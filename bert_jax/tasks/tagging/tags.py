@@ -91,12 +91,10 @@ class TagSet:
             has_types = self.scheme is not None and not self.knows(tag)
             what = "types of entities" if has_types else "tags"
             known = sorted(_types(self.labels)) if has_types else self.labels
-            raise OptionError(
-                "data.labels",
-                self.labels,
-                "fix the data, train with examples of it, or name all tags with data.labels",
-                problem=f"{sentence.place}: the tag {tag!r} of {word!r} is unknown to the model, "
-                f"which has the {what} {', '.join(known)}",
+            raise UserError(
+                f"{sentence.place}: the tag {tag!r} of {word!r} is unknown to the model, "
+                f"which has the {what} {', '.join(known)}; "
+                "fix the data, train with examples of it, or name all tags with data.labels"
             )
 
     def drop_unknown_tags(self, eval_set: EvalSet[TaggedSentence]) -> EvalSet[TaggedSentence]:
@@ -178,11 +176,9 @@ def _of_finished_model(description: ModelDescription, named: tuple[str, ...]) ->
             raise OptionError("data.labels", named, rule)
         labels = named
     if not labels:
-        raise OptionError(
-            "data.labels",
-            named,
-            f"name them in their order with data.labels, {outputs} in all",
-            problem="the model does not name its tags (id2label in config.json)",
+        raise UserError(
+            "the model does not name its tags (id2label in config.json); "
+            f"name them in their order with data.labels, {outputs} in all"
         )
     return TagSet(labels, scheme_of(labels))
 

@@ -14,7 +14,7 @@ import optax
 from bert_jax.data.examples import TaggedSentence
 from bert_jax.data.readers.conll import add_tag_column, as_columns
 from bert_jax.data.readers.tagged import CONLL, TaggedOptions, read_tagged
-from bert_jax.errors import OptionError
+from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
 from bert_jax.metrics.classification import ConfusionMatrix
 from bert_jax.metrics.entities import EntityCounts
@@ -198,11 +198,9 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
             UserError: `balanced` is set with a CRF, where the loss has no term per tag to weight.
         """
         if balanced and model.description.config.use_crf:
-            raise OptionError(
-                "data.class_weights",
-                "balanced",
-                "leave out one of data.class_weights and model.use_crf",
-                problem="with a CRF the loss is that of whole paths, which have no classes",
+            raise UserError(
+                "with a CRF the loss is that of whole paths, which have no classes; "
+                "leave out one of data.class_weights and model.use_crf"
             )
         super().__init__(splits, model, options)
         self._tag_set = tag_set

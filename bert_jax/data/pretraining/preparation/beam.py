@@ -75,18 +75,16 @@ def beam_runner(options: str, workers: int | None, output: Path) -> EncodeShards
     runner = parsed.view_as(pipeline_options.StandardOptions).runner or LOCAL_RUNNERS[0]
     runner = runner.rpartition(".")[2]
     if runner not in LOCAL_RUNNERS and not is_remote(output):
-        raise OptionError(
-            "output",
-            str(output),
-            "give --output gs://BUCKET/CORPUS",
-            problem=f"{output}: the machines of {runner} cannot read this disk",
+        raise UserError(
+            f"{output}: the machines of {runner} cannot read this disk; "
+            "give --output gs://BUCKET/CORPUS"
         )
     return functools.partial(_run, parsed)
 
 
-def _wrong_options(options: str, reason: str) -> OptionError:
+def _wrong_options(options: str, reason: str) -> UserError:
     problem = f"Beam's options {options!r}: {reason}"
-    return OptionError("runner_options", options, "correct --runner-options", problem)
+    return UserError(f"{problem}; correct --runner-options")
 
 
 @contextlib.contextmanager

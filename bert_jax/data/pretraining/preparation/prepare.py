@@ -251,7 +251,7 @@ def _write_corpus(
     except LookupError as error:
         texts = ", ".join(repr(spec.source) for spec in options.sources)
         problem = f"there is no token in the text of {texts}"
-        raise OptionError("data.source", None, "give the right data.source", problem) from error
+        raise UserError(f"{problem}; give the right data.source") from error
     batches = with_moved(join_shards(shards, work), moved)
     counts = write_splits(files, batches, dtype, len(options.sources))
     names = [split_file(split, kind) for split in SPLITS for kind in FILE_KINDS]

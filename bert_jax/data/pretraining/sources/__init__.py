@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import cast
 
-from bert_jax.errors import OptionError
+from bert_jax.errors import OptionError, UserError
 
 BLOCK_CHARACTERS = 256 * 1024
 """The maximum number of characters of a block, unless a single line is longer."""
@@ -55,19 +55,19 @@ class SourceSpec:
                 value = getattr(self, name)
                 problem = f"source {self.source!r}: {name} {value!r} is unknown"
                 rule = f"data.{name} must be {' or '.join(known)}"
-                raise OptionError(f"data.{name}", value, rule, problem)
+                raise UserError(f"{problem}; {rule}")
         is_number = isinstance(self.weight, int | float) and not isinstance(self.weight, bool)
         if not is_number or not (math.isfinite(self.weight) and self.weight > 0):
             problem = f"source {self.source!r}: weight {self.weight!r} is not a number above 0"
-            raise OptionError("data.source", self.source, "correct it in data.source", problem)
+            raise UserError(f"{problem}; correct it in data.source")
         if not isinstance(self.field, str) or not self.field:
             problem = f"source {self.source!r}: {self.field!r} names no field"
-            raise OptionError("data.field", self.field, "set data.field", problem)
+            raise UserError(f"{problem}; set data.field")
 
-    def error(self, reason: str) -> OptionError:
+    def error(self, reason: str) -> UserError:
         """The error for a source that cannot be read."""
         problem = f"source {self.source!r}: {reason}"
-        return OptionError("data.source", self.source, "give another data.source", problem)
+        return UserError(f"{problem}; give another data.source")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -180,9 +180,7 @@ def open_source(spec: SourceSpec) -> Source:
     if not colon or kind not in KINDS:
         known = ", ".join(f"{name}:" for name in KINDS)
         problem = f"source {spec.source!r} does not begin with a known kind ({known})"
-        raise OptionError(
-            "data.source", spec.source, "set data.source, for example to text:FILES", problem
-        )
+        raise UserError(f"{problem}; set data.source, for example to text:FILES")
     module, _, name = KINDS[kind].partition(".")
     kind_of_source = getattr(importlib.import_module(f"{__name__}.{module}"), name)
     return cast(Source, kind_of_source(spec, location))
@@ -209,25 +207,25 @@ def source_specs(
     return tuple(_spec(entry, dict(defaults or {})) for entry in entries)
 
 
-def no_source() -> OptionError:
+def no_source() -> UserError:
     """The error for a corpus without a source."""
     rule = "set data.source, for example to text:FILES"
-    return OptionError("data.source", "", rule, problem="there is no source of text")
+    return UserError(f"there is no source of text; {rule}")
 
 
 def _spec(entry: str | Mapping[str, object], defaults: dict[str, object]) -> SourceSpec:
     if not isinstance(entry, str) and not hasattr(entry, "items"):  # a ConfigDict is not a Mapping
         problem = f"source {entry!r} is neither text:FILES nor a mapping"
-        raise OptionError("data.source", entry, "correct data.source", problem)
+        raise UserError(f"{problem}; correct data.source")
     fields = {"source": entry} if isinstance(entry, str) else dict(entry.items())
     known = [field.name for field in dataclasses.fields(SourceSpec)]
     for key in fields:
         if key not in known:
             nearest = difflib.get_close_matches(str(key), known, n=1, cutoff=0.0)[0]
             problem = f"source {entry!r}: unknown key {key!r}, the nearest known is {nearest!r}"
-            raise OptionError("data.source", entry, "correct data.source", problem)
+            raise UserError(f"{problem}; correct data.source")
     if not isinstance(fields.get("source"), str):
         problem = f"the entry {fields} names no source ('source': 'text:FILES')"
-        raise OptionError("data.source", entry, "correct data.source", problem)
+        raise UserError(f"{problem}; correct data.source")
     values = defaults | fields
     return SourceSpec(**values)  # type: ignore[arg-type]  # __post_init__ checks the values

@@ -18,7 +18,7 @@ from bert_jax.data.pretraining.sources import (
 )
 from bert_jax.data.readers.lines import Lines, decompress, named_errors
 from bert_jax.data.readers.tables import parse_object, string_field
-from bert_jax.errors import OptionError
+from bert_jax.errors import UserError
 from bert_jax.files import is_remote, matching_files, open_binary, reachable, state_of
 from bert_jax.files.paths import FileState
 
@@ -160,11 +160,9 @@ class TextSource(FileSource):
                 inside = False
                 yield None
             elif stripped and not inside:
-                raise OptionError(
-                    "data.format",
-                    self.spec.format,
-                    "set data.format=bert to read the file as plain text",
-                    problem=f"{path}:{number}: text outside of <doc …> and </doc>",
+                raise UserError(
+                    f"{path}:{number}: text outside of <doc …> and </doc>; "
+                    "set data.format=bert to read the file as plain text"
                 )
             elif stripped:
                 if stripped != title:
@@ -189,7 +187,7 @@ class JsonLinesSource(FileSource):
         if field not in record:
             fields = ", ".join(map(repr, record)) or "none"
             problem = f"{location}: no field {field!r}; its fields are {fields}"
-            raise OptionError("data.field", field, "set data.field to one of them", problem)
+            raise UserError(f"{problem}; set data.field to one of them")
         return self._without_surrogates(string_field(record, field, location), location)
 
     def _without_surrogates(self, text: str, location: str) -> str:
@@ -198,12 +196,10 @@ class JsonLinesSource(FileSource):
             text.encode()
         except UnicodeEncodeError as error:
             if self.spec.errors == "strict":
-                raise OptionError(
-                    "data.errors",
-                    self.spec.errors,
-                    "set data.errors=replace to read ? in its place",
-                    problem=f"{location}: field {self.spec.field!r} has half a surrogate pair at "
-                    f"character {error.start + 1}",
+                raise UserError(
+                    f"{location}: field {self.spec.field!r} has half a surrogate pair at "
+                    f"character {error.start + 1}; "
+                    "set data.errors=replace to read ? in its place"
                 ) from error
             return text.encode(errors="replace").decode()
         return text

@@ -8,7 +8,7 @@ from bert_jax.data.pretraining.sources import Block, Source, SourceSpec, documen
 from bert_jax.data.pretraining.sources.files import REMEDY
 from bert_jax.data.readers.lines import decode
 from bert_jax.data.tensorflow import PreparedDataset
-from bert_jax.errors import OptionError
+from bert_jax.errors import UserError
 
 
 class TensorFlowDataset(Source):
@@ -43,7 +43,7 @@ class TensorFlowDataset(Source):
                 f"{', '.join(fields)}"
             )
             rule = "set data.field to one of them"
-            raise OptionError("data.field", self.spec.field, rule, problem)
+            raise UserError(f"{problem}; {rule}")
 
     def _text(self, value: object, number: int) -> str:
         """The text of a string, or of a list of strings, one paragraph each."""
@@ -52,6 +52,6 @@ class TensorFlowDataset(Source):
         if len(lines) < len(parts):
             problem = f"source {self.spec.source!r}: field {self.spec.field!r} holds no text"
             rule = "set data.field to one that does"
-            raise OptionError("data.field", self.spec.field, rule, problem)
+            raise UserError(f"{problem}; {rule}")
         location = f"{self.spec.source} example:{number}"
         return decode(b"\n".join(lines), location, self.spec.errors, REMEDY)
