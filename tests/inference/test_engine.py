@@ -283,7 +283,7 @@ print("done")
 
 @pytest.mark.slow
 def test_several_threads_use_several_devices(make_model, tmp_path):
-    """Two programs with collectives at once would take each other's threads and never end."""
+    """Programs with collectives run one after the other, see `programs_may_overlap`."""
     make_model(Head.ENCODER).save(tmp_path / "model")
     flags = "--xla_force_host_platform_device_count=8"
     done = subprocess.run(
