@@ -71,10 +71,7 @@ def test_by_hand():
 def test_an_unknown_preset_is_named():
     for where, make in (
         ("a test", lambda: complete_config({"preset": "bart"}, where="a test")),
-        (
-            "--config.preset",
-            lambda: override_keys(complete_config({}, where=""), [("preset", "x")]),
-        ),
+        ("--config", lambda: override_keys(complete_config({}, where=""), [("preset", "x")])),
     ):
         with pytest.raises(UserError, match=f"^{where}: preset is '.*'; known are google, hugging"):
             make()
