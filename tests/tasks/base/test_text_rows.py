@@ -17,8 +17,8 @@ def test_long_texts_are_cut_and_counted(tokenizer, tiny_config):
     assert [len(tokens) for tokens in rows] == [32, 32, 3, 32, 32]
     assert [rows[3].count(word) for word in ("sun", "sea")] == [15, 14]
     assert rows[0] == ["[CLS]", *["sun"] * 30, "[SEP]"]
-    assert [example.notes for example in encoded] == [(1, cut, 0) for cut in (1, 0, 0, 1, 1)]
-    assert Notes.total(example.notes for example in encoded) == (5, 3, 0)
+    assert [example.notes for example in encoded] == [Notes(cut=cut) for cut in (1, 0, 0, 1, 1)]
+    assert Notes.total(example.notes for example in encoded) == Notes(5, 3)
 
 
 def test_what_is_refused(tokenizer, tiny_config):
@@ -39,9 +39,9 @@ def test_what_is_refused(tokenizer, tiny_config):
 def test_an_example_of_several_texts_has_as_many_rows_or_an_error(tokenizer, tiny_config):
     groups = [["sun", "a sea"], ExampleError("bad"), ["sun", 3], ["sun " * 99]]
     two, bad, three, long = TextEncoder(tokenizer, tiny_config, 32).groups(groups)
-    assert ([len(row) for row in two.rows], two.notes) == ([3, 4], (2, 0, 0))
+    assert ([len(row) for row in two.rows], two.notes) == ([3, 4], Notes(2))
     assert (bad, str(three)[:9]) == (groups[1], "3 is no t")
-    assert long.notes == (1, 1, 0)
+    assert long.notes == Notes(1, 1)
 
 
 # Words of one, two and three pieces, unknown and endless ones, Chinese, and what leaves no tokens.
