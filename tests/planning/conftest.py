@@ -29,7 +29,7 @@ TINY = {
     "data.max_predictions": 3,
     "train.global_batch_size": 8,
     "train.steps": 100,
-    "optimizer.warmup_steps": 0,
+    "optimizer.warmup_ratio": 0.0,
 }
 
 
