@@ -304,6 +304,6 @@ def test_a_stopped_predict_is_continued(model, tmp_path, number):
     assert process.returncode == 75
     pattern = r"bert-jax: stopped; the same command continues after ([\d,]+) predictions$"
     rows = re.search(pattern, errors.splitlines()[-1])[1]
-    counts = json.loads((partial / ".record.json").read_text())["counts"]
-    assert counts == {"rows": int(rows.replace(",", ""))}
+    count = json.loads((partial / ".record.json").read_text())["count"]
+    assert count == int(rows.replace(",", ""))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.jsonl.partial"]

@@ -105,6 +105,6 @@ def test_a_pool_of_new_processes_answers_like_this_one(saved):
     expected = [model.classify([text]) for text in TEXTS]
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         assert pool.starmap(classify, [(model, text) for text in TEXTS]) == expected
-        with pytest.raises(ExampleError, match="text 0 is 7; give a string") as error:
+        with pytest.raises(ExampleError, match="example 0: 7 is no text; give a string") as error:
             pool.apply(classify, (model, 7))
     assert error.value.index == 0

@@ -270,7 +270,7 @@ def test_two_kinds_of_loss_are_refused(make_model):
         make_model("BertForSequenceClassification", problem_type=f"{kind}_label_classification")
         for kind in ("multi", "single")
     )
-    with pytest.raises(UserError, match="data.problem_type is multi_label.* and single_label"):
+    with pytest.raises(UserError, match="problem_type is multi_label.* and single_label"):
         compare(multi, reference=single)
 
 

@@ -222,5 +222,5 @@ def test_devices_of_a_process_that_have_no_part_of_the_batch(start_hosts, comman
     assert [code for code, _, _ in found] == [2, 2]
     assert found[0][2].splitlines()[-1] == (
         "bert-jax: a mesh data=3, fsdp=1, tensor=2 does not fit 2 processes of 3 devices each; "
-        "choose tensor so that it divides the devices of a process, or is a multiple of them"
+        "choose a mesh.tensor that divides the devices of a process, or is a multiple of them"
     )

@@ -118,7 +118,7 @@ def test_what_is_not_there_is_named(data_dir):
         (
             "tiny_pairs",
             {"format": "glue:mrpc"},
-            "data.format is 'glue:mrpc'; it is for GLUE's files, but",
+            "format is 'glue:mrpc'; it is for GLUE's files, but",
         ),
     ]:
         with pytest.raises(UserError, match=message):
