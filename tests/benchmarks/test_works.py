@@ -130,7 +130,7 @@ def test_an_accelerator_needs_no_tensorflow(tmp_path):
     )
     assert all(rounds["bert_jax"] for rounds in results)
     assert "| kernels-32 | bert_jax |" in printed
-    assert "| bench-tiny-32-2 | bert_jax |" in printed
+    assert "| bench-tiny-32-2-2 | bert_jax |" in printed
 
 
 @pytest.mark.slow
