@@ -116,6 +116,7 @@ class Contender:
                 raise ContenderError("too slow")
         if line := output.readline():
             return json.loads(line)
+        self._process.wait()  # until its last line is in the log
         lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         raise ContenderError(f"{lines[-1] if lines else 'no message'} (see {self._log})")
 

@@ -137,5 +137,5 @@ ACCELERATOR = (
     "train batch=32 length=128,512 dtype=bfloat16",
 )
 # To try a work, also on a CPU.
-TINY = {"overlap": 1, "size": "tiny", "length": 32, "batch": 2, "texts": 20, "timed": 2,
+TINY = {"overlap": 4, "size": "tiny", "length": 64, "batch": 2, "texts": 20, "timed": 2,
         "compared": 3, "strings": 400, "batches": 2, "examples": 12, "evaluated": 12}  # fmt: skip

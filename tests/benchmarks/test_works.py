@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import bert_jax
 from benchmarks import samples
 from benchmarks.__main__ import combinations, parse
 from benchmarks.works import ACCELERATOR, WORKS
@@ -129,8 +130,8 @@ def test_an_accelerator_needs_no_tensorflow(tmp_path):
         tmp_path, "accelerator", JAX_PLATFORMS="cpu", PYTHONPATH=str(tmp_path)
     )
     assert all(rounds["bert_jax"] for rounds in results)
-    assert "| kernels-32 | bert_jax |" in printed
-    assert "| bench-tiny-32-2-2 | bert_jax |" in printed
+    assert "| kernels-64 | bert_jax |" in printed
+    assert "| bench-tiny-64-2-2 | bert_jax |" in printed
 
 
 @pytest.mark.slow
@@ -148,7 +149,8 @@ def test_both_sides_fine_tune_a_tiny_model(tmp_path, base_model):
     pytest.importorskip("transformers")
     pytest.importorskip("seqeval")
     write_sentences(tmp_path, 12)
-    options = [f"data={tmp_path}", f"model={base_model}", "set=conll2003", "epochs=1"]
+    bert_jax.load(base_model).extend_positions(64).save(tmp_path / "model")
+    options = [f"data={tmp_path}", f"model={tmp_path}/model", "set=conll2003", "epochs=1"]
     (rounds,), _ = measured(tmp_path, "compare", *options)
     assert {name: 0 <= turns[0]["f1"] <= 1 for name, turns in rounds.items()} == {
         "bert_jax": True,

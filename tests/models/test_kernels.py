@@ -288,13 +288,18 @@ def test_cudnn_computes_the_definition():
 # --- Which kernel is chosen --------------------------------------------------------------------
 
 
-def kernel_of(setting, platform, *, length=512, dtype="bfloat16", output_attentions=False, **call):
-    """The kernel for two rows of 12 heads; `packed`, `causal` and `rate` may be set."""
+def call_of(*, length=512, dtype="bfloat16", **call):
+    """The inputs of two rows of 12 heads; `packed`, `causal` and `rate` may be set."""
     operand = jax.ShapeDtypeStruct((2, 12, length, 64), dtype)
     causal = {"causal": True} if call.get("causal") else {}
     query_ids = np.ones((2, length if call.get("packed") else 1))
     tokens = tokens_of(query_ids, np.ones((2, length)), **causal)
-    inputs = inputs_of(operand, operand, operand, tokens, call.get("rate", 0.0))
+    return inputs_of(operand, operand, operand, tokens, call.get("rate", 0.0))
+
+
+def kernel_of(setting, platform, *, output_attentions=False, **call):
+    """The kernel for `call_of`."""
+    inputs = call_of(**call)
     return select_kernel(setting, platform, inputs, output_attentions=output_attentions).name
 
 
@@ -331,8 +336,9 @@ def test_the_kernel_of_a_call(setting, platform, call, name):
 
 def test_heads_on_several_devices_are_not_looped_over():
     mesh = jax.sharding.AbstractMesh((2,), ("data",))
+    inputs = call_of()
     with jax.sharding.use_abstract_mesh(mesh):
-        assert kernel_of("xla", "cpu") == "xla"
+        assert select_kernel("xla", "cpu", inputs).name == "xla"
 
 
 def test_what_the_table_says():
