@@ -79,8 +79,10 @@ class Attention(nn.Module):
                 kernels do not compute the same ones.
             value_input: input of the values; None: the input of the keys.
             memory: input of keys and values in cross-attention.
-            cache: keys and values of the tokens before these; attention is then causal.
+            cache: keys and values of the tokens before these; attention is then causal. Not with a
+                memory, which would be appended to it.
         """
+        assert memory is None or cache is None
         config, execution = self.config, self.execution
         heads = (config.num_attention_heads, config.head_dim)
         mask, key_input = tokens.mask, hidden
