@@ -111,7 +111,7 @@ class ModelOptions:
 
 @dataclasses.dataclass(frozen=True)
 class ModelInit:
-    """What is known of a task's model before the task has read its data.
+    """A task's model as the config and `init_from` describe it, before the task reads its data.
 
     Attributes:
         execution: how the model is computed.
