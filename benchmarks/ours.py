@@ -19,7 +19,6 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config import load_config
 from bert_jax.experiment import Experiment
 from bert_jax.families import bert
-from bert_jax.models.config import Head
 from bert_jax.models.encoder import init_params
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.question_answering.predict import AnswerOptions
@@ -133,7 +132,7 @@ def _model(options: argparse.Namespace) -> str:
     pieces = [*SPECIAL, *MARKS, *filter(None, known)]
     pieces += [f"w{number}" for number in range(config.vocab_size - len(pieces))]
     tokenizer = WordPieceTokenizer.from_vocabulary(pieces, BertSwitches(True, None, True))
-    description = ModelDescription(config, Head.ENCODER)
+    description = ModelDescription(config, "encoder")
     module = description.make_module(Execution())
     params = jax.jit(lambda key: init_params(module, key))(jax.random.key(0))
     model_directory.save(directory, description, params, tokenizer)

@@ -6,7 +6,7 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.hub import MODEL, check_not_of_run
 from bert_jax.errors import OptionError
-from bert_jax.models.config import ENCODER_SCOPE, Head
+from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.surgery import without_padding
 from bert_jax.sections import Sections
 from bert_jax.tasks.base.train_spec import TrainedPart
@@ -43,7 +43,7 @@ def export(workdir: Path, output: Path, *, which: str = "", part: str = "") -> i
         description = chosen.description
         params = without_padding(chosen.params(params), description.config)
     # A bare encoder is trained with a loss on top.
-    elif description.head is Head.ENCODER:
+    elif description.head == "encoder":
         params = params.pop(ENCODER_SCOPE) | params
     model_directory.save(output, description, params, tokenizer)
     return step

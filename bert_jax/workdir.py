@@ -52,15 +52,15 @@ from bert_jax.files import (
     write_listed,
 )
 from bert_jax.files.manifest import MANIFEST
-from bert_jax.models.config import ENCODER_SCOPE, Head
+from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.encoder import abstract_params
+from bert_jax.models.parameter_sharding import sharded_shapes
 from bert_jax.models.surgery import without_padding
 from bert_jax.options import differing_names
 from bert_jax.process import say
 from bert_jax.sections import Sections
 from bert_jax.sharding.hosts import is_main_host, main_host_first
 from bert_jax.sharding.mesh import MeshShape, make_mesh, one_device_mesh
-from bert_jax.sharding.rules import sharded_shapes
 from bert_jax.tasks.base.splits import label_names
 from bert_jax.tasks.base.task import Task
 
@@ -356,7 +356,7 @@ def description_of(workdir: Path) -> ModelDescription:
     description = read_config(workdir / MODEL_CONFIG)
     # Only the tensors show whether there is a pooler; a bare encoder is trained without one, as no
     # loss would reach it.
-    has_pooler = description.head is not Head.ENCODER
+    has_pooler = description.head != "encoder"
     vectors = read_vectors(workdir / _VECTORS)
     return dataclasses.replace(description, add_pooling_layer=has_pooler, stored_vectors=vectors)
 
@@ -386,7 +386,7 @@ def restore_params(
         # With several hosts, each must take part.
         mesh = one_device_mesh() if jax.process_count() == 1 else make_mesh(MeshShape())
     abstract = abstract_params(module or description.make_module(run.execution()))
-    if module is None and description.head is Head.ENCODER:
+    if module is None and description.head == "encoder":
         modules = module_shapes(description.vectors, description.config.hidden_size)
         abstract = {ENCODER_SCOPE: abstract, **modules}
     with RunCheckpoints(workdir, keep=run.train.keep_checkpoints, read_only=True) as checkpoints:

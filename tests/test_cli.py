@@ -10,8 +10,7 @@ from bert_jax import cli
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.families import bert
-from bert_jax.models.architectures import PreTrainingModel
-from bert_jax.models.config import Head
+from bert_jax.models.heads.pretraining import PreTrainingModel
 from tests.random_params import random_params
 
 
@@ -279,7 +278,7 @@ def test_another_architecture_than_that_of_init_from_is_refused(
     """The shapes of all tensors are the same for any number of heads; what they compute is not."""
     params = random_params(PreTrainingModel(tiny_config))
     start = tmp_path / "start"
-    description = ModelDescription(tiny_config, Head.PRETRAINING)
+    description = ModelDescription(tiny_config, "pretraining")
     model_directory.save(start, description, params, tokenizer)
     fields = bert.FAMILY.file_fields()
     fields = {name: getattr(tiny_config, name) for name in fields} | {"num_attention_heads": 1}

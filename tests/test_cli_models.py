@@ -17,8 +17,8 @@ import bert_jax
 from bert_jax import cli
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.models.architectures import ClassificationModel, PreTrainingModel
-from bert_jax.models.config import Head
+from bert_jax.models.heads.classification import ClassificationModel
+from bert_jax.models.heads.pretraining import PreTrainingModel
 from tests.random_params import random_params
 
 
@@ -27,7 +27,7 @@ def model(tmp_path_factory, tiny_config, tokenizer):
     """The tiny model with its pre-training heads, saved; nothing changes it."""
     directory = tmp_path_factory.mktemp("models") / "model"
     params = random_params(PreTrainingModel(tiny_config))
-    description = ModelDescription(tiny_config, Head.PRETRAINING)
+    description = ModelDescription(tiny_config, "pretraining")
     model_directory.save(directory, description, params, tokenizer)
     return directory
 
@@ -73,7 +73,7 @@ def classifier(tmp_path_factory, tiny_config, tokenizer):
     directory = tmp_path_factory.mktemp("models") / "classifier"
     config = dataclasses.replace(tiny_config, num_labels=2)
     params = random_params(ClassificationModel(config))
-    description = ModelDescription(config, Head.CLASSIFICATION, labels=("no", "yes"))
+    description = ModelDescription(config, "classification", labels=("no", "yes"))
     model_directory.save(directory, description, params, tokenizer)
     return directory
 
@@ -168,7 +168,7 @@ def test_convert_makes_another_head_and_adds_words_and_positions(model, tmp_path
     assert said.out.startswith(f"{output}: BertForTokenClassification, ")
     assert "new and untrained: classifier/bias, classifier/kernel" in said.err
     found, before = bert_jax.load(output), bert_jax.load(model)
-    assert found.description.head is Head.TAGGING
+    assert found.description.head == "tagging"
     assert found.config.max_position_embeddings == 80
     assert found.config.vocab_size == before.config.vocab_size + 3
     (encoding,) = found.tokenizer.encode_batch(["the fish[E1]"])

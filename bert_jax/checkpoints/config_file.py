@@ -20,11 +20,11 @@ from bert_jax.families.family import (
     find_family,
 )
 from bert_jax.files import read_json_object, write_atomically
-from bert_jax.models.architectures import MODULES
-from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution
-from bert_jax.models.text_vectors import TextVectors
+from bert_jax.models.head import find_head
+from bert_jax.models.heads.text_vectors import TextVectors
 
 CONFIG = "config.json"
 
@@ -87,7 +87,7 @@ class ModelDescription:
     """
 
     config: EncoderConfig
-    head: Head | None
+    head: str | None
     labels: tuple[str, ...] = ()
     problem_type: str | None = None
     dtype: str = "float32"
@@ -133,12 +133,12 @@ class ModelDescription:
         for key, value in self.family.fixed_fields_of_heads.get(self.head, {}).items():
             if self.other.get(key, value) != value:
                 raise HeadError(
-                    f"{CONFIG}: {key} is {self.other[key]!r:.80}; the head {self.head.value} has "
+                    f"{CONFIG}: {key} is {self.other[key]!r:.80}; the head {self.head} has "
                     f"only {value!r}: give another model"
                 )
-        if self.head is Head.ENCODER:
+        if self.head == "encoder":
             return Encoder(self.config, execution, add_pooling_layer=self.add_pooling_layer)
-        return MODULES[self.head](self.config, execution)
+        return find_head(self.head).make(self.config, execution)
 
 
 def read_config(path: Path, default_type: str = DEFAULT_MODEL_TYPE) -> ModelDescription:

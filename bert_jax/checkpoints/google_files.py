@@ -43,7 +43,7 @@ from bert_jax.checkpoints.tensors.tensorflow_checkpoint import (
 from bert_jax.errors import UserError
 from bert_jax.families.family import Family, TensorNames, family_names, find_family
 from bert_jax.files import atomic_directory, check_undamaged, is_there, read_limited
-from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tokenization import SentencePieceTokenizer, Tokenizer, WordPieceTokenizer
@@ -63,7 +63,7 @@ _STATE_BYTES = 2**20
 _STATE = re.compile(r'^model_checkpoint_path: "(.*)"$', re.MULTILINE)
 
 # Third-party scripts for these heads name their variables like run_classifier.py.
-_LIKE_CLASSIFICATION = (Head.TAGGING, Head.MULTIPLE_CHOICE)
+_LIKE_CLASSIFICATION = ("tagging", "multiple_choice")
 
 # Name of an activation in bert_jax → name in google-research/bert.
 _ACTIVATIONS = {
@@ -131,7 +131,7 @@ def find(path: Path) -> GoogleFiles | None:
     )
 
 
-def load_description(files: GoogleFiles, head: Head | None = None) -> ModelDescription:
+def load_description(files: GoogleFiles, head: str | None = None) -> ModelDescription:
     """The description of Google's files; no weights are read.
 
     Args:
@@ -285,14 +285,14 @@ def _open(files: GoogleFiles, names: TensorNames) -> TensorFile:
     return file
 
 
-def _head_of(parameters: set[str], named: Head | None) -> Head:
+def _head_of(parameters: set[str], named: str | None) -> str:
     """The head that the variables belong to.
 
     `bert_config.json` is used only if the variables are ambiguous: Google's scripts do not update
     the file when they put another head on the model.
     """
     head = head_in(parameters | {POOLER})  # taggers of google-research/bert have a pooler, too
-    return named if head is Head.CLASSIFICATION and named in _LIKE_CLASSIFICATION else head
+    return named if head == "classification" and named in _LIKE_CLASSIFICATION else head
 
 
 def _check_config(path: Path, config: EncoderConfig) -> None:

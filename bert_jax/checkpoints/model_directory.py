@@ -42,16 +42,16 @@ from bert_jax.checkpoints.sentence_transformers.weights import module_tensors, r
 from bert_jax.checkpoints.sentence_transformers.writing import write_vectors
 from bert_jax.checkpoints.tensors import SAFETENSORS, TensorFile, open_tensors
 from bert_jax.files import atomic_directory, check_undamaged
-from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
-from bert_jax.models.text_vectors import TEXT_VECTORS
+from bert_jax.models.heads.text_vectors import TEXT_VECTORS
 from bert_jax.sharding.hosts import is_main_host, wait_for_all_hosts
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tokenization.interface import Tokenizer
 
 # The heads of models that make vectors; one for another task leaves the files behind.
-_OF_VECTORS = (Head.ENCODER, Head.MASKED_LM, Head.NEXT_SENTENCE, Head.PRETRAINING)
+_OF_VECTORS = ("encoder", "masked_lm", "next_sentence", "pretraining")
 
 # Weights in any format, tokenizers of any kind: all files of an older model in the same place that
 # would be read are removed.
@@ -113,7 +113,7 @@ def _write(
         shutil.copymode(partial / CONFIG, partial / SAFETENSORS)
 
 
-def load_description(directory: Path, head: Head | None = None) -> ModelDescription:
+def load_description(directory: Path, head: str | None = None) -> ModelDescription:
     """The description of a model directory; of its weights only a tied decoder is read.
 
     Args:
@@ -144,12 +144,12 @@ def load_description(directory: Path, head: Head | None = None) -> ModelDescript
         head = head or described.head
         if head is None:
             head = head_in(parameters)
-            if head is Head.CLASSIFICATION:
+            if head == "classification":
                 kernels = map(names.tensor_of, (CLASSIFIER_OUTPUT, CLASSIFIER))
                 kernel = next(located[name] for name in kernels if name in located)
                 outputs = file.tensors[kernel].shape[0]
                 if outputs == 1 != config.num_labels:
-                    head = Head.MULTIPLE_CHOICE  # one score per choice, regardless of the labels
+                    head = "multiple_choice"  # one score per choice, regardless of the labels
     return dataclasses.replace(
         described,
         config=config,
@@ -158,7 +158,7 @@ def load_description(directory: Path, head: Head | None = None) -> ModelDescript
         stored_vectors=read_vectors(directory),
         mixed_dtypes=by_name if len(dtypes) > 1 else {},
         dtype=dtypes.pop() if len(dtypes) == 1 else "float32",
-        add_pooling_layer=head is not Head.ENCODER or _has_pooler(config, parameters),
+        add_pooling_layer=head != "encoder" or _has_pooler(config, parameters),
     )
 
 
@@ -208,7 +208,7 @@ def _tensors(description: ModelDescription, params: Any) -> dict[str, np.ndarray
     tensors = to_tensors(params, names, description.make_module(Execution()))
     if names.tensor_of(DECODER) in tensors:
         tensors |= {alias: tensors[name] for alias, name in names.aliases.items()}
-    prefix = names.prefix if description.head is Head.ENCODER else ""
+    prefix = names.prefix if description.head == "encoder" else ""
 
     def dtype_of(name: str) -> np.dtype:
         dtype = description.mixed_dtypes.get(name, description.dtype)

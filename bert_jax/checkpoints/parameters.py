@@ -15,14 +15,14 @@ from bert_jax.checkpoints.config_file import HeadError
 from bert_jax.checkpoints.tensors import TensorFile
 from bert_jax.errors import UserError, listed, one_line
 from bert_jax.families.family import Rule, TensorNames
-from bert_jax.models.config import ENCODER_SCOPE, HEAD_SCOPES, EncoderConfig, Head
-from bert_jax.models.crf import PARAMETERS as CRF_PARAMETERS
+from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
 from bert_jax.models.encoder import Encoder, abstract_params, init_params
+from bert_jax.models.head import all_heads, head_parameters
+from bert_jax.models.heads.text_vectors import TEXT_VECTORS
+from bert_jax.models.parameter_sharding import sharded_shapes, state_shardings
 from bert_jax.models.surgery import WORD_ROWS
-from bert_jax.models.text_vectors import TEXT_VECTORS
 from bert_jax.sharding.hosts import fetch
 from bert_jax.sharding.memory import lack_of_memory
-from bert_jax.sharding.rules import sharded_shapes, state_shardings
 
 ENCODER = f"{ENCODER_SCOPE}/"
 POOLER = f"{ENCODER}pooler/dense/kernel"
@@ -31,24 +31,6 @@ POSITION_EMBEDDINGS = f"{ENCODER}embeddings/position_embeddings/embedding"
 WORD_EMBEDDINGS = f"{ENCODER}embeddings/word_embeddings/embedding"
 CLASSIFIER = "classifier/kernel"
 CLASSIFIER_DENSE, CLASSIFIER_OUTPUT = "classifier/dense/kernel", "classifier/out_proj/kernel"
-
-# The head in a file, by the parameters that it has. First match wins.
-_HEADS = (
-    (("mlm_head/dense/kernel", "nsp_head/kernel"), Head.PRETRAINING),
-    (("mlm_head/dense/kernel",), Head.MASKED_LM),
-    (("nsp_head/kernel",), Head.NEXT_SENTENCE),
-    (("relevance/kernel",), Head.READER),
-    (("qa_outputs/kernel",), Head.QUESTION_ANSWERING),
-    (("qa_joint/start/kernel",), Head.QUESTION_ANSWERING),
-    (("replaced_token_head/dense/kernel",), Head.REPLACED_TOKENS),
-    (("sequence_summary/kernel",), Head.MULTIPLE_CHOICE),
-    ((CLASSIFIER_DENSE,), Head.CLASSIFICATION),
-    ((CLASSIFIER, POOLER), Head.CLASSIFICATION),
-    ((CLASSIFIER,), Head.TAGGING),
-)
-
-# Parameters that a file may lack: a new task has a new head. An encoder must be complete.
-_MAY_BE_NEW = (f"{ENCODER}pooler/", *(f"{scope}/" for scope in HEAD_SCOPES), *CRF_PARAMETERS)
 
 # Sizes of an encoder: a field of its config, a parameter, and the axis of the parameter's tensor.
 _SIZES = (
@@ -165,12 +147,15 @@ def _missing(file: TensorFile, tensor: str) -> UserError:
     )
 
 
-def head_in(parameters: set[str]) -> Head:
+def head_in(parameters: set[str]) -> str:
     """The head of the model that has these parameters."""
-    for needed, head in _HEADS:
-        if parameters.issuperset(needed):
-            return head
-    return Head.ENCODER
+    shown = {
+        len(needed): name
+        for name, head in all_heads().items()
+        for needed in head.shown_by
+        if parameters.issuperset(needed)
+    }
+    return shown[max(shown)] if shown else "encoder"
 
 
 def read_parameters(
@@ -220,16 +205,18 @@ def read_parameters(
         tensors = {key: None if name in copies else name for key, name in tensors.items()}
 
     stored: list[tuple[str, Rule, list[str]]] = []
+    # A new task has a new head; an encoder must be complete.
+    may_be_new = re.compile(rf"{ENCODER}pooler/|{head_parameters()}")
     new: list[str] = []
     taken: set[str] = set()
     for name, leaf in sorted(expected.items(), key=lambda item: -item[1].size):
-        if (prefix + name).startswith(_MAY_BE_NEW) and not names.tensor_of(prefix + name):
+        if may_be_new.match(prefix + name) and not names.tensor_of(prefix + name):
             new.append(name)  # another family's head, or one that only a training has
             continue
         rule = names.rule(prefix + name)
         parts = _tensor_names(rule, leaf.shape)
         missing = [part for part in parts if part not in located]
-        if missing and not (prefix + name).startswith(_MAY_BE_NEW):
+        if missing and not may_be_new.match(prefix + name):
             raise _missing(file, missing[0])
         if missing or name.startswith(reinitialize):
             new.append(name)

@@ -15,13 +15,13 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pipeline import Batch
 from bert_jax.distillation import losses
 from bert_jax.distillation.options import DistillationOptions
-from bert_jax.distillation.projection import ProjectedStudent
 from bert_jax.distillation.teacher import Teacher
 from bert_jax.distillation.teacher_scores import TeacherScores
 from bert_jax.errors import OptionError, UserError
 from bert_jax.models.config import ComputedModel
 from bert_jax.models.encoder import EncoderOutput, EncoderOutputs
 from bert_jax.models.execution import Execution
+from bert_jax.models.heads.hidden_projection import ProjectedStudent
 from bert_jax.tasks.base.evaluation import Evaluator
 from bert_jax.tasks.base.labelled_task import LabelledTask
 from bert_jax.tasks.base.model_init import ModelInit

@@ -14,10 +14,9 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.hub import model_files, resolve
 from bert_jax.errors import OptionError, UserError
-from bert_jax.models.config import Head
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
-from bert_jax.sharding.rules import sharded_shapes
+from bert_jax.models.parameter_sharding import sharded_shapes
 from bert_jax.tasks.base.labelled_task import LabelledTask
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.splits import label_names
@@ -160,28 +159,28 @@ def _check(path: str, description: ModelDescription, task: Task) -> None:
             "this task has no distillation: leave distillation.teacher out",
         )
     heads = {student.head}
-    if Head.PRETRAINING in heads or Head.MASKED_LM in heads:
-        heads = {Head.PRETRAINING, Head.MASKED_LM}
+    if "pretraining" in heads or "masked_lm" in heads:
+        heads = {"pretraining", "masked_lm"}
         sizes = description.config.vocab_size, student.config.vocab_size
         if sizes[0] != sizes[1]:
             problem = f"knows {sizes[0]:,} words, and the student {sizes[1]:,}"
             raise refused(problem, "give a teacher with the student's vocabulary")
     if description.head not in heads:
-        names = [head.value if head else "no" for head in (description.head, student.head)]
+        names = [head or "no" for head in (description.head, student.head)]
         problem = f"has the head {names[0]}, and the task needs {names[1]}"
         raise refused(problem, "give a model that was trained for this task")
     if description.config.qa_head != student.config.qa_head:
         problem = f"has {description.config.qa_head!r} as qa_head, the student "
         rule = "train the student with that of the teacher"
         raise refused(f"{problem}{student.config.qa_head!r}", rule)
-    if student.head is Head.CLASSIFICATION and description.problem_type not in (
+    if student.head == "classification" and description.problem_type not in (
         None,
         student.problem_type,
     ):
         problem = f"was trained for {description.problem_type}, the student is for "
         rule = "train the student for the same, or give another teacher"
         raise refused(f"{problem}{student.problem_type}", rule)
-    if student.head not in (Head.CLASSIFICATION, Head.TAGGING):
+    if student.head not in ("classification", "tagging"):
         return
     of_teacher, of_student = label_names(description), label_names(student)
     if of_teacher != of_student:

@@ -24,9 +24,10 @@ from bert_jax.errors import OptionError
 from bert_jax.files import Journal, as_path, check_directory, is_remote
 from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.encoder import abstract_params
+from bert_jax.models.parameter_sharding import gathered
 from bert_jax.process import say
 from bert_jax.sharding.hosts import batch_share, fetch, from_all_hosts, is_main_host, to_global
-from bert_jax.sharding.rules import gathered, on_mesh
+from bert_jax.sharding.rules import on_mesh
 from bert_jax.tasks.base.labelled_task import LabelledTask
 
 _SCORES = "scores.npy"

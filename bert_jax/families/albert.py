@@ -6,7 +6,8 @@ modeling.py. Its layers share their parameters; the published models have one gr
 
 from bert_jax.families import bert
 from bert_jax.families.family import Family, Rule, TensorNames
-from bert_jax.models.config import ENCODER_SCOPE, Head
+from bert_jax.models.config import ENCODER_SCOPE
+from bert_jax.models.heads.next_sentence import NextSentenceOptions
 from bert_jax.tokenization.interface import SENTENCEPIECE
 
 _LAYERS = f"{ENCODER_SCOPE}/encoder/layers"
@@ -76,13 +77,13 @@ def _size(width: int, layers: int, heads: int) -> dict[str, int]:
 FAMILY = Family(
     model_type="albert",
     class_names={
-        Head.ENCODER: "AlbertModel",
-        Head.PRETRAINING: "AlbertForPreTraining",
-        Head.MASKED_LM: "AlbertForMaskedLM",
-        Head.CLASSIFICATION: "AlbertForSequenceClassification",
-        Head.TAGGING: "AlbertForTokenClassification",
-        Head.QUESTION_ANSWERING: "AlbertForQuestionAnswering",
-        Head.MULTIPLE_CHOICE: "AlbertForMultipleChoice",
+        "encoder": "AlbertModel",
+        "pretraining": "AlbertForPreTraining",
+        "masked_lm": "AlbertForMaskedLM",
+        "classification": "AlbertForSequenceClassification",
+        "tagging": "AlbertForTokenClassification",
+        "question_answering": "AlbertForQuestionAnswering",
+        "multiple_choice": "AlbertForMultipleChoice",
     },
     huggingface=HUGGINGFACE,
     google=GOOGLE,
@@ -106,7 +107,7 @@ FAMILY = Family(
     constants={
         "project_embeddings": True,
         "feed_forward_dropout": False,
-        "sentence_order_dropout": True,
+        "heads": (NextSentenceOptions(dropout=True),),
     },
     optional_fields=("embedding_size", "num_hidden_groups"),
     required_fields=(

@@ -7,7 +7,7 @@ and the heads of run_pretraining.py, run_classifier.py and run_squad.py.
 import re
 
 from bert_jax.families.family import Family, Rule, TensorNames
-from bert_jax.models.config import ENCODER_SCOPE, Head
+from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.tokenization.interface import WORDPIECE
 
 _EMBEDDINGS, _LAYERS = f"{ENCODER_SCOPE}/embeddings", f"{ENCODER_SCOPE}/encoder/layers"
@@ -210,20 +210,20 @@ REQUIRED_FIELDS = (
 )
 
 # Heads of one name with another meaning, and their parameters, in every family.
-HEADS_OF_LABELS = (Head.CLASSIFICATION, Head.TAGGING, Head.MULTIPLE_CHOICE)
+HEADS_OF_LABELS = ("classification", "tagging", "multiple_choice")
 LABEL_PARAMETERS = ("classifier/", "crf_")
 
 FAMILY = Family(
     model_type="bert",
     class_names={
-        Head.ENCODER: "BertModel",
-        Head.PRETRAINING: "BertForPreTraining",
-        Head.MASKED_LM: "BertForMaskedLM",
-        Head.NEXT_SENTENCE: "BertForNextSentencePrediction",
-        Head.CLASSIFICATION: "BertForSequenceClassification",
-        Head.TAGGING: "BertForTokenClassification",
-        Head.QUESTION_ANSWERING: "BertForQuestionAnswering",
-        Head.MULTIPLE_CHOICE: "BertForMultipleChoice",
+        "encoder": "BertModel",
+        "pretraining": "BertForPreTraining",
+        "masked_lm": "BertForMaskedLM",
+        "next_sentence": "BertForNextSentencePrediction",
+        "classification": "BertForSequenceClassification",
+        "tagging": "BertForTokenClassification",
+        "question_answering": "BertForQuestionAnswering",
+        "multiple_choice": "BertForMultipleChoice",
     },
     # [CLS] A [SEP] or [CLS] A [SEP] B [SEP], where B and its [SEP] have token type 1.
     huggingface=HUGGINGFACE,

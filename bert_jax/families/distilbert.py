@@ -5,19 +5,22 @@ Source: Hugging Face transformers, models/distilbert/modeling_distilbert.py.
 
 from bert_jax.families import bert
 from bert_jax.families.family import Family, Rule, TensorNames
-from bert_jax.models.config import ENCODER_SCOPE, Head
+from bert_jax.models.classifier import ClassifierOptions
+from bert_jax.models.config import ENCODER_SCOPE
+from bert_jax.models.heads.multiple_choice import ChoiceOptions
+from bert_jax.models.heads.tagging import TaggingOptions
 
 _LAYERS, _LAYER = f"{ENCODER_SCOPE}/encoder/layers", "distilbert.transformer.layer.{layer}"
 
 FAMILY = Family(
     model_type="distilbert",
     class_names={
-        Head.ENCODER: "DistilBertModel",
-        Head.MASKED_LM: "DistilBertForMaskedLM",
-        Head.CLASSIFICATION: "DistilBertForSequenceClassification",
-        Head.TAGGING: "DistilBertForTokenClassification",
-        Head.QUESTION_ANSWERING: "DistilBertForQuestionAnswering",
-        Head.MULTIPLE_CHOICE: "DistilBertForMultipleChoice",
+        "encoder": "DistilBertModel",
+        "masked_lm": "DistilBertForMaskedLM",
+        "classification": "DistilBertForSequenceClassification",
+        "tagging": "DistilBertForTokenClassification",
+        "question_answering": "DistilBertForQuestionAnswering",
+        "multiple_choice": "DistilBertForMultipleChoice",
     },
     # BERT's, without token types.
     token_types=False,
@@ -54,9 +57,11 @@ FAMILY = Family(
         "layer_norm_eps": 1e-12,
         "has_pooler": False,
         "attention_output_dropout": False,
-        "classifier_act": "relu",
-        "choice_head": "classifier",
-        "tagging_dropout_of_hidden": True,
+        "heads": (
+            ClassifierOptions("relu"),
+            ChoiceOptions("classifier"),
+            TaggingOptions(dropout_of_hidden=True),
+        ),
     },
     optional_fields=("qa_dropout",),
     required_fields=(*bert.REQUIRED_FIELDS, "hidden_act", "max_position_embeddings"),

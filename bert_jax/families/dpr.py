@@ -9,7 +9,6 @@ import dataclasses
 
 from bert_jax.families import bert
 from bert_jax.families.family import Family, Rule, TensorNames
-from bert_jax.models.config import Head
 
 
 def _names(prefix: str, *head: Rule) -> TensorNames:
@@ -27,7 +26,7 @@ def _names(prefix: str, *head: Rule) -> TensorNames:
 
 READER = Family(
     model_type="dpr",
-    class_names={Head.READER: "DPRReader"},
+    class_names={"reader": "DPRReader"},
     # Without token types: the class does not take any.
     token_types=False,
     huggingface=_names(
@@ -43,13 +42,13 @@ READER = Family(
 )
 QUESTIONS = dataclasses.replace(
     READER,
-    class_names={Head.ENCODER: "DPRQuestionEncoder"},
+    class_names={"encoder": "DPRQuestionEncoder"},
     token_types=True,
     huggingface=_names("question_encoder.bert_model"),
 )
 FAMILY = dataclasses.replace(
     READER,
-    class_names={Head.ENCODER: "DPRContextEncoder"},
+    class_names={"encoder": "DPRContextEncoder"},
     token_types=True,
     huggingface=_names("ctx_encoder.bert_model"),
     others=(QUESTIONS, READER),

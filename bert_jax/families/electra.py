@@ -6,18 +6,21 @@ Generator and discriminator are two models of this family.
 
 from bert_jax.families import bert
 from bert_jax.families.family import Family, Rule, TensorNames
-from bert_jax.models.config import ENCODER_SCOPE, Head
+from bert_jax.models.classifier import ClassifierOptions
+from bert_jax.models.config import ENCODER_SCOPE
+from bert_jax.models.heads.masked_lm import MaskedLMOptions
+from bert_jax.models.heads.multiple_choice import ChoiceOptions
 
 FAMILY = Family(
     model_type="electra",
     class_names={
-        Head.ENCODER: "ElectraModel",
-        Head.REPLACED_TOKENS: "ElectraForPreTraining",
-        Head.MASKED_LM: "ElectraForMaskedLM",
-        Head.CLASSIFICATION: "ElectraForSequenceClassification",
-        Head.TAGGING: "ElectraForTokenClassification",
-        Head.QUESTION_ANSWERING: "ElectraForQuestionAnswering",
-        Head.MULTIPLE_CHOICE: "ElectraForMultipleChoice",
+        "encoder": "ElectraModel",
+        "replaced_tokens": "ElectraForPreTraining",
+        "masked_lm": "ElectraForMaskedLM",
+        "classification": "ElectraForSequenceClassification",
+        "tagging": "ElectraForTokenClassification",
+        "question_answering": "ElectraForQuestionAnswering",
+        "multiple_choice": "ElectraForMultipleChoice",
     },
     huggingface=TensorNames(
         rules=(
@@ -61,10 +64,11 @@ FAMILY = Family(
     },
     constants={
         "has_pooler": False,
-        "mlm_act": "gelu",
-        "classifier_act": "gelu",
-        "classifier_input_dropout": True,
-        "choice_head": "summary",
+        "heads": (
+            MaskedLMOptions("gelu"),
+            ClassifierOptions("gelu", input_dropout=True),
+            ChoiceOptions("summary"),
+        ),
     },
     optional_fields=("embedding_size", "summary_last_dropout"),
     required_fields=(
@@ -75,7 +79,7 @@ FAMILY = Family(
         "type_vocab_size",
     ),
     fixed_fields_of_heads={
-        Head.MULTIPLE_CHOICE: {
+        "multiple_choice": {
             "summary_type": "first",
             "summary_use_proj": True,
             "summary_proj_to_labels": False,

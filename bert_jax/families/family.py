@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import bert_jax.families
 from bert_jax.errors import OptionError, UserError, require_one_of
-from bert_jax.models.config import OPTIONAL_FIELDS, SWITCHES, EncoderConfig, Head
+from bert_jax.models.config import OPTIONAL_FIELDS, SWITCHES, EncoderConfig
 from bert_jax.tokenization import Tokenizer, load_tokenizer
 from bert_jax.tokenization.interface import WORDPIECE
 
@@ -161,7 +161,7 @@ class Family:
     """
 
     model_type: str
-    class_names: Mapping[Head, str]
+    class_names: Mapping[str, str]
     huggingface: TensorNames
     sizes: Mapping[str, Mapping[str, Any]]
     google: TensorNames | None = None
@@ -172,19 +172,17 @@ class Family:
     optional_fields: tuple[str, ...] = ()
     required_fields: tuple[str, ...] = ()
     fixed_fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    fixed_fields_of_heads: Mapping[Head, Mapping[str, Any]] = dataclasses.field(
-        default_factory=dict
-    )
+    fixed_fields_of_heads: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     field_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     synonyms: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    heads_of_labels: tuple[Head, ...] = ()
+    heads_of_labels: tuple[str, ...] = ()
     label_parameters: tuple[str, ...] = ()
     pooling: str = "mean"
     tokenizer_kind: str = WORDPIECE
     token_types: bool | None = True
     others: tuple["Family", ...] = ()
 
-    def with_class(self, class_names: Collection[str]) -> tuple["Family", Head | None]:
+    def with_class(self, class_names: Collection[str]) -> tuple["Family", str | None]:
         """The family of this `model_type` that has one of the classes, and that class's head.
 
         This family and None if none has.
@@ -255,17 +253,15 @@ class Family:
             )
         return tokenizer
 
-    def class_name(self, head: Head) -> str:
+    def class_name(self, head: str) -> str:
         """Hugging Face's class of the model with a head.
 
         Raises:
             UserError: the family does not have this head.
         """
         if head not in self.class_names:
-            known = ", ".join(known.value for known in self.class_names)
-            raise UserError(
-                f"{self.model_type} models have no head {head.value}; choose one of {known}"
-            )
+            known = ", ".join(self.class_names)
+            raise UserError(f"{self.model_type} models have no head {head}; choose one of {known}")
         return self.class_names[head]
 
 
@@ -289,7 +285,7 @@ def family_names() -> list[str]:
     return sorted(module.name for module in modules if module.name != "family")
 
 
-def find_class(class_name: str) -> tuple[Family, Head] | None:
+def find_class(class_name: str) -> tuple[Family, str] | None:
     """The family and the head of one of Hugging Face's classes; None if no family has it."""
     for name in family_names():
         family, head = find_family(name).with_class([class_name])

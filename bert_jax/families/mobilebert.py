@@ -7,6 +7,7 @@ hidden states exceed the range of float16; bfloat16 has the range of float32.
 from bert_jax.families import bert
 from bert_jax.families.family import Family, Rule, TensorNames
 from bert_jax.models.config import ENCODER_SCOPE, MOST_FEEDFORWARD_NETWORKS
+from bert_jax.models.heads.masked_lm import MaskedLMOptions
 
 _EMBEDDINGS, _LAYERS = f"{ENCODER_SCOPE}/embeddings", f"{ENCODER_SCOPE}/encoder/layers"
 _LAYER = "mobilebert.encoder.layer.{layer}"
@@ -90,7 +91,7 @@ FAMILY = Family(
         "trigram_input": True,
         "layer_kind": "bottleneck",
         "normalization_type": "no_norm",
-        "mlm_extended_decoder": True,
+        "heads": (MaskedLMOptions(extended_decoder=True),),
     },
     optional_fields=(
         "embedding_size",

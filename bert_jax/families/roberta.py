@@ -6,7 +6,8 @@ CodeBERT and many models of other languages are files of this family, with other
 
 from bert_jax.families import bert
 from bert_jax.families.family import Family, Rule, TensorNames
-from bert_jax.models.config import Head
+from bert_jax.models.classifier import ClassifierOptions
+from bert_jax.models.heads.masked_lm import MaskedLMOptions
 from bert_jax.tokenization.interface import BYTE_LEVEL_BPE
 
 HUGGINGFACE = TensorNames(
@@ -30,15 +31,15 @@ HUGGINGFACE = TensorNames(
 )
 
 
-def class_names(prefix: str) -> dict[Head, str]:
+def class_names(prefix: str) -> dict[str, str]:
     """The heads and their classes, which begin with `prefix` in each relative of RoBERTa."""
     return {
-        Head.ENCODER: f"{prefix}Model",
-        Head.MASKED_LM: f"{prefix}ForMaskedLM",
-        Head.CLASSIFICATION: f"{prefix}ForSequenceClassification",
-        Head.TAGGING: f"{prefix}ForTokenClassification",
-        Head.QUESTION_ANSWERING: f"{prefix}ForQuestionAnswering",
-        Head.MULTIPLE_CHOICE: f"{prefix}ForMultipleChoice",
+        "encoder": f"{prefix}Model",
+        "masked_lm": f"{prefix}ForMaskedLM",
+        "classification": f"{prefix}ForSequenceClassification",
+        "tagging": f"{prefix}ForTokenClassification",
+        "question_answering": f"{prefix}ForQuestionAnswering",
+        "multiple_choice": f"{prefix}ForMultipleChoice",
     }
 
 
@@ -52,9 +53,7 @@ FAMILY = Family(
     defaults={"max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5},
     constants={
         "positions_after_padding": True,
-        "mlm_act": "gelu",
-        "classifier_act": "tanh",
-        "classifier_input_dropout": True,
+        "heads": (MaskedLMOptions("gelu"), ClassifierOptions("tanh", input_dropout=True)),
     },
     required_fields=(
         *bert.REQUIRED_FIELDS,

@@ -20,15 +20,16 @@ from bert_jax.inference.memory import keep_freed_memory
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.pickling import Origin, parts_of, states_of
 from bert_jax.inference.surgery import MOST_POSITIONS
-from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import resolve_execution
+from bert_jax.models.head import all_heads
 from bert_jax.process import say
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks import find_task, task_names
 
 # Heads whose outputs have names.
-_NAMED_OUTPUTS = (Head.CLASSIFICATION, Head.TAGGING)
+_NAMED_OUTPUTS = ("classification", "tagging")
 
 
 def load(
@@ -89,11 +90,11 @@ def load(
         module = description.make_module(execution)
         params, report = read(description, module, reinitialize=reinitialize)
     except HeadError as error:
-        if task is not None or Head.ENCODER not in description.family.class_names:
+        if task is not None or "encoder" not in description.family.class_names:
             raise
         if is_main_host():
             say(f"{error}; the model is loaded without its head")
-        description = _described(files, source, Head.ENCODER, hidden_act)
+        description = _described(files, source, "encoder", hidden_act)
         description = dataclasses.replace(description, head_error=str(error))
         module = description.make_module(execution)
         params, report = read(description, module)
@@ -124,7 +125,7 @@ def _located(path: str | Path, revision: str | None) -> tuple[Any, Any, Path]:
 
 
 def _described(
-    files: Any, source: Any, head: Head | None, hidden_act: str | None
+    files: Any, source: Any, head: str | None, hidden_act: str | None
 ) -> ModelDescription:
     description: ModelDescription = files.load_description(source, head)
     if hidden_act is None:
@@ -134,7 +135,7 @@ def _described(
 
 
 def _with_requested_labels(
-    description: ModelDescription, stored_head: Head | None, labels: Sequence[str] | None
+    description: ModelDescription, stored_head: str | None, labels: Sequence[str] | None
 ) -> tuple[ModelDescription, tuple[str, ...]]:
     """The description with its final labels, and prefixes of parameters with other labels.
 
@@ -147,21 +148,21 @@ def _with_requested_labels(
     reinitialize: tuple[str, ...] = ()
     head, default = description.head, EncoderConfig.num_labels
     if labels is not None and head not in _NAMED_OUTPUTS:
-        able = " or ".join(known.value for known in _NAMED_OUTPUTS)
+        able = " or ".join(_NAMED_OUTPUTS)
         raise OptionError(
             "labels",
             labels,
             f"leave labels out, or give task={able}",
-            problem=f"a model with the head {head.value if head else 'unknown'} has no labels",
+            problem=f"a model with the head {head or 'unknown'} has no labels",
         )
-    if stored_head is not head and {stored_head, head} <= set(family.heads_of_labels):
+    if stored_head != head and {stored_head, head} <= set(family.heads_of_labels):
         # These heads' parameters have the same names and another meaning.
         description = _with_labels(description, default, problem_type=None)
         reinitialize = family.label_parameters
     if labels is not None and tuple(labels) != description.labels:
         description = _with_labels(description, len(labels), tuple(labels))
         reinitialize = family.label_parameters
-    if head is Head.QUESTION_ANSWERING:
+    if head == "question_answering":
         # Its outputs are first and last token, regardless of the labels of the initial model.
         description = _with_labels(description, default)
     return description, reinitialize
@@ -175,7 +176,7 @@ def _with_labels(
     return dataclasses.replace(description, config=config, labels=labels, other=other, **fields)
 
 
-def _requested_head(task: str | None) -> Head | None:
+def _requested_head(task: str | None) -> str | None:
     """The head of this name, of this task, or of one of Hugging Face's classes.
 
     Raises:
@@ -183,10 +184,10 @@ def _requested_head(task: str | None) -> Head | None:
     """
     if task is None:
         return None
-    heads: dict[str, Head] = {head.value: head for head in Head if head is not Head.ENCODER}
-    heads["embedding"] = Head.ENCODER
+    heads = {name: name for name, head in all_heads().items() if head.module and name != "encoder"}
+    heads["embedding"] = "encoder"
     for name in task_names("PREDICT"):
-        heads.setdefault(name, (*find_task(name, "PREDICT").PREDICT.heads, Head.ENCODER)[0])
+        heads.setdefault(name, (*find_task(name, "PREDICT").PREDICT.heads, "encoder")[0])
     if task in heads:
         return heads[task]
     found = find_class(task)

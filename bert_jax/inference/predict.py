@@ -21,7 +21,6 @@ from bert_jax.inference.engine import Engine
 from bert_jax.inference.fingerprint import model_fingerprint
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.streams import Progress, micro_batches, predict_windows
-from bert_jax.models.config import Head
 from bert_jax.process import say
 from bert_jax.tasks import find_task, task_names
 from bert_jax.tasks.base.predict_spec import (
@@ -257,14 +256,14 @@ def _task_for(model: LoadedModel, name: str | None) -> tuple[str, PredictSpec[An
     if task.heads and head not in task.heads:
         raise UserError(
             f"task {name!r} needs a model with the head "
-            f"{' or '.join(head.value for head in task.heads)}, but this model's head is "
-            f"{head.value if head else 'unknown'}; give one that is trained for the task"
+            f"{' or '.join(task.heads)}, but this model's head is "
+            f"{head or 'unknown'}; give one that is trained for the task"
         )
     return name, task
 
 
-def _default_task(head: Head | None) -> str:
-    if head is Head.ENCODER:
+def _default_task(head: str | None) -> str:
+    if head == "encoder":
         return _ENCODER_TASK
     names = task_names(_PREDICT)
     able = [name for name in names if head in find_task(name, _PREDICT).PREDICT.heads]
@@ -275,5 +274,5 @@ def _default_task(head: Head | None) -> str:
         None,
         f"give a task, one of {', '.join(able or names)}",
         problem=f"{len(able) or 'no'} tasks predict with the head of the model, "
-        f"{head.value if head else 'unknown'}",
+        f"{head or 'unknown'}",
     )

@@ -9,7 +9,7 @@ import jax
 from bert_jax.errors import require_at_least
 from bert_jax.models import surgery
 from bert_jax.models.config import EncoderConfig
-from bert_jax.sharding.rules import state_shardings
+from bert_jax.models.parameter_sharding import state_shardings
 from bert_jax.tasks.base.predictor import Model, not_one_string
 from bert_jax.tokenization import Tokenizer
 

@@ -1,10 +1,9 @@
 """The architecture of an encoder: its sizes and switches, under Hugging Face's field names."""
 
 import dataclasses
-import enum
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from bert_jax.errors import (
     LARGEST_WHOLE,
@@ -29,22 +28,6 @@ ENCODER_SCOPE = "bert"
 Initialisation and dropout fold it into their keys, and runs are saved under it: with another name
 the same seed would give other numbers.
 """
-
-HEAD_SCOPES = (
-    "mlm_head",
-    "nsp_head",
-    "replaced_token_head",
-    "generator",
-    "classifier",
-    "sequence_summary",
-    "qa_outputs",
-    "qa_joint",
-    "span_boundary_head",
-    "relevance",
-    "hidden_projection",
-    "text_vectors",
-)
-"""The names of the heads next to it, fixed for the same reason; for a CRF `crf.PARAMETERS`."""
 
 # How a model for question answering scores the end of an answer.
 INDEPENDENT, JOINT = QA_HEADS = ("independent", "joint")
@@ -80,9 +63,6 @@ _CHOICES = {
     "qa_head": QA_HEADS,
     "normalization_type": ("layer_norm", "no_norm"),
     "layer_kind": ("transformer", "bottleneck"),
-    "mlm_act": ACTIVATIONS,
-    "classifier_act": ACTIVATIONS,
-    "choice_head": ("pooled", "classifier", "summary"),
 }
 
 # Fields of `EncoderConfig` that only some families have in their `config.json`.
@@ -106,29 +86,23 @@ SWITCHES = (
     "attention_output_dropout",
     "feed_forward_dropout",
     "has_pooler",
-    "mlm_act",
-    "mlm_extended_decoder",
-    "sentence_order_dropout",
-    "classifier_act",
-    "classifier_input_dropout",
-    "choice_head",
-    "tagging_dropout_of_hidden",
+    "heads",
 )
 
 
-class Head(enum.Enum):
-    """The head on top of the encoder; `architectures.MODULES` has the model for each."""
+@dataclasses.dataclass(frozen=True)
+class HeadOptions:
+    """What a family chooses of one head; each head has a dataclass of its own, with defaults."""
 
-    ENCODER = "encoder"  # no head
-    PRETRAINING = "pretraining"
-    MASKED_LM = "masked_lm"
-    NEXT_SENTENCE = "next_sentence"
-    CLASSIFICATION = "classification"
-    TAGGING = "tagging"
-    QUESTION_ANSWERING = "question_answering"
-    MULTIPLE_CHOICE = "multiple_choice"
-    REPLACED_TOKENS = "replaced_tokens"  # ELECTRA's discriminator
-    READER = "reader"  # DPR's
+    def check(self, config: "EncoderConfig") -> None:
+        """Checks the options with the sizes of the encoder.
+
+        Raises:
+            OptionError: they contradict each other.
+        """
+
+
+Options = TypeVar("Options", bound=HeadOptions)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,17 +155,7 @@ class EncoderConfig:
         attention_output_dropout: whether there is dropout after the attention sub-layer.
         feed_forward_dropout: whether there is dropout after the feed-forward sub-layer.
         has_pooler: whether the family has a pooler.
-        mlm_act: activation of the MLM head; None: `hidden_act`.
-        mlm_extended_decoder: whether the MLM head has width D, and the word embeddings get D - E
-            more columns there; otherwise it has width E.
-        sentence_order_dropout: whether there is a classifier's dropout before the next-sentence
-            head.
-        classifier_act: activation of a dense map of [CLS] in the classification head; None: the
-            head takes the pooler's output.
-        classifier_input_dropout: whether there is dropout before that dense map, too.
-        choice_head: head of multiple choice: "pooled", dropout and a dense map of the pooler's
-            output; "classifier", as for classification; "summary", ELECTRA's.
-        tagging_dropout_of_hidden: whether the dropout of a tagger is `hidden_dropout_prob`.
+        heads: what the family chooses of its heads, see `of_head`.
     """
 
     vocab_size: int = 30522
@@ -227,13 +191,7 @@ class EncoderConfig:
     attention_output_dropout: bool = True
     feed_forward_dropout: bool = True
     has_pooler: bool = True
-    mlm_act: str | None = None
-    mlm_extended_decoder: bool = False
-    sentence_order_dropout: bool = False
-    classifier_act: str | None = None
-    classifier_input_dropout: bool = False
-    choice_head: str = "pooled"
-    tagging_dropout_of_hidden: bool = False
+    heads: tuple[HeadOptions, ...] = ()
 
     def __post_init__(self) -> None:
         check_fields(vars(self))
@@ -251,9 +209,12 @@ class EncoderConfig:
                 self.max_position_embeddings,
                 f"it must be greater than {self.position_offset}, the rows before the first token",
             )
-        if self.mlm_extended_decoder and self.embedding_width > self.hidden_size:
-            rule = f"it must be at most model.hidden_size, {self.hidden_size}"
-            raise OptionError("model.embedding_size", self.embedding_size, rule)
+        for options in self.heads:
+            options.check(self)
+
+    def of_head(self, kind: type[Options]) -> Options:
+        """The options of a head, by their class."""
+        return next((each for each in self.heads if isinstance(each, kind)), kind())
 
     @property
     def width_field(self) -> str:
@@ -323,6 +284,8 @@ def check_fields(fields: Mapping[str, Any]) -> None:
             require_between(key, value, 0, 1, without_low=True)
         elif name in _CHOICES:
             require_one_of(key, value, _CHOICES[name])
+        elif name == "heads":
+            continue  # chosen by a family, and checked with the sizes
         elif type(default) is bool:
             if not isinstance(value, bool):
                 raise OptionError(key, value, "it must be True or False")

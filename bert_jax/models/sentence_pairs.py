@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
 from bert_jax.models.encoder import Encoder, EncoderOutputs
 from bert_jax.models.execution import Execution
+from bert_jax.models.heads.text_vectors import TextPooling
 from bert_jax.models.layers import dense
 from bert_jax.models.packed_rows import PackedRows
-from bert_jax.models.text_vectors import TextPooling
 
 
 class PairOutput(NamedTuple):

@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_jax.errors import listed
 from bert_jax.models.config import ACTIVATIONS, EncoderConfig
-from bert_jax.parity.heads import ParityInput
+from bert_jax.parity.inputs import ParityInput
 from bert_jax.parity.report import HIDDEN_STATES, TOLERANCES, Difference
 
 # BERT's value, and the defaults of Flax, PyTorch and some converters.

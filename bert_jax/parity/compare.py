@@ -23,17 +23,15 @@ from bert_jax.errors import UserError
 from bert_jax.families.family import Family
 from bert_jax.inference.loading import load
 from bert_jax.inference.model import LoadedModel
-from bert_jax.models.config import ENCODER_SCOPE, JOINT, EncoderConfig, Head
+from bert_jax.models.config import ENCODER_SCOPE, JOINT, EncoderConfig
 from bert_jax.models.encoder import Encoder, abstract_params
-from bert_jax.models.text_vectors import TEXT_VECTORS
+from bert_jax.models.head import find_head
+from bert_jax.models.heads.text_vectors import TEXT_VECTORS
 from bert_jax.parity.causes import Case, causes_in_config, causes_in_rounding, causes_in_tensors
-from bert_jax.parity.heads import (
+from bert_jax.parity.inputs import (
     FEATURES,
-    OUTPUTS,
     ParityInput,
-    losses,
     make_inputs,
-    named_logits,
 )
 from bert_jax.parity.reference import Reference, import_reference, open_reference
 from bert_jax.parity.report import (
@@ -70,7 +68,7 @@ def compare(directory: str | Path, reference: str | Path | None = None) -> Parit
     import_reference()
     model = load(directory)
     path = Path(directory)
-    if model.config.qa_head == JOINT and model.description.head is Head.QUESTION_ANSWERING:
+    if model.config.qa_head == JOINT and model.description.head == "question_answering":
         raise UserError(
             f"{path} has qa_head {JOINT!r}, which the {model.description.class_name} of "
             "transformers does not have; give a model with the independent head"
@@ -130,7 +128,7 @@ def compare(directory: str | Path, reference: str | Path | None = None) -> Parit
 
 def compare_values(
     family: Family,
-    head: Head,
+    head: str,
     config: EncoderConfig,
     batch: ParityInput,
     computed: Values,
@@ -140,7 +138,7 @@ def compare_values(
 
     A tensor of only one side (an untied decoder) has the gradient 0 on the other.
     """
-    outputs, names = OUTPUTS[head], family.huggingface
+    outputs, names = find_head(head).compared, family.huggingface
     real = batch.rows("attention_mask").astype(bool)  # RT
     per_token = () if outputs.reads_padding else outputs.per_token
     tables = [WORD_EMBEDDINGS, *([POSITION_EMBEDDINGS] if config.positions_after_padding else [])]
@@ -179,13 +177,14 @@ def compute(model: LoadedModel, batch: ParityInput) -> Values:
     """All compared values for one input, at the highest precision of the device."""
     head = model.description.head
     assert head is not None
+    compared = find_head(head).compared
     features = [jnp.asarray(batch.features[name]) for name in FEATURES]
     labels = {name: jnp.asarray(value) for name, value in batch.labels.items()}
 
     def loss(params: Any) -> tuple[jax.Array, tuple[dict[str, jax.Array], dict[str, jax.Array]]]:
         output: Any = model.module.apply({"params": params}, *features)
-        of_head = losses(head, problem_type(model.description), output, labels)
-        return list(of_head.values())[-1], (named_logits(head, output), of_head)
+        of_head = compared.named_losses(output, labels, problem_type(model.description))
+        return list(of_head.values())[-1], (compared.named_logits(output), of_head)
 
     # TPUs and GPUs would otherwise round the factors of a product to fewer bits.
     with jax.default_matmul_precision("highest"):
@@ -245,7 +244,7 @@ def _check_problem_types(
     described = model.description
     expected = dataclasses.replace(described, problem_type=reference.config.get("problem_type"))
     kind, reference_kind = problem_type(described), problem_type(expected)
-    if described.head is Head.CLASSIFICATION and kind != reference_kind:
+    if described.head == "classification" and kind != reference_kind:
         raise UserError(
             f"problem_type is {kind} in {path} and {reference_kind} in {reference_path}, so their "
             "losses are two; make both config.json say the same"

@@ -14,14 +14,9 @@ import numpy as np
 from bert_jax.checkpoints.parameters import DECODER, WORD_EMBEDDINGS
 from bert_jax.errors import UserError, first_line
 from bert_jax.families.family import Family, TensorNames
-from bert_jax.models.config import Head
-from bert_jax.parity.heads import (
-    IGNORED_LABEL,
-    OUTPUTS,
-    ParityInput,
-    linear_form,
-    named_logits,
-)
+from bert_jax.models.comparison import linear_form
+from bert_jax.models.head import find_head
+from bert_jax.parity.inputs import ParityInput
 from bert_jax.parity.report import Values, named_values
 
 
@@ -39,7 +34,7 @@ class Reference:
     """
 
     family: Family
-    head: Head
+    head: str
     config: Mapping[str, Any]
     tensors: Mapping[str, np.ndarray]
     versions: str
@@ -57,7 +52,8 @@ class Reference:
         # Models without token types do not take any.
         features = {name: tensors[name] for name in batch.features if name in self._arguments}
         labels = {name: tensors[name] for name in batch.labels}
-        is_bare = OUTPUTS[self.head].losses == ("linear_form",)
+        compared = find_head(self.head).compared
+        is_bare = compared.loss is None
         self._model.zero_grad()
         output = self._model(
             **features,
@@ -67,14 +63,19 @@ class Reference:
         )
         if "sop_logits" in output:
             output.seq_relationship_logits = output.sop_logits
-        losses = [linear_form(output, labels)] if is_bare else self._losses(output, labels)
+        if is_bare:
+            losses = [linear_form(output, labels)]
+        elif compared.losses_of_class is None:
+            losses = [output.loss]
+        else:
+            cross_entropy = torch.nn.functional.cross_entropy
+            losses = compared.losses_of_class(output, labels, cross_entropy)
         losses[-1].backward()
-        logits = named_logits(self.head, output)
-        names = OUTPUTS[self.head].losses
+        logits = compared.named_logits(output)
         return named_values(
             np.stack([state.detach().numpy() for state in output.hidden_states]),
             {name: value.detach().numpy() for name, value in logits.items()},
-            {name: loss.item() for name, loss in zip(names, losses, strict=True)},
+            {name: loss.item() for name, loss in zip(compared.losses, losses, strict=True)},
             _canonical(self._model, self.family.huggingface, gradients=True),
         )
 
@@ -87,26 +88,9 @@ class Reference:
         is_order = label == "next_sentence_label" and "sentence_order_label" in self._arguments
         return "sentence_order_label" if is_order else label
 
-    def _losses(self, output: Any, labels: Mapping[str, Any]) -> list[Any]:
-        """The class's own loss and its parts, in the order of `Outputs.losses`."""
-        from torch.nn.functional import cross_entropy
-
-        if self.head is Head.MULTIPLE_CHOICE:
-            score = output.logits.mean()
-            return [output.loss, score, output.loss + score]
-        if self.head is not Head.PRETRAINING:
-            return [output.loss]
-        words = cross_entropy(
-            output.prediction_logits.flatten(0, 1),
-            labels["labels"].flatten(),
-            ignore_index=IGNORED_LABEL,
-        )
-        pair = cross_entropy(output.seq_relationship_logits, labels["next_sentence_label"])
-        return [words, pair, output.loss]
-
 
 def open_reference(
-    directory: Path, family: Family, head: Head, *, add_pooling_layer: bool = True
+    directory: Path, family: Family, head: str, *, add_pooling_layer: bool = True
 ) -> Reference:
     """Loads a model directory with transformers.
 

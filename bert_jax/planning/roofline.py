@@ -13,6 +13,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.models.config import ComputedModel, EncoderConfig
+from bert_jax.models.heads.masked_lm import MaskedLMOptions
 from bert_jax.planning.hardware import Hardware
 
 # Adam reads gradient, parameter and two moments, and writes the latter three, float32 each: 28
@@ -46,7 +47,7 @@ def real_flops(config: EncoderConfig, lengths: np.ndarray, predictions: int) -> 
         inputs = tokens * 2 * embedded * width
     if config.trigram_input:
         inputs = tokens * 6 * embedded * width
-    predicted = width if config.mlm_extended_decoder else embedded
+    predicted = width if config.of_head(MaskedLMOptions).extended_decoder else embedded
     head = 2 * (width * predicted + predicted * config.vocab_size)
     return 3.0 * (inputs + layers + predictions * head)
 

@@ -12,8 +12,8 @@ import numpy as np
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.readers.texts import Text
 from bert_jax.models.encoder import Encoder
+from bert_jax.models.heads.text_vectors import TEXT_VECTORS, TextPooling, TextVectors
 from bert_jax.models.layers import l2_normalize
-from bert_jax.models.text_vectors import TEXT_VECTORS, TextPooling, TextVectors
 from bert_jax.process import say
 from bert_jax.tasks.base.predict_spec import PredictSpec, open_texts
 from bert_jax.tasks.base.predictor import (

@@ -12,8 +12,7 @@ import numpy as np
 from bert_jax.data.readers.texts import Text
 from bert_jax.data.records import shortest
 from bert_jax.errors import require_at_least
-from bert_jax.models.architectures import PreTrainingOutput
-from bert_jax.models.config import Head
+from bert_jax.models.heads.pretraining import PreTrainingOutput
 from bert_jax.tasks.base.predict_spec import PredictSpec, open_texts
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
@@ -168,6 +167,6 @@ PREDICT = PredictSpec(
     open_texts,
     lambda model, options: MaskPredictor(model, options.batches(), top_k=options.top_k or 5),
     _as_record,
-    heads=(Head.MASKED_LM, Head.PRETRAINING),
+    heads=("masked_lm", "pretraining"),
     options=("top_k",),
 )

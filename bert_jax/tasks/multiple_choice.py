@@ -31,7 +31,7 @@ from bert_jax.data.readers.texts import Text
 from bert_jax.data.records import shortest
 from bert_jax.errors import UserError
 from bert_jax.models.attention_inputs import MASK_VALUE
-from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.config import EncoderConfig
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import (
     LabelledData,
@@ -205,7 +205,7 @@ PREDICT = PredictSpec(
     _open,
     lambda model, options: ChoicePredictor(model, options.batches()),
     _record,
-    heads=(Head.MULTIPLE_CHOICE,),
+    heads=("multiple_choice",),
 )
 
 
@@ -321,11 +321,11 @@ def create(config: TaskConfig[ChoiceData], model_init: ModelInit) -> MultipleCho
 def _description(model_init: ModelInit, tokenizer: Tokenizer) -> ModelDescription:
     """The model: one output, regardless of the labels of the initial model's head."""
     base = model_init.description
-    if base is not None and base.head is Head.MULTIPLE_CHOICE:
+    if base is not None and base.head == "multiple_choice":
         return model_init.describe(
-            tokenizer, Head.MULTIPLE_CHOICE, num_labels=None, labels=base.labels
+            tokenizer, "multiple_choice", num_labels=None, labels=base.labels
         )
-    return model_init.describe(tokenizer, Head.MULTIPLE_CHOICE)
+    return model_init.describe(tokenizer, "multiple_choice")
 
 
 def _targets(examples: list[ChoiceExample]) -> np.ndarray:

@@ -18,9 +18,9 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.data.pretraining.options import PretrainingOptions, VocabularyOptions
 from bert_jax.errors import OptionError, require_between
-from bert_jax.models.config import ComputedModel, Head
+from bert_jax.models.config import ComputedModel
 from bert_jax.models.execution import Execution
-from bert_jax.models.replaced_tokens import (
+from bert_jax.models.heads.replaced_tokens import (
     ReplacedTokenOutput,
     ReplacedTokenPretraining,
     generator_config,
@@ -180,7 +180,7 @@ def _task(
         corpus,
         tokenizer,
         config.data,
-        model_init.describe(tokenizer, Head.REPLACED_TOKENS, num_labels=None),
+        model_init.describe(tokenizer, "replaced_tokens", num_labels=None),
         model_init.execution,
         pretraining.batch_options(config),
         config.section(ReplacedTokenOptions),
@@ -202,7 +202,7 @@ def _generator(config: Config, description: ModelDescription, execution: Executi
     size = config.section(ReplacedTokenOptions).generator_size
     architecture = generator_config(description.config, size)
     return TrainedPart(
-        dataclasses.replace(description, config=architecture, head=Head.MASKED_LM),
+        dataclasses.replace(description, config=architecture, head="masked_lm"),
         ReplacedTokenPretraining(description.config, execution, generator_size=size),
         generator_params,
     )

@@ -11,19 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.errors import OptionError, UserError
-from bert_jax.models.config import ENCODER_SCOPE, HEAD_SCOPES
-from bert_jax.models.crf import PARAMETERS as CRF_PARAMETERS
-from bert_jax.sharding.rules import match, name_of
+from bert_jax.models.config import ENCODER_SCOPE
+from bert_jax.models.head import head_parameters
+from bert_jax.sharding.rules import match_tree
 
 EMBEDDINGS, LAYERS, POOLER, HEAD = "embeddings", "layers", "pooler", "head"
 
 # The group of each parameter, in a bare encoder and in one with a head on top.
-PLACES: tuple[tuple[str, str], ...] = (
+_PARTS_OF_ENCODER: tuple[tuple[str, str], ...] = (
     (rf"^({ENCODER_SCOPE}/)?(embeddings|encoder/embedding_projection)/", EMBEDDINGS),
     (rf"^({ENCODER_SCOPE}/)?encoder/layers/", LAYERS),
     (rf"^({ENCODER_SCOPE}/)?pooler/", POOLER),
-    (rf"^({'|'.join(HEAD_SCOPES)})/", HEAD),
-    (rf"^({'|'.join(CRF_PARAMETERS)})$", HEAD),
 )
 
 
@@ -53,7 +51,7 @@ def rate_factors(
     Raises:
         UserError: the model has fewer layers, or nothing is left to train.
     """
-    places = jax.tree_util.tree_map_with_path(lambda path, _: match(PLACES, name_of(path)), params)
+    places = match_tree((*_PARTS_OF_ENCODER, (head_parameters(), HEAD)), params)
     pairs = zip(jax.tree.leaves(places), jax.tree.leaves(params), strict=True)
     count = max((leaf.shape[0] for place, leaf in pairs if place == LAYERS), default=0)
     if frozen_layers > count:

@@ -8,16 +8,9 @@ import jax.numpy as jnp
 import optax
 
 from bert_jax.errors import OptionError, require_at_least, require_between, require_one_of
-from bert_jax.models.crf import PARAMETERS as CRF_PARAMETERS
-from bert_jax.sharding.rules import (
-    MESH_AXES,
-    PARAMETER_AXES,
-    ZERO_AXES,
-    MeshAxes,
-    match,
-    match_tree,
-    name_of,
-)
+from bert_jax.models.head import all_heads
+from bert_jax.models.parameter_sharding import parameter_axes
+from bert_jax.sharding.rules import MESH_AXES, ZERO_AXES, MeshAxes, match, match_tree, name_of
 from bert_jax.training.layer_rates import apply_updates, rate_factors, stop_frozen_gradients
 from bert_jax.training.schedule import (
     DECAY_STARTS,
@@ -27,11 +20,11 @@ from bert_jax.training.schedule import (
 )
 
 # The parameters with weight decay: not biases, not LayerNorm (google-research/bert,
-# optimization.py, exclude_from_weight_decay). Transition scores of a CRF act as biases.
-DECAY_RULES: tuple[tuple[str, bool], ...] = (
+# optimization.py, exclude_from_weight_decay). Parameters of other names say it in their `HEAD`.
+_DECAY_RULES: tuple[tuple[str, bool], ...] = (
     (r"_norm/", False),
-    (rf"\b(bias|{'|'.join(CRF_PARAMETERS)})$", False),
-    (r"(kernel|embedding|decoder|decoder_extension)$", True),
+    (r"\bbias$", False),
+    (r"(kernel|embedding)$", True),
 )
 
 
@@ -195,7 +188,12 @@ def make_optimizer(options: OptimizerOptions, steps: int) -> Optimizer:
 
 def decay_mask(params: Any) -> Any:
     """A tree of bool: the parameters with weight decay."""
-    return match_tree(DECAY_RULES, params)
+    of_heads = (
+        (rf"(^|/){pattern}$", decays)
+        for head in all_heads().values()
+        for pattern, decays in head.decay
+    )
+    return match_tree((*_DECAY_RULES, *of_heads), params)
 
 
 def _scale_by_trust_ratio(updates: Any, params: Any) -> Any:
@@ -210,14 +208,15 @@ def _scale_by_trust_ratio(updates: Any, params: Any) -> Any:
         defined = (update_norm > 0) & (param_norm > 0)
         return update * jnp.where(defined, param_norm / jnp.where(defined, update_norm, 1.0), 1.0)
 
-    def choose(path: Any, update: jax.Array, param: jax.Array) -> jax.Array:
-        name = name_of(path)
-        if not match(DECAY_RULES, name):
+    all_axes = parameter_axes()
+
+    def choose(path: Any, decays: bool, update: jax.Array, param: jax.Array) -> jax.Array:
+        if not decays:
             return update
-        is_stacked = "layers" in match(PARAMETER_AXES, name)
+        is_stacked = "layers" in match(all_axes, name_of(path))
         return jax.vmap(scaled)(update, param) if is_stacked else scaled(update, param)
 
-    return jax.tree_util.tree_map_with_path(choose, updates, params)
+    return jax.tree_util.tree_map_with_path(choose, decay_mask(params), updates, params)
 
 
 class Moments(NamedTuple):

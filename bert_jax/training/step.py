@@ -16,15 +16,10 @@ from jax.sharding import Mesh
 from bert_jax.data.pipeline import Batch
 from bert_jax.errors import UserError
 from bert_jax.models.encoder import abstract_params, init_params
+from bert_jax.models.parameter_sharding import gathered, sharded_shapes, state_shardings
 from bert_jax.sharding.memory import lack_of_memory, reported_memory
 from bert_jax.sharding.mesh import explain_out_of_memory, programs_may_overlap
-from bert_jax.sharding.rules import (
-    batch_sharding,
-    gathered,
-    on_mesh,
-    sharded_shapes,
-    state_shardings,
-)
+from bert_jax.sharding.rules import batch_sharding, on_mesh
 from bert_jax.tasks.base.task import Sums, Task, means
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.options import TrainOptions

@@ -24,10 +24,10 @@ from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.data.pretraining.options import PretrainingOptions
 from bert_jax.data.readers import choices, squad, tagged, texts
 from bert_jax.files.journal import checksum
-from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import init_params
 from bert_jax.models.execution import Execution
-from bert_jax.models.text_vectors import Normalize, TextVectors
+from bert_jax.models.heads.text_vectors import Normalize, TextVectors
 from tests.campaign.cases import PIECES, prepare
 from tests.checkpoints.tensors.conftest import LINEAR_PICKLE, LINEAR_STORAGES
 from tests.checkpoints.tensors.test_pytorch_file import LEGACY_STORAGES, LEGACY_TENSORS, legacy
@@ -129,7 +129,7 @@ def model(directory: Path) -> None:
         max_position_embeddings=16,
     )
     vectors = TextVectors(modules=(Normalize(),))
-    description = ModelDescription(config, Head.ENCODER, stored_vectors=vectors)
+    description = ModelDescription(config, "encoder", stored_vectors=vectors)
     init = jax.jit(lambda key: init_params(description.make_module(Execution()), key))
     model_directory.save(directory, description, init(jax.random.key(0)), TOKENIZER)
 

@@ -10,9 +10,9 @@ import pytest
 
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.models.architectures import PreTrainingModel
-from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import abstract_params
+from bert_jax.models.heads.pretraining import PreTrainingModel
 from bert_jax.tokenization import Tokenizer
 
 
@@ -42,7 +42,7 @@ def model_params(model_config: EncoderConfig) -> Any:
 @pytest.fixture(scope="session")
 def description(model_config: EncoderConfig) -> ModelDescription:
     """The model with its pre-training heads."""
-    return ModelDescription(model_config, Head.PRETRAINING)
+    return ModelDescription(model_config, "pretraining")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from bert_jax.checkpoints.config_file import (
     write_config,
 )
 from bert_jax.errors import UserError
-from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.base.splits import label_names
 from bert_jax.tasks.classification.predict import problem_type
@@ -52,8 +52,8 @@ def test_the_sizes_are_enough(read, fields):
 @pytest.mark.parametrize(
     ("named", "found"),
     [
-        (["BertForMaskedLM"], Head.MASKED_LM),
-        (["MyBert", "BertModel"], Head.ENCODER),
+        (["BertForMaskedLM"], "masked_lm"),
+        (["MyBert", "BertModel"], "encoder"),
         (["BertLMHeadModel"], None),
         (None, None),
         ("BertModel", None),
@@ -68,7 +68,7 @@ def test_a_file_without_model_type_is_of_the_family_of_its_class(read):
     fields = {"hidden_act": "gelu", "max_position_embeddings": 34, "layer_norm_eps": 1e-5}
     fields |= {"type_vocab_size": 1, "pad_token_id": 1, "model_type": None}
     described = read(architectures=["Other", "RobertaForMaskedLM"], **fields)
-    assert (described.family.model_type, described.head) == ("roberta", Head.MASKED_LM)
+    assert (described.family.model_type, described.head) == ("roberta", "masked_lm")
     assert described.config.max_length == 32
     assert read(architectures=["Other"], **fields).family.model_type == "bert"
 
@@ -133,7 +133,7 @@ def test_dropout_that_a_file_lacks_is_that_of_its_class(read, fields, dropout):
 def test_what_is_written_is_read(tmp_path):
     description = ModelDescription(
         dataclasses.replace(CONFIG, num_labels=3, classifier_dropout=0.25, hidden_act="gelu_new"),
-        Head.CLASSIFICATION,
+        "classification",
         labels=("ja", "nein", "vielleicht"),
         problem_type="multi_label_classification",
         other={"use_cache": True, "_name_or_path": "somebody/model"},
@@ -148,7 +148,7 @@ def test_what_is_written_is_read(tmp_path):
     assert fields["use_cache"] is True
     assert fields["dtype"] == "float32"
     with pytest.raises(UserError, match="1 labels for 2 outputs"):
-        ModelDescription(CONFIG, Head.TAGGING, labels=("O",))
+        ModelDescription(CONFIG, "tagging", labels=("O",))
 
 
 @pytest.mark.parametrize(
@@ -157,14 +157,14 @@ def test_what_is_written_is_read(tmp_path):
 def test_labels_without_names_are_numbered(tmp_path, count, named):
     path = tmp_path / "config.json"
     config = dataclasses.replace(CONFIG, num_labels=count)
-    write_config(path, ModelDescription(config, Head.TAGGING))
+    write_config(path, ModelDescription(config, "tagging"))
     assert json.loads(path.read_text()).get("id2label") == named
     assert read_config(path).config == config
 
 
 @pytest.mark.parametrize(
     ("head", "field", "value"),
-    [(Head.TAGGING, "use_crf", True), (Head.QUESTION_ANSWERING, "qa_head", "joint")],
+    [("tagging", "use_crf", True), ("question_answering", "qa_head", "joint")],
 )
 def test_heads_of_our_own_are_named_where_there_is_one(tmp_path, head, field, value):
     path = tmp_path / "config.json"
@@ -223,7 +223,7 @@ def test_labels_that_are_not_named_once_each_are_refused_where_they_are_needed(
     assert (described.labels, described.config.num_labels) == ((), len(named))
     with pytest.raises(UserError, match="id2label is .*; it must name the labels 0, 1, 2"):
         label_names(described)
-    write_config(tmp_path / "config.json", dataclasses.replace(described, head=Head.ENCODER))
+    write_config(tmp_path / "config.json", dataclasses.replace(described, head="encoder"))
     assert json.loads((tmp_path / "config.json").read_text())["id2label"] == named
     with pytest.raises(UserError, match="problem_type is 'ranking'; known are regression"):
         problem_type(read(problem_type="ranking"))
@@ -234,9 +234,9 @@ def test_fields_that_one_head_reads_are_refused_for_this_head(tmp_path):
     fields |= {"type_vocab_size": 2, "model_type": "electra", "summary_type": "last"}
     (tmp_path / "config.json").write_text(json.dumps(fields))
     described = read_config(tmp_path / "config.json")
-    dataclasses.replace(described, head=Head.TAGGING).make_module(Execution())
+    dataclasses.replace(described, head="tagging").make_module(Execution())
     with pytest.raises(HeadError, match="summary_type is 'last'; the head multiple_choice has on"):
-        dataclasses.replace(described, head=Head.MULTIPLE_CHOICE).make_module(Execution())
+        dataclasses.replace(described, head="multiple_choice").make_module(Execution())
 
 
 def test_half_of_a_surrogate_pair(read, tmp_path):

@@ -14,7 +14,6 @@ from bert_jax.checkpoints.sentence_transformers.reading import read_vectors
 from bert_jax.checkpoints.sentence_transformers.writing import vector_files as files_of_vectors
 from bert_jax.errors import UserError
 from bert_jax.files.manifest import MANIFEST
-from bert_jax.models.config import Head
 from bert_jax.models.execution import Execution
 from bert_jax.tokenization import Tokenizer, load_tokenizer
 from tests.checkpoints.fields import (
@@ -75,7 +74,7 @@ def of_config(path: Path, base: ModelDescription, key: str, field: Field) -> str
             dataclasses.replace(described, head=head).make_module(Execution())
     except UserError as error:
         return refusal(str(error), path.name, key, field)
-    path.write_bytes(config_bytes(dataclasses.replace(described, head=Head.ENCODER)))
+    path.write_bytes(config_bytes(dataclasses.replace(described, head="encoder")))
     assert read_config(path).config == described.config
     return outcome(
         field,

@@ -13,10 +13,10 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.errors import UserError
 from bert_jax.files.manifest import MANIFEST
 from bert_jax.models.execution import Execution
+from bert_jax.models.parameter_sharding import sharded_shapes
 from bert_jax.sharding import memory
 from bert_jax.sharding.memory import lack_of_memory
 from bert_jax.sharding.mesh import one_device_mesh
-from bert_jax.sharding.rules import sharded_shapes
 from bert_jax.training.step import TrainState, new_state
 
 BILLION = 10**9

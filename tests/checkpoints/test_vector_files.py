@@ -17,8 +17,7 @@ from bert_jax.checkpoints.sentence_transformers.writing import vector_files
 from bert_jax.errors import UserError
 from bert_jax.files import as_path
 from bert_jax.files.manifest import MANIFEST
-from bert_jax.models.config import Head
-from bert_jax.models.text_vectors import Dense, Dropout, LayerNorm, Normalize, TextVectors
+from bert_jax.models.heads.text_vectors import Dense, Dropout, LayerNorm, Normalize, TextVectors
 from bert_jax.tasks.embed import say_default
 
 OLD = "sentence_transformers.models."
@@ -217,8 +216,8 @@ def test_without_these_files_the_family_decides(write, model_config, tmp_path):
     write(**{"modules.json": modules(first=("0", f"{OLD}WordEmbeddings"))})
     with pytest.raises(UserError, match=r"module sentence_transformers\.models\.WordEmbeddings"):
         encoder_directory(tmp_path)
-    assert ModelDescription(model_config, Head.ENCODER).vectors.poolings == ("mean",)
-    dpr = ModelDescription(model_config, Head.ENCODER, family=FAMILY)
+    assert ModelDescription(model_config, "encoder").vectors.poolings == ("mean",)
+    dpr = ModelDescription(model_config, "encoder", family=FAMILY)
     assert dpr.vectors.poolings == ("cls",)
 
 
@@ -254,7 +253,7 @@ def test_what_is_written_is_read(tmp_path, vectors):
 @pytest.fixture
 def with_modules(make_model):
     """A bare encoder with all kinds of modules after the pooling, and random parameters."""
-    bare = make_model(Head.ENCODER, add_pooling_layer=False)
+    bare = make_model("encoder", add_pooling_layer=False)
     description = dataclasses.replace(bare.description, stored_vectors=EVERY)
     draw = np.random.default_rng(0)
     modules = jax.tree.map(

@@ -6,7 +6,6 @@ import pytest
 
 from bert_jax.config import load_config
 from bert_jax.experiment import Experiment
-from bert_jax.models.config import Head
 from bert_jax.planning.hardware import parse_slice
 from bert_jax.planning.plan import PlanOptions
 
@@ -21,7 +20,7 @@ def memory_on(make_model, tmp_path_factory):
     """Plans a student of one layer of a teacher of eight, whose weights are compared."""
     teacher = tmp_path_factory.mktemp("teacher")
     shape = {"num_hidden_layers": 8, "num_attention_heads": 8, "max_position_embeddings": 64}
-    model = make_model(Head.MASKED_LM, **shape)
+    model = make_model("masked_lm", **shape)
     assert model.config.vocab_size == VOCABULARY
     model.save(teacher)
     keys = {

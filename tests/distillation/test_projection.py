@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.distillation.projection import ProjectedStudent
-from bert_jax.models.architectures import MaskedLMModel
 from bert_jax.models.encoder import EncoderOutputs, abstract_params, init_params
-from bert_jax.sharding.rules import PARAMETER_AXES, match
+from bert_jax.models.heads.hidden_projection import ProjectedStudent
+from bert_jax.models.heads.masked_lm import MaskedLMModel
+from bert_jax.models.parameter_sharding import parameter_axes
+from bert_jax.sharding.rules import match
 from bert_jax.training.optimizer import OptimizerOptions, decay_mask
 
 IDS = jnp.array([[2, 5, 6, 3], [2, 7, 3, 0]])
@@ -47,4 +48,4 @@ def test_it_is_optimised_as_a_matrix_of_a_head(tiny_config):
     assert decay_mask(params)["hidden_projection"]["kernel"] is True
     options = OptimizerOptions(learning_rate=1.0, head_learning_rate=3.0, freeze_encoder=True)
     assert options.factors(params)["hidden_projection"]["kernel"] == 3
-    assert match(PARAMETER_AXES, "hidden_projection/kernel") == ("embed", None)
+    assert match(parameter_axes(), "hidden_projection/kernel") == ("embed", None)

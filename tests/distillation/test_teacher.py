@@ -13,7 +13,7 @@ from bert_jax.distillation.options import DistillationOptions
 from bert_jax.distillation.teacher import Teacher
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
-from bert_jax.models.config import ComputedModel, Head
+from bert_jax.models.config import ComputedModel
 from bert_jax.models.execution import Execution
 from bert_jax.models.surgery import chosen_layers, keep_layers
 from bert_jax.tasks.base.model_init import initial_params
@@ -23,15 +23,15 @@ def test_a_teacher_that_does_not_fit_is_refused(experiment_of, make_model, tmp_p
     task = experiment_of("classes").task
     labels = {"labels": ("x", "y", "z")}
     cases = {
-        "has the head tagging, and the task needs classification": (Head.TAGGING, labels),
+        "has the head tagging, and the task needs classification": ("tagging", labels),
         "does not know z; the student's labels are x, y, z": (
-            Head.CLASSIFICATION,
+            "classification",
             {"labels": ("x", "y")},
         ),
-        "has labels that the data lack, w": (Head.CLASSIFICATION, {"labels": ("w", *"xyz")}),
-        "has them in another order, x, z, y": (Head.CLASSIFICATION, {"labels": ("x", "z", "y")}),
+        "has labels that the data lack, w": ("classification", {"labels": ("w", *"xyz")}),
+        "has them in another order, x, z, y": ("classification", {"labels": ("x", "z", "y")}),
         "was trained for multi_label_classification": (
-            Head.CLASSIFICATION,
+            "classification",
             {**labels, "problem_type": "multi_label_classification"},
         ),
     }
@@ -44,7 +44,7 @@ def test_a_teacher_that_does_not_fit_is_refused(experiment_of, make_model, tmp_p
             Teacher.of(str(path), task, Execution(), 16)
         assert "\n" not in str(found.value)
 
-    model = make_model(Head.CLASSIFICATION, num_labels=3)
+    model = make_model("classification", num_labels=3)
     description = dataclasses.replace(model.description, **labels)
     model_directory.save(tmp_path / "short", description, model.params, model.tokenizer)
     with pytest.raises(UserError, match=f"the teacher {tmp_path}/short has 32 positions: lower it"):
@@ -135,7 +135,7 @@ def test_layers_that_are_kept():
 
 
 def test_a_model_with_a_part_of_its_layers(make_model):
-    model = make_model(Head.MASKED_LM, num_hidden_layers=4)
+    model = make_model("masked_lm", num_hidden_layers=4)
     fewer = model.keep_layers((0, 3))
     assert fewer.config.num_hidden_layers == fewer.module.config.num_hidden_layers == 2
     old, new = (each.params["bert"]["encoder"]["layers"] for each in (model, fewer))

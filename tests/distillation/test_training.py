@@ -12,9 +12,8 @@ from bert_jax.checkpoints.runs import RunCheckpoints
 from bert_jax.checkpoints.tensors import open_tensors
 from bert_jax.config import load_config
 from bert_jax.experiment import Experiment
-from bert_jax.models.config import Head
 from bert_jax.models.encoder import abstract_params
-from bert_jax.sharding.rules import sharded_shapes
+from bert_jax.models.parameter_sharding import sharded_shapes
 
 CONFIG = Path(__file__).parents[2] / "configs" / "distill.py"
 
@@ -110,7 +109,7 @@ def test_a_student_of_another_family(experiment_of, teacher_of, base_model, tmp_
 def test_a_model_that_fills_masks_is_distilled_on_a_corpus(
     make_model, tiny_corpus, tmp_path, family, capsys
 ):
-    make_model(Head.MASKED_LM, num_hidden_layers=4).save(tmp_path / "teacher")
+    make_model("masked_lm", num_hidden_layers=4).save(tmp_path / "teacher")
     config = load_config(
         f"{CONFIG}:task=pretraining,teacher={tmp_path}/teacher,layers=2,corpus={tiny_corpus}",
         [

@@ -8,9 +8,9 @@ import pytest
 
 from bert_jax.checkpoints.parameters import to_tensors
 from bert_jax.families.bert import GOOGLE, HUGGINGFACE
-from bert_jax.models.architectures import MODULES
-from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import abstract_params
+from bert_jax.models.head import find_head
 
 # L 2, D 6, N 3, H 2, F 5, V 7, C 4: no wrong transposition fits by chance.
 CONFIG = EncoderConfig(
@@ -63,14 +63,14 @@ NEXT_SENTENCE = {
     "cls/seq_relationship/output_bias": (2,),
 }
 VARIABLES = {
-    Head.ENCODER: ENCODER | POOLER,
-    Head.PRETRAINING: ENCODER | POOLER | WORDS | NEXT_SENTENCE,
-    Head.MASKED_LM: ENCODER | WORDS,
-    Head.NEXT_SENTENCE: ENCODER | POOLER | NEXT_SENTENCE,
-    Head.CLASSIFICATION: ENCODER | POOLER | {"output_weights": (4, 6), "output_bias": (4,)},
-    Head.TAGGING: ENCODER | {"output_weights": (4, 6), "output_bias": (4,)},
-    Head.MULTIPLE_CHOICE: ENCODER | POOLER | {"output_weights": (1, 6), "output_bias": (1,)},
-    Head.QUESTION_ANSWERING: ENCODER
+    "encoder": ENCODER | POOLER,
+    "pretraining": ENCODER | POOLER | WORDS | NEXT_SENTENCE,
+    "masked_lm": ENCODER | WORDS,
+    "next_sentence": ENCODER | POOLER | NEXT_SENTENCE,
+    "classification": ENCODER | POOLER | {"output_weights": (4, 6), "output_bias": (4,)},
+    "tagging": ENCODER | {"output_weights": (4, 6), "output_bias": (4,)},
+    "multiple_choice": ENCODER | POOLER | {"output_weights": (1, 6), "output_bias": (1,)},
+    "question_answering": ENCODER
     | {"cls/squad/output_weights": (2, 6), "cls/squad/output_bias": (2,)},
 }
 
@@ -82,7 +82,7 @@ def head(request):
 
 @pytest.fixture
 def module(head):
-    return MODULES[head](CONFIG)
+    return find_head(head).make(CONFIG)
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def test_what_belongs_to_the_training_is_left_out(name):
 
 @pytest.mark.parametrize(
     "name",
-    [*VARIABLES[Head.PRETRAINING], "output_weights", "cls/squad/output_bias", "my/adam_mind"],
+    [*VARIABLES["pretraining"], "output_weights", "cls/squad/output_bias", "my/adam_mind"],
 )
 def test_what_belongs_to_the_model_keeps_its_name(name):
     assert GOOGLE.canonical(name) == name

@@ -9,9 +9,9 @@ from flax.traverse_util import flatten_dict
 from bert_jax.checkpoints.parameters import fill, tensor_shape, to_tensor
 from bert_jax.families.bert import FAMILY
 from bert_jax.families.bert import HUGGINGFACE as TABLE
-from bert_jax.models.architectures import MODULES
-from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import abstract_params
+from bert_jax.models.head import find_head
 
 # L 2, D 6, N 3, H 2, F 5, V 7: all different, so that no wrong transposition fits by chance.
 CONFIG = EncoderConfig(
@@ -46,11 +46,11 @@ def shapes():
     """Every parameter of any of the models."""
     found = {}
     for name in FAMILY.class_names:
-        tree = abstract_params(MODULES[name](CONFIG))
-        prefix = "bert/" if name == Head.ENCODER else ""
+        tree = abstract_params(find_head(name).make(CONFIG))
+        prefix = "bert/" if name == "encoder" else ""
         for path, leaf in flatten_dict(tree, sep="/").items():
             found[prefix + path] = leaf.shape
-    joint = MODULES[Head.QUESTION_ANSWERING](dataclasses.replace(CONFIG, qa_head="joint"))
+    joint = find_head("question_answering").make(dataclasses.replace(CONFIG, qa_head="joint"))
     for path, leaf in flatten_dict(abstract_params(joint), sep="/").items():
         found[path] = leaf.shape
     return found

@@ -12,10 +12,9 @@ import pytest
 from bert_jax.data.prediction_batches import packed_batches
 from bert_jax.families.family import find_family
 from bert_jax.models import surgery
-from bert_jax.models.architectures import MODULES
-from bert_jax.models.config import Head
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution
+from bert_jax.models.head import find_head
 from bert_jax.models.packed_rows import PackedRows
 from tests.random_params import random_params
 
@@ -100,7 +99,7 @@ def test_bfloat16_is_near_float32(name):
     ids = np.arange(2, 14)[None]
     outputs = []
     for dtype in ("float32", "bfloat16"):
-        module = MODULES[Head.MASKED_LM](config, Execution(dtype=dtype))
+        module = find_head("masked_lm").make(config, Execution(dtype=dtype))
         params = random_params(module, scale=0.1)
         outputs.append(jax.jit(module.apply)({"params": params}, ids))
     exact, rounded = outputs
@@ -112,7 +111,7 @@ def test_bfloat16_is_near_float32(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_more_words_and_positions_leave_known_texts_alone(name):
     config = config_of(name)
-    module = MODULES[Head.MASKED_LM](config)
+    module = find_head("masked_lm").make(config)
     params = random_params(module)
     ids = np.arange(2, 14)[None]
     before = jax.jit(module.apply)({"params": params}, ids)
@@ -120,7 +119,7 @@ def test_more_words_and_positions_leave_known_texts_alone(name):
     grown, larger = surgery.extend_positions(grown, larger, 2 * config.max_length)
     assert larger.max_length == 2 * config.max_length
     assert larger.vocab_size == 42
-    module = MODULES[Head.MASKED_LM](larger)
+    module = find_head("masked_lm").make(larger)
     after = jax.jit(module.apply)({"params": grown}, ids)
     np.testing.assert_allclose(after[..., :40], before, atol=1e-5)
     # A word starts as the mean of its pieces, also where its scores are made.
@@ -145,7 +144,7 @@ from tests.random_params import random_params
 assert len(jax.devices()) == 4
 ids = np.random.default_rng(0).integers(2, 40, (4, 12)).astype(np.int32)
 for name in NAMES:
-    module = MODULES[Head.MASKED_LM](config_of(name))
+    module = find_head("masked_lm").make(config_of(name))
     params = random_params(module)
     found = []
     for shape, devices in ((MeshShape(data=1), 1), (MeshShape(data=1, fsdp=2, tensor=2), 4)):

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from bert_jax.errors import UserError
 from bert_jax.inference.engine import Engine
 from bert_jax.inference.streams import predict_examples
-from bert_jax.models.config import Head
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks.base.predictor import BatchOptions, EncodedExample, ExampleError, Predictor
 from bert_jax.tasks.base.text_rows import TextEncoder
@@ -254,7 +253,7 @@ def test_examples_of_several_rows(tokenizer, tiny_config):
 def test_several_threads_use_one_engine(make_model):
     """Each gets the predictions of its own texts."""
     lists = [[f"the sun was {'very ' * (n % 20)}low ." for n in range(k, k + 40)] for k in range(8)]
-    engine = Engine(LabelPredictor(make_model(Head.CLASSIFICATION), BatchOptions(batch_size=4)))
+    engine = Engine(LabelPredictor(make_model("classification"), BatchOptions(batch_size=4)))
     expected = [engine.predict(texts) for texts in lists]
     with concurrent.futures.ThreadPoolExecutor(len(lists)) as pool:
         for _ in range(3):
@@ -284,7 +283,7 @@ print("done")
 @pytest.mark.slow
 def test_several_threads_use_several_devices(make_model, tmp_path):
     """Programs with collectives run one after the other, see `programs_may_overlap`."""
-    make_model(Head.ENCODER).save(tmp_path / "model")
+    make_model("encoder").save(tmp_path / "model")
     flags = "--xla_force_host_platform_device_count=8"
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path / "model")],
@@ -300,11 +299,11 @@ def test_several_threads_use_several_devices(make_model, tmp_path):
 @pytest.mark.parametrize(
     ("make", "head", "examples"),
     [
-        (LabelPredictor, Head.CLASSIFICATION, ["sun", "the sea " * 15]),
-        (MaskPredictor, Head.MASKED_LM, ["[MASK] sun", "a [MASK]"]),
+        (LabelPredictor, "classification", ["sun", "the sea " * 15]),
+        (MaskPredictor, "masked_lm", ["[MASK] sun", "a [MASK]"]),
         (
             ChoicePredictor,
-            Head.MULTIPLE_CHOICE,
+            "multiple_choice",
             choice_examples(["the cat", "the sea " * 9], [["sat", "ran"]] * 2),
         ),
     ],

@@ -9,10 +9,9 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.families import bert
-from bert_jax.models.config import Head
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution
-from bert_jax.models.text_vectors import TextVectors
+from bert_jax.models.heads.text_vectors import TextVectors
 from bert_jax.tasks.embed import TextPreparation
 
 # 11, 2, 11, 23, 11 and 11 tokens: in a batch of 8 they are one shape, alone they are three.
@@ -27,7 +26,7 @@ TEXTS = [
 
 # Two of them in the fast tier: a head, and the bare encoder.
 EVERY_HEAD = [
-    name if name in (Head.ENCODER, Head.PRETRAINING) else pytest.param(name, marks=pytest.mark.slow)
+    name if name in ("encoder", "pretraining") else pytest.param(name, marks=pytest.mark.slow)
     for name in bert.FAMILY.class_names
 ]
 
@@ -125,8 +124,8 @@ def test_poolings_that_cannot_be(model, make_model):
     with pytest.raises(UserError, match="pooling is 'middle'; known are cls, max, .*, pooler"):
         model.embed(["sun"], "middle")
     for without in (
-        make_model(Head.MASKED_LM),
-        make_model(Head.ENCODER, add_pooling_layer=False),
+        make_model("masked_lm"),
+        make_model("encoder", add_pooling_layer=False),
     ):
         assert without.embed(TEXTS, "cls").shape == (6, 16)
         with pytest.raises(UserError, match="has no pooler: choose cls, mean or max"):
@@ -149,7 +148,7 @@ def test_the_bar_of_a_long_list(model, capsys):
 EVERY_LAYER = (0, 1, 2)
 
 
-@pytest.mark.parametrize("head", [Head.PRETRAINING, Head.ENCODER])
+@pytest.mark.parametrize("head", ["pretraining", "encoder"])
 def test_hidden_states_of_all_layers(make_model, head):
     model = make_model(head)
     found = model.hidden_states(TEXTS, EVERY_LAYER)

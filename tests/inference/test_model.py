@@ -15,11 +15,10 @@ import bert_jax
 from bert_jax.errors import UserError
 from bert_jax.families import bert
 from bert_jax.files.manifest import MANIFEST
-from bert_jax.models.config import Head
 
 # Two of them in the fast tier: a head, and the bare encoder.
 EVERY_HEAD = [
-    name if name in (Head.ENCODER, Head.PRETRAINING) else pytest.param(name, marks=pytest.mark.slow)
+    name if name in ("encoder", "pretraining") else pytest.param(name, marks=pytest.mark.slow)
     for name in bert.FAMILY.class_names
 ]
 
@@ -30,7 +29,7 @@ def test_the_model_of_a_run_is_not_replaced(make_model, tmp_path):
         run.mkdir(parents=True)
         (run / name).write_text("{}")
         with pytest.raises(UserError, match="model is the model of the run .*run; give another"):
-            make_model(Head.ENCODER).save(run / "model")
+            make_model("encoder").save(run / "model")
         assert [path.name for path in run.iterdir()] == [name]
 
 
@@ -48,7 +47,7 @@ def test_a_saved_model_is_the_same_model(make_model, tmp_path, head):
 
 
 def test_a_head_on_request(make_model, tmp_path, capsys):
-    make_model(Head.MASKED_LM).save(tmp_path / "model")
+    make_model("masked_lm").save(tmp_path / "model")
     model = bert_jax.load(tmp_path / "model", task="classification")
     assert "classifier/kernel" in capsys.readouterr().err
     assert model.embed(["sun"], "cls").shape == (1, 16)
@@ -62,7 +61,7 @@ def test_heads_of_one_name_are_not_taken_for_each_other(make_model, tmp_path, ca
     heads = {"classification": "Sequence", "tagging": "Token", "multiple_choice": None}
     for theirs in heads:
         labels = () if theirs == "multiple_choice" else ("a", "b", "c")
-        found = make_model(Head(theirs), num_labels=len(labels) or 2)
+        found = make_model(theirs, num_labels=len(labels) or 2)
         found = dataclasses.replace(
             found, description=dataclasses.replace(found.description, labels=labels)
         )
@@ -77,7 +76,7 @@ def test_heads_of_one_name_are_not_taken_for_each_other(make_model, tmp_path, ca
 
 
 def test_labels_are_for_heads_that_have_them(make_model, tmp_path):
-    make_model(Head.MASKED_LM).save(tmp_path / "model")
+    make_model("masked_lm").save(tmp_path / "model")
     with pytest.raises(UserError) as error:
         bert_jax.load(tmp_path / "model", labels=["cat", "dog"])
     assert str(error.value) == (

@@ -8,7 +8,6 @@ import pytest
 from bert_jax.errors import UserError
 from bert_jax.inference.output_cache import OutputCache, cached_beside
 from bert_jax.inference.streams import predict_examples
-from bert_jax.models.config import Head
 from bert_jax.tasks.base.predictor import BatchOptions
 from bert_jax.tasks.classification.predict import LabelPredictor
 
@@ -32,7 +31,7 @@ def predictor(make_model):
             assert outputs[0]["a"][0].shape == ()
             return super().decode(example, encoded, [each["b"] for each in outputs])
 
-    model = make_model(Head.CLASSIFICATION)
+    model = make_model("classification")
     return Counting(model, BatchOptions(batch_size=4))
 
 

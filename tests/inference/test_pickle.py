@@ -11,7 +11,6 @@ import pytest
 
 import bert_jax
 from bert_jax.errors import OptionError, UserError
-from bert_jax.models.config import Head
 from bert_jax.tasks.base.predictor import ExampleError
 
 TEXTS = ["the cat sat", "a dog ran", "it was warm", "the sun sang", "a bird sang"]
@@ -21,7 +20,7 @@ TEXTS = ["the cat sat", "a dog ran", "it was warm", "the sun sang", "a bird sang
 def saved(make_model, tmp_path_factory):
     """The directory of a saved model."""
     directory = tmp_path_factory.mktemp("saved") / "model"
-    make_model(Head.CLASSIFICATION).save(directory)
+    make_model("classification").save(directory)
     return directory
 
 
@@ -52,7 +51,7 @@ def test_what_was_changed_in_memory_is_not_pickled(make_model, loaded):
     copied = dict(model.params)
     copied["classifier"] = {**copied["classifier"], "bias": np.zeros(2, np.float32)}
     for changed in (
-        make_model(Head.CLASSIFICATION),
+        make_model("classification"),
         model.extend_positions(64),
         dataclasses.replace(model, params=other),
         dataclasses.replace(model, params=copied),
@@ -65,7 +64,7 @@ def test_what_was_changed_in_memory_is_not_pickled(make_model, loaded):
 @pytest.mark.parametrize("change", ["other", "new", "gone"])
 def test_files_that_have_changed_are_noticed(make_model, tmp_path, change):
     directory = tmp_path / "model"
-    make_model(Head.MASKED_LM).save(directory)
+    make_model("masked_lm").save(directory)
     content = pickle.dumps(bert_jax.load(directory))
     (directory / "README.md").write_text("a card")  # no file of the model
     pickle.loads(content)

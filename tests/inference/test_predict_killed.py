@@ -7,8 +7,6 @@ import time
 
 import pytest
 
-from bert_jax.models.config import Head
-
 # The command, which records every 0.1 s how far it is.
 COMMAND = """
 import sys
@@ -26,7 +24,7 @@ def start(make_model, tmp_path):
     def run(name):
         directory = tmp_path / "model"
         if not directory.exists():
-            make_model(Head.QUESTION_ANSWERING).save(directory)
+            make_model("question_answering").save(directory)
             draw = random.Random(0)
             with (tmp_path / "in.jsonl").open("w") as file:
                 for number in range(4_000):

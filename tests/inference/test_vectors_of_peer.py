@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.models.text_vectors import SIMILARITIES
+from bert_jax.models.heads.text_vectors import SIMILARITIES
 
 pytestmark = pytest.mark.slow
 

@@ -12,10 +12,10 @@ import pytest
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from bert_jax.models import encoder as encoder_module
-from bert_jax.models.architectures import PreTrainingModel
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import Encoder, EncoderOutputs, LayerStack, abstract_params
 from bert_jax.models.execution import REMAT, Execution
+from bert_jax.models.heads.pretraining import PreTrainingModel
 from bert_jax.models.packed_rows import Tokens
 
 VOCAB, WIDTH, LAYERS, HEADS, INNER, BATCH, TOKENS = 50, 16, 2, 2, 24, 3, 9

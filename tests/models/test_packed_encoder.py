@@ -6,18 +6,16 @@ import numpy as np
 import pytest
 
 from bert_jax.data.row_packing import RowPacker
-from bert_jax.models.architectures import (
-    ClassificationModel,
-    MultipleChoiceModel,
-    QuestionAnsweringModel,
-    TaggingModel,
-)
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
+from bert_jax.models.heads.classification import ClassificationModel
+from bert_jax.models.heads.multiple_choice import MultipleChoiceModel
+from bert_jax.models.heads.question_answering import QuestionAnsweringModel
+from bert_jax.models.heads.tagging import TaggingModel
+from bert_jax.models.heads.text_vectors import TextPooling
 from bert_jax.models.packed_rows import PackedRows
 from bert_jax.models.sentence_pairs import SentencePairs
-from bert_jax.models.text_vectors import TextPooling
 
 CONFIG = EncoderConfig(
     vocab_size=40,

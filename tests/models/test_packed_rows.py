@@ -4,10 +4,10 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.models.architectures import PreTrainingModel
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import Encoder, abstract_params
 from bert_jax.models.execution import Execution
+from bert_jax.models.heads.pretraining import PreTrainingModel
 from bert_jax.models.packed_rows import gather_or_zero
 
 # Two rows of 20 tokens: texts of 7, 8 and 3 tokens and 2 of padding; of 15 and 5 tokens.

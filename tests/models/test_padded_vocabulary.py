@@ -7,10 +7,10 @@ import numpy as np
 import optax
 import pytest
 
-from bert_jax.models.architectures import MaskedLMModel
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import abstract_params, init_params
 from bert_jax.models.execution import Execution
+from bert_jax.models.heads.masked_lm import MaskedLMModel
 from bert_jax.models.surgery import without_padding
 
 VOCAB, ROWS = 50, 64

@@ -7,10 +7,10 @@ import pytest
 from flax.traverse_util import flatten_dict
 
 from bert_jax.families import bert
-from bert_jax.models.architectures import PreTrainingModel
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import Encoder, abstract_params
 from bert_jax.models.execution import Execution
+from bert_jax.models.heads.pretraining import PreTrainingModel
 
 
 def shapes_of(module) -> dict[str, tuple[int, ...]]:

@@ -6,15 +6,9 @@ import pytest
 
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
+from bert_jax.models.heads.text_vectors import ACTIVATIONS, Dense, LayerNorm, Normalize, TextPooling
 from bert_jax.models.layers import l2_normalize
 from bert_jax.models.sentence_pairs import SentencePairs, pair_features
-from bert_jax.models.text_vectors import (
-    ACTIVATIONS,
-    Dense,
-    LayerNorm,
-    Normalize,
-    TextPooling,
-)
 
 HIDDEN = np.float32(
     [

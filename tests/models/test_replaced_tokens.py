@@ -11,9 +11,8 @@ import pytest
 
 from bert_jax.checkpoints.parameters import to_tensors
 from bert_jax.families.electra import FAMILY
-from bert_jax.models.architectures import MODULES
-from bert_jax.models.config import Head
-from bert_jax.models.replaced_tokens import (
+from bert_jax.models.head import find_head
+from bert_jax.models.heads.replaced_tokens import (
     ReplacedTokenPretraining,
     draw_words,
     generator_config,
@@ -123,13 +122,13 @@ def test_its_parts_are_the_two_published_models(params):
     inputs = {"attention_mask": BATCH["attention_mask"]}
     discriminator = {name: params[name] for name in ("bert", "replaced_token_head")}
     found = apply(
-        MODULES[Head.REPLACED_TOKENS](CONFIG),
+        find_head("replaced_tokens").make(CONFIG),
         discriminator,
         inputs | {"input_ids": output.input_ids},
     )
     np.testing.assert_allclose(found, output.replaced_logits, atol=1e-5)
     masked = {name: BATCH[name] for name in ("input_ids", "masked_lm_positions")}
-    generator = MODULES[Head.MASKED_LM](generator_config(CONFIG, 0.5))
+    generator = find_head("masked_lm").make(generator_config(CONFIG, 0.5))
     found = apply(generator, generator_params(params), inputs | masked)
     np.testing.assert_allclose(found, output.prediction_logits, atol=1e-5)
 
@@ -184,11 +183,11 @@ def test_fifty_steps_are_those_of_pytorch(params):
         assert {name.split(".")[0] for name in missing} <= {"generator_lm_head"}
         return model.eval()
 
-    head, small = MODULES[Head.REPLACED_TOKENS](CONFIG), generator_config(CONFIG, 0.5)
+    head, small = find_head("replaced_tokens").make(CONFIG), generator_config(CONFIG, 0.5)
     own = {name: params[name] for name in ("bert", "replaced_token_head")}
     discriminator = torch_model("ElectraForPreTraining", CONFIG, own, head)
     generator = torch_model(
-        "ElectraForMaskedLM", small, generator_params(params), MODULES[Head.MASKED_LM](small)
+        "ElectraForMaskedLM", small, generator_params(params), find_head("masked_lm").make(small)
     )
     # Word, position and token-type tables and their LayerNorm are the same in both.
     generator.electra.embeddings = discriminator.electra.embeddings

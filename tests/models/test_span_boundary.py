@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_jax.models.encoder import Encoder, abstract_params
-from bert_jax.models.span_boundary import SpanBoundaryModel
+from bert_jax.models.heads.span_boundary import SpanBoundaryModel
 
 
 def layer(params, vector: np.ndarray) -> np.ndarray:

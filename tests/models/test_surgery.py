@@ -12,9 +12,9 @@ import pytest
 from flax.traverse_util import flatten_dict
 
 from bert_jax.errors import UserError
-from bert_jax.models.architectures import MODULES
-from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import abstract_params
+from bert_jax.models.head import find_head
 from bert_jax.models.surgery import add_vocabulary, extend_positions, keep_layers
 
 CONFIG = EncoderConfig(
@@ -203,11 +203,11 @@ def drawn_params(module):
 
 @pytest.mark.parametrize(
     ("head", "tied"),
-    [(Head.PRETRAINING, True), (Head.MASKED_LM, False), (Head.MULTIPLE_CHOICE, True)],
+    [("pretraining", True), ("masked_lm", False), ("multiple_choice", True)],
 )
 def test_every_model_gets_the_parameters_of_its_new_config(head, tied):
     config = dataclasses.replace(CONFIG, tie_word_embeddings=tied)
-    module = MODULES[head](config)
+    module = find_head(head).make(config)
 
     grown, config = extend_positions(drawn_params(module), config, 7)
     grown, config = add_vocabulary(grown, config, [[1, 2]], first_id=4)
@@ -222,7 +222,7 @@ def test_every_model_gets_the_parameters_of_its_new_config(head, tied):
 def test_what_a_new_word_does_follows_from_its_pieces(tied):
     """The function, not the tables: scores are linear in the rows of a decoder."""
     config = dataclasses.replace(CONFIG, tie_word_embeddings=tied)
-    module = MODULES[Head.MASKED_LM](config)
+    module = find_head("masked_lm").make(config)
     params = drawn_params(module)
     grown, config = add_vocabulary(params, config, [[1, 2], [3]], first_id=4)
     grown, config = extend_positions(grown, config, 6)

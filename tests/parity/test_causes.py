@@ -12,7 +12,7 @@ from bert_jax.parity.causes import (
     causes_in_rounding,
     causes_in_tensors,
 )
-from bert_jax.parity.heads import ParityInput
+from bert_jax.parity.inputs import ParityInput
 from bert_jax.parity.report import GRADIENT, HIDDEN_STATES, Difference
 
 SQUARE = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)

@@ -1,27 +1,24 @@
 """The losses of each head, by numbers that a person can check."""
 
+import functools
 import math
 
 import jax
 import numpy as np
 import pytest
 
-from bert_jax.models.architectures import MODULES, PreTrainingOutput, QuestionAnsweringOutput
-from bert_jax.models.config import Head
 from bert_jax.models.encoder import EncoderOutput
-from bert_jax.parity import heads
-from bert_jax.parity.heads import OUTPUTS, named_logits
+from bert_jax.models.head import find_head
+from bert_jax.models.heads.pretraining import PreTrainingOutput
+from bert_jax.models.heads.question_answering import QuestionAnsweringOutput
 
 # softmax([log 3, 0]) = [3/4, 1/4]
 LOG3 = math.log(3)
 
 
-# Compiled as a whole, quicker than one operation after the other.
-losses = jax.jit(heads.losses, static_argnums=(0, 1))
-
-
-def test_every_architecture_has_its_head():
-    assert OUTPUTS.keys() == MODULES.keys()
+@functools.partial(jax.jit, static_argnums=(0, 1))  # quicker than one operation after the other
+def losses(head, problem_type, output, labels):
+    return find_head(head).compared.named_losses(output, labels, problem_type)
 
 
 def test_words_without_a_label_do_not_count():
@@ -29,8 +26,8 @@ def test_words_without_a_label_do_not_count():
     labels = {"labels": np.array([[0, 1, -100]])}
     expected = (math.log(4 / 3) + math.log(4)) / 2
     for head, name in (
-        (Head.MASKED_LM, "masked_lm"),
-        (Head.TAGGING, "tagging"),
+        ("masked_lm", "masked_lm"),
+        ("tagging", "tagging"),
     ):
         found = losses(head, "single_label_classification", logits, labels)
         assert found == {name: pytest.approx(expected)}
@@ -39,7 +36,7 @@ def test_words_without_a_label_do_not_count():
 def test_the_loss_of_pretraining_is_the_sum_of_its_two():
     output = PreTrainingOutput(np.array([[[LOG3, 0.0]]]), np.array([[0.0, LOG3]]))
     labels = {"labels": np.array([[0]]), "next_sentence_label": np.array([0])}
-    found = losses(Head.PRETRAINING, "single_label_classification", output, labels)
+    found = losses("pretraining", "single_label_classification", output, labels)
     assert list(found) == ["masked_lm", "next_sentence", "sum"]
     assert list(found.values()) == pytest.approx([math.log(4 / 3), math.log(4), math.log(16 / 3)])
 
@@ -47,14 +44,14 @@ def test_the_loss_of_pretraining_is_the_sum_of_its_two():
 def test_the_loss_of_a_span_is_the_mean_of_its_ends():
     output = QuestionAnsweringOutput(np.array([[LOG3, 0.0]]), np.array([[LOG3, 0.0]]))
     labels = {"start_positions": np.array([0]), "end_positions": np.array([1])}
-    found = losses(Head.QUESTION_ANSWERING, "single_label_classification", output, labels)
+    found = losses("question_answering", "single_label_classification", output, labels)
     assert found == {"span": pytest.approx((math.log(4 / 3) + math.log(4)) / 2)}
 
 
 def test_the_loss_of_a_choice_goes_with_the_mean_score():
     labels = {"labels": np.array([1])}
     found = losses(
-        Head.MULTIPLE_CHOICE, "single_label_classification", np.array([[LOG3, 0.0]]), labels
+        "multiple_choice", "single_label_classification", np.array([[LOG3, 0.0]]), labels
     )
     assert list(found) == ["choice", "mean_score", "sum"]
     assert list(found.values()) == pytest.approx([math.log(4), LOG3 / 2, math.log(4) + LOG3 / 2])
@@ -75,7 +72,7 @@ def test_the_loss_of_a_classifier_is_that_of_its_problem_type(
     problem_type, logits, labels, expected
 ):
     found = losses(
-        Head.CLASSIFICATION,
+        "classification",
         problem_type,
         np.array(logits),
         {"labels": np.array(labels)},
@@ -90,6 +87,8 @@ def test_the_bare_encoder_has_a_linear_form_for_a_loss(pooled):
         "last_hidden_state": np.array([[[1.0, 0.0], [0.0, 2.0]]]),
         "pooler_output": np.array([[1.0, 1.0]]),
     }
-    found = losses(Head.ENCODER, "single_label_classification", output, labels)
+    found = losses("encoder", "single_label_classification", output, labels)
     assert found == {"linear_form": 9.0 if pooled is None else 39.0}
-    assert list(named_logits(Head.ENCODER, output)) == ([] if pooled is None else ["pooler_output"])
+    assert list(find_head("encoder").compared.named_logits(output)) == (
+        [] if pooled is None else ["pooler_output"]
+    )

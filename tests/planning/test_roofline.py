@@ -10,9 +10,9 @@ from jax.sharding import PartitionSpec
 
 from bert_jax.families import bert
 from bert_jax.families.family import find_family
-from bert_jax.models.architectures import MODULES
-from bert_jax.models.config import ComputedModel, EncoderConfig, Head
+from bert_jax.models.config import ComputedModel, EncoderConfig
 from bert_jax.models.encoder import abstract_params
+from bert_jax.models.head import find_head
 from bert_jax.planning.hardware import HARDWARE
 from bert_jax.planning.roofline import (
     LocalParameters,
@@ -78,7 +78,7 @@ def test_the_formula_is_what_a_program_of_any_family_computes(name):
     config = find_family(name).new_config("tiny", vocab_size=50, max_position_embeddings=40)
     if name == "electra":
         config = dataclasses.replace(config, embedding_size=24)
-    module = MODULES[Head.MASKED_LM](config)
+    module = find_head("masked_lm").make(config)
     ids = jax.ShapeDtypeStruct((1, 16), jnp.int32)
     positions = jax.ShapeDtypeStruct((1, 3), jnp.int32)
     program = jax.make_jaxpr(

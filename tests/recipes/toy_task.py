@@ -13,7 +13,6 @@ import numpy as np
 
 from bert_jax.data.readers.texts import TextOptions, read_texts
 from bert_jax.data.records import shortest
-from bert_jax.models.config import Head
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import (
     LabelledData,
@@ -57,7 +56,7 @@ PREDICT = PredictSpec(
     open_texts,
     lambda model, options: StarsPredictor(model, options.batches()),
     lambda text, stars: {"stars": shortest(stars)},
-    heads=(Head.CLASSIFICATION,),
+    heads=("classification",),
 )
 
 
@@ -117,7 +116,7 @@ def create(config, model_init):
         ),
         TrainedModel(
             tokenizer,
-            model_init.describe(tokenizer, Head.CLASSIFICATION, num_labels=len(STARS)),
+            model_init.describe(tokenizer, "classification", num_labels=len(STARS)),
             model_init.execution,
         ),
         labelled_options(config, "mean_absolute_error"),

@@ -11,25 +11,24 @@ from flax import linen as nn
 from flax.traverse_util import flatten_dict
 from jax.sharding import PartitionSpec
 
-from bert_jax.distillation.projection import ProjectedStudent
 from bert_jax.errors import UserError
 from bert_jax.families.family import find_family
-from bert_jax.models.architectures import MODULES
-from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import abstract_params
-from bert_jax.models.replaced_tokens import ReplacedTokenPretraining
-from bert_jax.models.span_boundary import SpanBoundaryModel
-from bert_jax.models.text_vectors import TEXT_VECTORS, Dense, TextPooling
+from bert_jax.models.head import all_heads, find_head
+from bert_jax.models.heads.hidden_projection import ProjectedStudent
+from bert_jax.models.heads.replaced_tokens import ReplacedTokenPretraining
+from bert_jax.models.heads.span_boundary import SpanBoundaryModel
+from bert_jax.models.heads.text_vectors import TEXT_VECTORS, Dense, TextPooling
+from bert_jax.models.parameter_sharding import parameter_axes, state_shardings
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.sharding.rules import (
     MESH_AXES,
-    PARAMETER_AXES,
     ZERO_AXES,
     batch_sharding,
     match,
     on_mesh,
     partition_spec,
-    state_shardings,
 )
 
 # No two sizes of it are the same.
@@ -43,11 +42,12 @@ CONFIG = EncoderConfig(
     tie_word_embeddings=False,
     use_crf=True,
 )
+HEADS = [name for name, head in all_heads().items() if head.module]
 SIZES = {"layers": 2, "vocab": 50, "embed": 24, "heads": 3, "head": 8, "feed_forward": 40}
 
 
-def shapes_of(config=CONFIG, head=Head.PRETRAINING):
-    return abstract_params(MODULES[head](config))
+def shapes_of(config=CONFIG, head="pretraining"):
+    return abstract_params(find_head(head).make(config))
 
 
 def mesh_of(**sizes):
@@ -57,10 +57,10 @@ def mesh_of(**sizes):
     return make_mesh(MeshShape(**{"data": 1} | sizes), jax.devices()[:1] * count)
 
 
-@pytest.mark.parametrize("head", MODULES)
+@pytest.mark.parametrize("head", HEADS)
 def test_every_parameter_has_axes_of_its_rank_and_sizes(head):
     for name, leaf in flatten_dict(shapes_of(head=head), sep="/").items():
-        axes = match(PARAMETER_AXES, name)
+        axes = match(parameter_axes(), name)
         assert axes == () or len(axes) == leaf.ndim, name
         assert ("layers" in axes) == ("/layers/" in name and axes != ()), name
         partition_spec(axes)
@@ -70,11 +70,13 @@ def test_every_parameter_has_axes_of_its_rank_and_sizes(head):
 
 def test_the_joint_head_is_split_along_its_inputs():
     joint = dataclasses.replace(CONFIG, qa_head="joint")
-    found = flatten_dict(shapes_of(joint, Head.QUESTION_ANSWERING)["qa_joint"], sep="/")
-    split = {name for name in found if match(PARAMETER_AXES, f"qa_joint/{name}") == ("embed", None)}
+    found = flatten_dict(shapes_of(joint, "question_answering")["qa_joint"], sep="/")
+    split = {
+        name for name in found if match(parameter_axes(), f"qa_joint/{name}") == ("embed", None)
+    }
     assert split == {"start/kernel", "end_hidden/kernel", "no_answer_hidden/kernel"}
     assert all(
-        match(PARAMETER_AXES, f"qa_joint/{name}") == () for name in found if name not in split
+        match(parameter_axes(), f"qa_joint/{name}") == () for name in found if name not in split
     )
 
 
@@ -82,14 +84,14 @@ def test_every_rule_is_some_parameter_s_first():
     joint = dataclasses.replace(CONFIG, qa_head="joint")
     mobile, electra = (find_family(name).new_config("tiny") for name in ("mobilebert", "electra"))
     models = [
-        *((CONFIG, head) for head in MODULES),
-        (joint, Head.QUESTION_ANSWERING),
-        (mobile, Head.MASKED_LM),
-        (dataclasses.replace(electra, embedding_size=8), Head.CLASSIFICATION),
-        (electra, Head.MULTIPLE_CHOICE),
+        *((CONFIG, head) for head in HEADS),
+        (joint, "question_answering"),
+        (mobile, "masked_lm"),
+        (dataclasses.replace(electra, embedding_size=8), "classification"),
+        (electra, "multiple_choice"),
     ]
     names = {name for model in models for name in flatten_dict(shapes_of(*model), sep="/")}
-    student = ProjectedStudent(CONFIG, MODULES[Head.MASKED_LM](CONFIG), width=8)
+    student = ProjectedStudent(CONFIG, find_head("masked_lm").make(CONFIG), width=8)
     joint_training = ReplacedTokenPretraining(electra)
     for module in (SpanBoundaryModel(CONFIG), student, joint_training):
         names |= set(flatten_dict(abstract_params(module), sep="/"))
@@ -99,13 +101,13 @@ def test_every_rule_is_some_parameter_s_first():
     used = set()
     for name in names:
         used.add(
-            next(pattern for pattern, _ in PARAMETER_AXES if match([(pattern, 1), ("", 0)], name))
+            next(pattern for pattern, _ in parameter_axes() if match([(pattern, 1), ("", 0)], name))
         )
-    assert used == {pattern for pattern, _ in PARAMETER_AXES}
+    assert used == {pattern for pattern, _ in parameter_axes()}
 
 
 def test_axes_that_are_named_are_known():
-    for _, axes in PARAMETER_AXES:
+    for _, axes in parameter_axes():
         assert {axis for axis in axes if axis is not None} <= set(MESH_AXES)
 
 
@@ -129,11 +131,11 @@ def test_moments_are_split_further_than_parameters_by_hand():
     assert partition_spec(("layers", "heads", "head"), ZERO_AXES) == PartitionSpec(
         None, "tensor", None
     )
-    for _, axes in PARAMETER_AXES:
+    for _, axes in parameter_axes():
         partition_spec(axes, ZERO_AXES)
 
 
-@pytest.mark.parametrize("head", [Head.PRETRAINING, Head.TAGGING, Head.MULTIPLE_CHOICE])
+@pytest.mark.parametrize("head", ["pretraining", "tagging", "multiple_choice"])
 def test_activations_name_axes_of_the_table_that_do_not_collide(monkeypatch, head):
     # Flax, which applies the table to activations, would leave such an axis unsplit without a word.
     named = set()
@@ -144,7 +146,7 @@ def test_activations_name_axes_of_the_table_that_do_not_collide(monkeypatch, hea
         return x
 
     monkeypatch.setattr(nn, "with_logical_constraint", constrain)
-    module = MODULES[head](CONFIG)
+    module = find_head(head).make(CONFIG)
     jax.eval_shape(module.init, jax.random.key(0), jnp.zeros((1, 8), jnp.int32))
     assert ("batch", "length", "hidden") in named
     assert ("vocab", None) in named  # the table of word embeddings, whole in D

@@ -12,7 +12,6 @@ from bert_jax.config import complete_config, set_key
 from bert_jax.experiment import Experiment
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.predict import predict
-from bert_jax.models.config import Head
 from bert_jax.tasks.base.predict_spec import PredictOptions
 
 
@@ -93,7 +92,7 @@ def make_labelled(make_model) -> Callable[..., LoadedModel]:
     """Builds a model with labels; with `scores`, these are its scores of everything."""
 
     def make(
-        head: Head,
+        head: str,
         labels: Sequence[str],
         scores: Sequence[float] = (),
         **description: object,

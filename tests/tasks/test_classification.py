@@ -17,7 +17,6 @@ from bert_jax.config import complete_config, load_config
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.export import export
-from bert_jax.models.config import Head
 from bert_jax.models.execution import Execution
 from bert_jax.sections import Sections
 from bert_jax.tasks.classification import task as classification
@@ -220,7 +219,7 @@ def test_bad_files_are_refused_before_anything_is_made(train, write_table, tmp_p
 
 
 def test_labels_that_the_model_does_not_know(tiny_config, tokenizer, write_table, tmp_path):
-    description = ModelDescription(tiny_config, Head.CLASSIFICATION, labels=("animal", "thing"))
+    description = ModelDescription(tiny_config, "classification", labels=("animal", "thing"))
     params = random_params(description.make_module(Execution()))
     model_directory.save(tmp_path / "model", description, params, tokenizer)
     strange = write_table("dev.tsv", [("text", "label"), ("a cat", "animal"), ("a dog", "plant")])

@@ -13,9 +13,8 @@ import pytest
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.files.manifest import MANIFEST
-from bert_jax.models.config import Head
 from bert_jax.models.execution import Execution
-from bert_jax.models.text_vectors import TextVectors
+from bert_jax.models.heads.text_vectors import TextVectors
 from tests.random_params import random_params
 
 pytestmark = pytest.mark.slow
@@ -35,7 +34,7 @@ class Case:
     """
 
     task: str
-    head: Head
+    head: str
     fields: dict[str, object]
     data: dict[str, object]
     model: dict[str, object] = dataclasses.field(default_factory=dict)
@@ -44,34 +43,34 @@ class Case:
 
 CASES = {
     "classification": Case(
-        "classification", Head.CLASSIFICATION,
+        "classification", "classification",
         {"labels": ("one", "two", "three"), "problem_type": "single_label_classification"},
         {"length": 32}, {"num_labels": 3},
     ),
     # Most sentences and passages are longer than a row: windows of one are in several batches.
     "tagging": Case(
-        "tagging", Head.TAGGING, {"labels": TAGS}, {"length": 12},
+        "tagging", "tagging", {"labels": TAGS}, {"length": 12},
         {"num_labels": 5},
     ),
     "tagging by a chain": Case(
-        "tagging", Head.TAGGING, {"labels": TAGS}, {"length": 12},
+        "tagging", "tagging", {"labels": TAGS}, {"length": 12},
         {"num_labels": 5, "use_crf": True},
     ),
     "question_answering": Case(
-        "question_answering", Head.QUESTION_ANSWERING,
+        "question_answering", "question_answering",
         {"other": {"null_score_diff_threshold": 0.0}}, {"length": 20, "window_step": 6},
     ),
     "question_answering by the joint head": Case(
-        "question_answering", Head.QUESTION_ANSWERING,
+        "question_answering", "question_answering",
         {"other": {"null_score_diff_threshold": 0.0}}, {"length": 20, "window_step": 6},
         # 512 hidden units make large logits, whose rounding their log probabilities would have.
         {"qa_head": "joint"}, scale=0.1,
     ),
     "multiple_choice": Case(
-        "multiple_choice", Head.MULTIPLE_CHOICE, {}, {"length": 32},
+        "multiple_choice", "multiple_choice", {}, {"length": 32},
     ),
     "similarity": Case(
-        "similarity", Head.ENCODER, {"stored_vectors": TextVectors()}, {"length": 32},
+        "similarity", "encoder", {"stored_vectors": TextVectors()}, {"length": 32},
     ),
 }  # fmt: skip
 

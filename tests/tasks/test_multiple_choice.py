@@ -14,7 +14,6 @@ from bert_jax.data.examples import ChoiceExample
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.inference.streams import predict_examples
-from bert_jax.models.config import Head
 from bert_jax.tasks.base.predictor import BatchOptions, ExampleError, Notes
 from bert_jax.tasks.multiple_choice import ChoiceEncoder, ChoicePredictor, best_choice
 from tests.random_params import random_params
@@ -37,7 +36,7 @@ ITEMS = [
 
 @pytest.fixture(scope="module")
 def chooser(make_model):
-    return make_model(Head.MULTIPLE_CHOICE)
+    return make_model("multiple_choice")
 
 
 def test_rows_by_hand(tokenizer, chooser):
@@ -252,7 +251,7 @@ def test_the_right_choice_is_learned(train, write_items, base_model, tmp_path):
     ]
 
     model = bert_jax.load(workdir / "model")
-    assert model.description.head is Head.MULTIPLE_CHOICE
+    assert model.description.head == "multiple_choice"
     assert model.choose("it was", ["a sea .", "a dog .", "a tree .", "a song ."]).index == 1
 
     # The same model judged by the same items, in another way.

@@ -17,7 +17,6 @@ from bert_jax.data.pretraining.options import PretrainingOptions
 from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
-from bert_jax.models.config import Head
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
 from bert_jax.sections import Sections
@@ -66,7 +65,7 @@ def make_task(tiny_corpus, tiny_config):
             options,
             ModelDescription(
                 dataclasses.replace(tiny_config, max_position_embeddings=64),
-                Head.PRETRAINING if options.objective == "nsp" else Head.MASKED_LM,
+                "pretraining" if options.objective == "nsp" else "masked_lm",
             ),
             Execution(),
             BatchOptions(8, 8, packing=packing),
@@ -225,7 +224,7 @@ def test_the_losses_of_each_objective_go_down(name, parts, tiny_corpus, tmp_path
     assert {f"{part}_loss" for part in parts} == {key for key in result if key[4:] == "loss"}
     # What is exported is read as any model, and has no other tensors.
     model = bert_jax.load(tmp_path / "run" / "model")
-    assert model.description.head is (Head.PRETRAINING if name == "albert" else Head.MASKED_LM)
+    assert model.description.head is ("pretraining" if name == "albert" else "masked_lm")
     said = "the exported model has no head of span boundaries" in capsys.readouterr().err
     assert said == (name == "spanbert")
     assert "span_boundary_head" not in model.params

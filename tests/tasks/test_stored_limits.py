@@ -11,8 +11,7 @@ from bert_jax.config import complete_config
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.inference.evaluation import evaluate
-from bert_jax.models.config import Head
-from bert_jax.models.text_vectors import TextVectors
+from bert_jax.models.heads.text_vectors import TextVectors
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks.base.predictor import BatchOptions
 from bert_jax.tasks.question_answering.predict import AnswerOptions, SpanPredictor
@@ -45,12 +44,12 @@ def test_the_smallest_limit_unless_another_is_given(tiny_config, stored, given, 
 
 
 def test_texts_are_cut_there_and_counted(limited, capsys):
-    model = limited(Head.PRETRAINING)
+    model = limited("pretraining")
     embed = functools.partial(model.embed, pooling="mean")
     for method in (embed, model.hidden_states, model.attentions):
         method([LONG, "the cat"])
         assert capsys.readouterr().err == "1 of 2 texts were longer than 9 tokens: cut\n"
-    limited(Head.MULTIPLE_CHOICE).choose(LONG, ["the cat", "a dog"])
+    limited("multiple_choice").choose(LONG, ["the cat", "a dog"])
     assert capsys.readouterr().err == "2 of 2 texts were longer than 9 tokens: cut\n"
     assert len(model.hidden_states([LONG])[0].tokens) == 9
     assert len(model.hidden_states([LONG], max_length=32)[0].tokens) == 30
@@ -60,7 +59,7 @@ def test_texts_are_cut_there_and_counted(limited, capsys):
 
 
 def test_vectors_have_the_limit_of_sentence_transformers(limited, capsys):
-    model = limited(Head.ENCODER)
+    model = limited("encoder")
     for length in (5, 20):  # which has precedence there
         vectors = TextVectors(max_length=length)
         described = dataclasses.replace(model.description, stored_vectors=vectors)
@@ -79,17 +78,17 @@ def test_vectors_have_the_limit_of_sentence_transformers(limited, capsys):
 
 
 def test_windows_have_this_length(limited):
-    tagger = TagPredictor(limited(Head.TAGGING), BatchOptions())
+    tagger = TagPredictor(limited("tagging"), BatchOptions())
     (encoded,) = tagger.encode([LONG])
     assert max(map(len, encoded.rows)) == 9
-    model = limited(Head.QUESTION_ANSWERING)
+    model = limited("question_answering")
     assert SpanPredictor(model, AnswerOptions(question_length=2)).limit == 9
     assert SpanPredictor(model, AnswerOptions(max_length=20)).limit == 20
 
 
 def test_a_text_is_cut_on_its_side(limited):
     """However long it is."""
-    model = limited(Head.ENCODER, side="left")
+    model = limited("encoder", side="left")
     for text in (LONG, LONG * 50):
         (states,) = model.hidden_states([f"{text} a sea"])
         assert states.tokens == ["[CLS]", *["sat", "on", "the", "mat", ".", "a", "sea"], "[SEP]"]
@@ -97,7 +96,7 @@ def test_a_text_is_cut_on_its_side(limited):
 
 @pytest.mark.parametrize(("given", "length"), [(0, 9), (20, 20)])
 def test_a_training_and_its_evaluation(limited, tmp_path, capsys, given, length):
-    limited(Head.ENCODER).save(tmp_path / "base")
+    limited("encoder").save(tmp_path / "base")
     table = tmp_path / "rows.tsv"
     table.write_text("text\tlabel\n" + f"{LONG}\ta\nthe cat\tb\n" * 4)
     data = {"train": str(table), "validation": (str(table),), "length": given}

@@ -10,7 +10,7 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.data.pretraining.options import PretrainingOptions
-from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.pretraining.task import BatchOptions, PretrainingTask
 
@@ -33,7 +33,7 @@ def make_tiny_task(tiny_corpus: Path) -> Callable[..., PretrainingTask]:
             corpus,
             corpus.tokenizer(),
             OPTIONS,
-            ModelDescription(config, Head.PRETRAINING),
+            ModelDescription(config, "pretraining"),
             execution,
             BatchOptions(8, 8),
         )

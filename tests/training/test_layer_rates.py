@@ -7,20 +7,19 @@ from flax.traverse_util import flatten_dict
 
 from bert_jax.errors import UserError
 from bert_jax.families import bert
-from bert_jax.models.architectures import MODULES
-from bert_jax.models.config import Head
 from bert_jax.models.encoder import Encoder, abstract_params
+from bert_jax.models.head import find_head
+from bert_jax.models.parameter_sharding import state_shardings
 from bert_jax.sharding.mesh import one_device_mesh
-from bert_jax.sharding.rules import state_shardings
 from bert_jax.training.layer_rates import apply_updates, rate_factors, stop_frozen_gradients
 from bert_jax.training.optimizer import decay_mask
 
 CONFIG = bert.FAMILY.new_config("tiny", num_hidden_layers=3, num_labels=4, use_crf=True)
 
 
-def factors_of(head: Head, **options) -> dict[str, list[float] | float]:
+def factors_of(head: str, **options) -> dict[str, list[float] | float]:
     """The factor of each parameter, those of stacked layers as a list."""
-    params = abstract_params(MODULES[head](CONFIG))
+    params = abstract_params(find_head(head).make(CONFIG))
     found = flatten_dict(rate_factors(params, **options), sep="/")
     for name, leaf in flatten_dict(params, sep="/").items():
         assert np.broadcast_shapes(found[name].shape, leaf.shape) == leaf.shape, name
@@ -31,7 +30,7 @@ def factors_of(head: Head, **options) -> dict[str, list[float] | float]:
 
 
 def test_layers_decay_from_the_top():
-    found = factors_of(Head.CLASSIFICATION, layer_decay=0.5)
+    found = factors_of("classification", layer_decay=0.5)
     assert found["classifier/kernel"] == found["classifier/bias"] == 1.0
     assert found["bert/pooler/dense/kernel"] == 1.0
     # Layers 1, 2, 3: the top one gets the decay once.
@@ -46,20 +45,20 @@ def test_layers_decay_from_the_top():
 @pytest.mark.parametrize(
     ("head", "names"),
     [
-        (Head.CLASSIFICATION, {"classifier/kernel", "classifier/bias"}),
-        (Head.MULTIPLE_CHOICE, {"classifier/kernel", "classifier/bias"}),
-        (Head.QUESTION_ANSWERING, {"qa_outputs/kernel", "qa_outputs/bias"}),
+        ("classification", {"classifier/kernel", "classifier/bias"}),
+        ("multiple_choice", {"classifier/kernel", "classifier/bias"}),
+        ("question_answering", {"qa_outputs/kernel", "qa_outputs/bias"}),
         (
-            Head.TAGGING,
+            "tagging",
             {"classifier/kernel", "classifier/bias", "crf_transitions", "crf_start", "crf_end"},
         ),
-        (Head.NEXT_SENTENCE, {"nsp_head/kernel", "nsp_head/bias"}),
+        ("next_sentence", {"nsp_head/kernel", "nsp_head/bias"}),
         (
-            Head.MASKED_LM,
+            "masked_lm",
             {"mlm_head/dense/kernel", "mlm_head/dense/bias", "mlm_head/bias",
              "mlm_head/layer_norm/scale", "mlm_head/layer_norm/bias"},
         ),
-        (Head.ENCODER, set()),
+        ("encoder", set()),
     ],
 )  # fmt: skip
 def test_a_rate_of_its_own_is_that_of_the_head_alone(head, names):
@@ -71,8 +70,8 @@ def test_a_rate_of_its_own_is_that_of_the_head_alone(head, names):
 def test_a_bare_encoder_has_the_same_factors_without_the_prefix():
     options = {"layer_decay": 0.9, "frozen_layers": 1}
     bare, within = (
-        factors_of(Head.ENCODER, **options),
-        factors_of(Head.MULTIPLE_CHOICE, **options),
+        factors_of("encoder", **options),
+        factors_of("multiple_choice", **options),
     )
     assert bare == {
         name.removeprefix("bert/"): factor
@@ -83,17 +82,17 @@ def test_a_bare_encoder_has_the_same_factors_without_the_prefix():
 
 
 def test_frozen_layers_take_the_embeddings_along():
-    found = factors_of(Head.QUESTION_ANSWERING, frozen_layers=2)
+    found = factors_of("question_answering", frozen_layers=2)
     assert found["bert/embeddings/word_embeddings/embedding"] == 0.0
     assert found["bert/embeddings/layer_norm/scale"] == 0.0
     assert found["bert/encoder/layers/attention/output/kernel"] == [0.0, 0.0, 1.0]
     assert found["qa_outputs/kernel"] == 1.0
-    assert 0.0 not in factors_of(Head.QUESTION_ANSWERING, frozen_layers=0).values()
+    assert 0.0 not in factors_of("question_answering", frozen_layers=0).values()
 
 
 @pytest.mark.parametrize("options", [{"freeze_encoder": True}, {"frozen_layers": 3}])
 def test_of_a_frozen_encoder_pooler_and_head_are_left(options):
-    found = factors_of(Head.CLASSIFICATION, **options)
+    found = factors_of("classification", **options)
     assert {name for name, factor in found.items() if factor == 1.0} == {
         "bert/pooler/dense/kernel", "bert/pooler/dense/bias", "classifier/kernel",
         "classifier/bias",
@@ -105,7 +104,7 @@ def test_of_a_frozen_encoder_pooler_and_head_are_left(options):
 
 def test_what_cannot_be_frozen():
     with pytest.raises(UserError, match=r"^optimizer.freeze_layers is 4; this model has 3 layers$"):
-        factors_of(Head.CLASSIFICATION, frozen_layers=4)
+        factors_of("classification", frozen_layers=4)
     nothing = abstract_params(Encoder(CONFIG, add_pooling_layer=False))
     with pytest.raises(
         UserError, match="nothing else is left to train; change optimizer.freeze_encoder or"

@@ -8,8 +8,8 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from bert_jax.errors import UserError
 from bert_jax.families import bert
-from bert_jax.models.architectures import PreTrainingModel
 from bert_jax.models.encoder import abstract_params
+from bert_jax.models.heads.pretraining import PreTrainingModel
 from bert_jax.training.optimizer import OptimizerOptions, decay_mask, make_optimizer
 
 STEPS = 5

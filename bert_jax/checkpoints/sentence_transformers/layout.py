@@ -8,7 +8,7 @@ from bert_jax.checkpoints.tensors import SAFETENSORS
 from bert_jax.errors import UserError
 from bert_jax.families.family import family_names
 from bert_jax.files import below, is_there, read_json
-from bert_jax.models.text_vectors import TextVectors
+from bert_jax.models.heads.text_vectors import TextVectors
 
 MODULES, MODEL = "modules.json", "config_sentence_transformers.json"
 ENCODER, CONFIG = "sentence_bert_config.json", "config.json"

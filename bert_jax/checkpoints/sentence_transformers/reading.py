@@ -27,8 +27,7 @@ from bert_jax.checkpoints.sentence_transformers.layout import (
 )
 from bert_jax.errors import UserError
 from bert_jax.files import is_there, read_json_object
-from bert_jax.models.pooling import OF_TOKENS, POOLER
-from bert_jax.models.text_vectors import (
+from bert_jax.models.heads.text_vectors import (
     ACTIVATIONS,
     SIMILARITIES,
     Dense,
@@ -38,6 +37,7 @@ from bert_jax.models.text_vectors import (
     Normalize,
     TextVectors,
 )
+from bert_jax.models.pooling import OF_TOKENS, POOLER
 
 _KINDS: dict[str, type[Module]] = {
     kind.__name__: kind for kind in (Dense, Normalize, LayerNorm, Dropout)

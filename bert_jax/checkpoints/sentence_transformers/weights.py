@@ -14,9 +14,9 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.sentence_transformers.layout import CONFIG, REMEDY, entries_of, folders_of
 from bert_jax.checkpoints.tensors import SAFETENSORS, open_tensors
 from bert_jax.errors import UserError
-from bert_jax.models.text_vectors import TEXT_VECTORS, TextVectors
+from bert_jax.models.heads.text_vectors import TEXT_VECTORS, TextVectors
+from bert_jax.models.parameter_sharding import state_shardings
 from bert_jax.sharding.hosts import fetch
-from bert_jax.sharding.rules import state_shardings
 
 # Name of a parameter, without the number of its module → its tensor, which is transposed.
 _TENSORS = {

@@ -21,8 +21,8 @@ from bert_jax.checkpoints.sentence_transformers.layout import (
 )
 from bert_jax.checkpoints.sentence_transformers.weights import write_modules
 from bert_jax.errors import UserError
+from bert_jax.models.heads.text_vectors import TextVectors
 from bert_jax.models.pooling import OF_TOKENS
-from bert_jax.models.text_vectors import TextVectors
 
 # The poolings that version 2 does not know: their flags are written only if they are set.
 _LATER = ("weightedmean", "lasttoken")

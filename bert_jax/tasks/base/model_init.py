@@ -15,9 +15,10 @@ from bert_jax.checkpoints.sentence_transformers.layout import encoder_directory
 from bert_jax.errors import OptionError, UserError, listed
 from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, find_family
 from bert_jax.models import surgery
-from bert_jax.models.config import EncoderConfig, Head, check_fields
+from bert_jax.models.config import EncoderConfig, check_fields
 from bert_jax.models.execution import Execution, resolve_execution
-from bert_jax.models.text_vectors import TextVectors
+from bert_jax.models.heads.masked_lm import MaskedLMOptions
+from bert_jax.models.heads.text_vectors import TextVectors
 from bert_jax.options import differing_names
 from bert_jax.process import say
 from bert_jax.sharding.hosts import fetch, is_main_host
@@ -40,18 +41,8 @@ TRAINING_FIELDS = frozenset(
 )
 
 # Those in which a model may differ, too, that begins with the layers of another family: dropout and
-# heads; and what it may leave out.
-_OTHER_FAMILY_FIELDS = frozenset(
-    {
-        "attention_output_dropout",
-        "feed_forward_dropout",
-        "sentence_order_dropout",
-        "classifier_act",
-        "classifier_input_dropout",
-        "choice_head",
-        "tagging_dropout_of_hidden",
-    }
-)
+# heads, except the head of words, which it begins with as well; and what it may leave out.
+_OTHER_FAMILY_FIELDS = frozenset({"attention_output_dropout", "feed_forward_dropout", "heads"})
 _LEFT_OUT = {"type_vocab_size": 0, "has_pooler": False}
 
 # The maximum number of names of tensors in a line.
@@ -164,7 +155,7 @@ class ModelInit:
     def describe(
         self,
         tokenizer: Tokenizer,
-        head: Head,
+        head: str,
         *,
         num_labels: int | None = EncoderConfig.num_labels,
         labels: tuple[str, ...] = (),
@@ -284,6 +275,8 @@ def _in_family(description: ModelDescription, family: Family) -> EncoderConfig:
         if name not in TRAINING_FIELDS | _OTHER_FAMILY_FIELDS
         and (name not in _LEFT_OUT or getattr(new, name) != _LEFT_OUT[name])
     ]
+    if old.of_head(MaskedLMOptions) != new.of_head(MaskedLMOptions):
+        differing.append("masked-LM head")
     if family.tokenizer_kind != source.tokenizer_kind:
         differing.append("kind of tokenizer")
     if differing:
@@ -353,7 +346,7 @@ def heads_to_reinitialize(source: ModelDescription, target: ModelDescription) ->
     if source.problem_type == target.problem_type == "regression":
         return ()
     if (
-        source.head is target.head
+        source.head == target.head
         and source.config.num_labels == target.config.num_labels
         and source.labels in ((), target.labels)
     ):

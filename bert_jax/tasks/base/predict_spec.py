@@ -21,7 +21,6 @@ from bert_jax.errors import (
     require_at_least,
     require_between,
 )
-from bert_jax.models.config import Head
 from bert_jax.options import keys_of
 from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor
 
@@ -177,7 +176,7 @@ class PredictSpec(Generic[Item, Prediction]):
     to_record: Callable[[Item, Prediction], Mapping[str, Any]]
     formats: Mapping[str, Format[Item, Prediction]] = dataclasses.field(default_factory=dict)
     endings: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    heads: tuple[Head, ...] = ()
+    heads: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
 
     def check_options(self, task: str, options: PredictOptions) -> None:

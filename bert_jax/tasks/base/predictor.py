@@ -24,7 +24,7 @@ from bert_jax.errors import (
     UserError,
     require_at_least,
 )
-from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig, Head
+from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
 from bert_jax.models.encoder import Encoder, cast_layer_kernels
 from bert_jax.models.execution import Execution
 from bert_jax.models.packed_rows import PackedRows
@@ -296,7 +296,7 @@ def not_one_string(items: Iterable[Item], what: str = "texts") -> Iterable[Item]
     return items
 
 
-def check_head(model: Model, heads: tuple[Head, ...], ability: str, task: str) -> None:
+def check_head(model: Model, heads: tuple[str, ...], ability: str, task: str) -> None:
     """Refuses a model that has another head.
 
     Args:

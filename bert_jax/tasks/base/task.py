@@ -14,9 +14,10 @@ from bert_jax.data.pipeline import Batch
 from bert_jax.models.config import ComputedModel
 from bert_jax.models.encoder import EncoderOutputs
 from bert_jax.models.execution import Execution
+from bert_jax.models.parameter_sharding import gathered
 from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.mesh import programs_may_overlap
-from bert_jax.sharding.rules import gathered, on_mesh
+from bert_jax.sharding.rules import on_mesh
 from bert_jax.tasks.base.evaluation import Evaluator
 from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.base.summary import DataSummary

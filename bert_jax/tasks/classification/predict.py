@@ -22,8 +22,7 @@ from bert_jax.data.outputs import Layout
 from bert_jax.data.readers.texts import Text
 from bert_jax.data.records import shortest
 from bert_jax.errors import OptionError, UserError
-from bert_jax.models.config import Head
-from bert_jax.models.text_vectors import ACTIVATIONS
+from bert_jax.models.heads.text_vectors import ACTIVATIONS
 from bert_jax.tasks.base.predict_spec import (
     OutputFile,
     PredictOptions,
@@ -226,6 +225,6 @@ PREDICT = PredictSpec(
     lambda text, prediction: as_record(prediction),
     {"glue": _table},
     endings={".tsv": "glue"},
-    heads=(Head.CLASSIFICATION,),
+    heads=("classification",),
     options=("raw_scores",),
 )

@@ -13,7 +13,6 @@ from bert_jax.data.examples import TextExample
 from bert_jax.data.readers.glue import GlueLayout
 from bert_jax.data.readers.texts import Text, TextOptions, read_texts
 from bert_jax.errors import OptionError, UserError
-from bert_jax.models.config import Head
 from bert_jax.sharding.memory import host_memory
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator, example_losses
 from bert_jax.tasks.base.labelled_options import (
@@ -286,7 +285,7 @@ def create(config: TaskConfig[ClassificationData], model_init: ModelInit) -> Cla
         )
     description = model_init.describe(
         tokenizer,
-        Head.CLASSIFICATION,
+        "classification",
         num_labels=problem.outputs,
         labels=labels,
         problem_type=problem.problem_type,

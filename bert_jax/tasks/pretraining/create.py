@@ -12,7 +12,6 @@ from bert_jax.data.pretraining.corpus import (
 from bert_jax.data.pretraining.options import PrepareOptions, PretrainingOptions, VocabularyOptions
 from bert_jax.data.pretraining.sources import SourceSpec, source_specs
 from bert_jax.errors import OptionError, UserError, require_at_least, require_between
-from bert_jax.models.config import Head
 from bert_jax.options import keys_of
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
@@ -142,7 +141,7 @@ def _task(
     general: Corpus | None = None,
 ) -> PretrainingTask:
     options = config.data
-    head = Head.MASKED_LM if options.objective == "none" else Head.PRETRAINING
+    head = "masked_lm" if options.objective == "none" else "pretraining"
     if head not in model_init.family.class_names:
         kind = model_init.family.model_type
         rule = f"models of the family {kind} have no head for pairs: set data.objective=none"

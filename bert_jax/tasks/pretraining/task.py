@@ -33,7 +33,7 @@ from bert_jax.errors import OptionError, UserError
 from bert_jax.metrics.baselines import shortfall
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
-from bert_jax.models.span_boundary import SpanBoundaryModel
+from bert_jax.models.heads.span_boundary import SpanBoundaryModel
 from bert_jax.sharding.hosts import batch_share
 from bert_jax.sharding.mesh import explain_out_of_memory
 from bert_jax.tasks.base.evaluation import EvalResult, Evaluator, Predict

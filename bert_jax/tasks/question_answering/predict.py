@@ -19,7 +19,7 @@ from bert_jax.data.readers.squad import ANSWERS, SQUAD, QuestionOptions, distinc
 from bert_jax.data.records import shortest
 from bert_jax.data.windows.passages import PassageWindow, PassageWindows
 from bert_jax.errors import UserError, require_at_least
-from bert_jax.models.config import JOINT, Head
+from bert_jax.models.config import JOINT
 from bert_jax.models.joint_span_head import SCOPE, SpanBeam, span_beam
 from bert_jax.tasks.base.predict_spec import (
     OutputFile,
@@ -379,6 +379,6 @@ PREDICT = PredictSpec(
     _record,
     {SQUAD: _squad},
     endings={".json": SQUAD},
-    heads=(Head.QUESTION_ANSWERING,),
+    heads=("question_answering",),
     options=("top_k", "null_threshold", "window_step", "answer_length"),
 )

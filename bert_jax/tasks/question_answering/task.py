@@ -17,7 +17,7 @@ from bert_jax.data.windows.passages import PassageWindows
 from bert_jax.errors import UserError, require_one_of
 from bert_jax.metrics.squad import best_f1_threshold, score_v1, score_v2
 from bert_jax.models.attention_inputs import MASK_VALUE
-from bert_jax.models.config import JOINT, Head
+from bert_jax.models.config import JOINT
 from bert_jax.models.joint_span_head import SCOPE, joint_scores
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import (
@@ -355,7 +355,7 @@ def create(config: TaskConfig[QuestionData], model_init: ModelInit) -> QuestionA
     if data.version != "1.1" and (is_tuned or is_version_2):
         other[NULL_THRESHOLD] = stored if is_tuned else UNTUNED_THRESHOLD
     # Two outputs, first and last token; the initial model may have had another number of labels.
-    description = model_init.describe(tokenizer, Head.QUESTION_ANSWERING, other=other)
+    description = model_init.describe(tokenizer, "question_answering", other=other)
     return QuestionAnsweringTask(
         splits,
         TrainedModel(tokenizer, description, model_init.execution),

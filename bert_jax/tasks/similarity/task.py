@@ -18,11 +18,10 @@ from bert_jax.data.examples import TextExample
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.texts import TextOptions, read_texts
 from bert_jax.errors import OptionError, UserError, require_between, require_one_of
-from bert_jax.models.config import Head
 from bert_jax.models.execution import Execution
+from bert_jax.models.heads.text_vectors import TextVectors
 from bert_jax.models.pooling import OF_TOKENS
 from bert_jax.models.sentence_pairs import PairOutput, SentencePairs
-from bert_jax.models.text_vectors import TextVectors
 from bert_jax.sharding.hosts import fetch
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator, example_losses
 from bert_jax.tasks.base.labelled_options import (
@@ -346,7 +345,7 @@ def _description(
     if not vectors.of_tokens:
         rule = "set data.pooling=cls or another, since the pooler is not trained"
         raise UserError(f"the initial model makes vectors with its pooler; {rule}")
-    return model_init.describe(tokenizer, Head.ENCODER, add_pooling_layer=False, vectors=vectors)
+    return model_init.describe(tokenizer, "encoder", add_pooling_layer=False, vectors=vectors)
 
 
 TRAIN = TrainSpec(

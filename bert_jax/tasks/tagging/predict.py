@@ -30,7 +30,6 @@ from bert_jax.data.windows.words import (
     split_words,
 )
 from bert_jax.metrics.entities import detect_scheme, spans
-from bert_jax.models.config import Head
 from bert_jax.models.crf import CRFParams
 from bert_jax.process import say
 from bert_jax.sharding.hosts import fetch
@@ -307,5 +306,5 @@ PREDICT = PredictSpec(
     _record,
     {CONLL: _conll},
     endings={".txt": CONLL, **dict.fromkeys(CONLL_ENDINGS, CONLL)},
-    heads=(Head.TAGGING,),
+    heads=("tagging",),
 )

@@ -19,7 +19,6 @@ from bert_jax.files import write_atomically
 from bert_jax.metrics.classification import ConfusionMatrix
 from bert_jax.metrics.entities import EntityCounts
 from bert_jax.models import crf
-from bert_jax.models.config import Head
 from bert_jax.models.layers import gather_positions
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import (
@@ -284,7 +283,7 @@ def create(config: TaskConfig[TaggingData], model_init: ModelInit) -> TaggingTas
         tag_set.check(eval_set.examples)
     test = [tag_set.drop_unknown_tags(eval_set) for eval_set in splits.test]
     description = model_init.describe(
-        tokenizer, Head.TAGGING, num_labels=len(tag_set.labels), labels=tag_set.labels
+        tokenizer, "tagging", num_labels=len(tag_set.labels), labels=tag_set.labels
     )
     metric = "accuracy" if entity_tags((), tag_set.labels) is None else "f1"
     return TaggingTask(

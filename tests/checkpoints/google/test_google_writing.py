@@ -13,9 +13,8 @@ from bert_jax.checkpoints.google_files import find, load_description, save
 from bert_jax.data.tensorflow import import_tensorflow
 from bert_jax.errors import UserError
 from bert_jax.files.manifest import MANIFEST
-from bert_jax.models.architectures import MODULES
-from bert_jax.models.config import Head
 from bert_jax.models.encoder import abstract_params
+from bert_jax.models.head import find_head
 from bert_jax.tokenization import BertSwitches, WordPieceTokenizer, load_tokenizer
 from tests.checkpoints.google.released import (
     CONFIG,
@@ -32,20 +31,18 @@ def make(head, **fields):
     """A model with random parameters, none of them 0 or 1."""
     config = dataclasses.replace(CONFIG, **{"num_labels": 4, **fields})
     description = ModelDescription(config, head, other={"directionality": "bidi"})
-    if head is Head.CLASSIFICATION:
+    if head == "classification":
         named = {"labels": ("a", "b", "c", "d"), "problem_type": "multi_label_classification"}
         description = dataclasses.replace(description, **named)
     generator = np.random.default_rng(5)
     params = jax.tree.map(
         lambda leaf: generator.normal(0.1, 0.4, leaf.shape).astype(np.float32),
-        abstract_params(MODULES[head](config)),
+        abstract_params(find_head(head).make(config)),
     )
     return description, params
 
 
-@pytest.mark.parametrize(
-    "head", [Head.ENCODER, Head.PRETRAINING, Head.CLASSIFICATION, Head.QUESTION_ANSWERING]
-)
+@pytest.mark.parametrize("head", ["encoder", "pretraining", "classification", "question_answering"])
 def test_there_and_back_to_the_bit(tmp_path, tokenizer, head):
     description, params = make(head)
     written, rewritten = tmp_path / "one", tmp_path / "other"
@@ -92,7 +89,7 @@ def test_tensorflow_1_restores_what_is_written(released, tmp_path, tokenizer):
     ("ours", "theirs"), [("gelu", "gelu"), ("gelu_new", "gelu"), ("relu", "relu")]
 )
 def test_the_config_is_one_that_google_reads(tmp_path, tokenizer, ours, theirs):
-    description, params = make(Head.MASKED_LM, hidden_act=ours)
+    description, params = make("masked_lm", hidden_act=ours)
     save(tmp_path / "model", description, params, tokenizer)
     fields = json.loads((tmp_path / "model" / "bert_config.json").read_text())
     # Its reader takes what it knows and lets everything else lie.
@@ -119,7 +116,7 @@ def test_the_config_is_one_that_google_reads(tmp_path, tokenizer, ours, theirs):
     ],
 )
 def test_models_that_google_cannot_compute(tmp_path, tokenizer, fields, message):
-    description, params = make(Head.MASKED_LM, **fields)
+    description, params = make("masked_lm", **fields)
     with pytest.raises(UserError, match=f"{message}.*; save a model directory instead"):
         save(tmp_path / "model", description, params, tokenizer)
     assert not list(tmp_path.iterdir())
@@ -129,7 +126,7 @@ def test_models_that_google_cannot_compute(tmp_path, tokenizer, fields, message)
     "switches", [BertSwitches(True, False, True), BertSwitches(True, None, False)]
 )
 def test_tokenizers_that_google_has_not(tmp_path, switches):
-    description, params = make(Head.MASKED_LM)
+    description, params = make("masked_lm")
     tokenizer = WordPieceTokenizer.from_vocabulary(PIECES, switches)
     with pytest.raises(UserError, match="only WordPiece with BERT's own rules, and the model's"):
         save(tmp_path / "model", description, params, tokenizer)
@@ -137,7 +134,7 @@ def test_tokenizers_that_google_has_not(tmp_path, switches):
 
 
 def test_a_model_replaces_one_of_ours_and_no_other(tmp_path, released, tokenizer):
-    first, second = make(Head.PRETRAINING), make(Head.MASKED_LM)
+    first, second = make("pretraining"), make("masked_lm")
     save(tmp_path / "model", *first, tokenizer)
     save(tmp_path / "model", *second, tokenizer)
     assert same(load(find(tmp_path / "model")).params, second[1])
@@ -148,7 +145,7 @@ def test_a_model_replaces_one_of_ours_and_no_other(tmp_path, released, tokenizer
 
 
 def test_a_model_in_the_working_directory(tmp_path, monkeypatch, tokenizer):
-    description, params = make(Head.MASKED_LM)
+    description, params = make("masked_lm")
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
     save(Path(), description, params, tokenizer)

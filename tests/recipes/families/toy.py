@@ -2,14 +2,13 @@
 
 from bert_jax.families import bert
 from bert_jax.families.family import Family, Rule, TensorNames
-from bert_jax.models.config import Head
 
 FAMILY = Family(
     model_type="toy",
     class_names={
-        Head.ENCODER: "ToyModel",
-        Head.MASKED_LM: "ToyForMaskedLM",
-        Head.CLASSIFICATION: "ToyForSequenceClassification",
+        "encoder": "ToyModel",
+        "masked_lm": "ToyForMaskedLM",
+        "classification": "ToyForSequenceClassification",
     },
     # As RoBERTa: one token type.
     token_types=False,
@@ -28,7 +27,7 @@ FAMILY = Family(
     # As DistilBERT: other keys in config.json.
     required_fields=("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
     field_names={"hidden_size": "dim", "num_hidden_layers": "n_layers"},
-    heads_of_labels=(Head.CLASSIFICATION,),
+    heads_of_labels=("classification",),
     # As RoBERTa: positions count from the row after that of padding.
     sizes=bert.SIZES,
     constants={"positions_after_padding": True},

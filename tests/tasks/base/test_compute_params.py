@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.config import Head
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.base.predictor import apply_model
 
@@ -20,7 +19,7 @@ BATCH = {
 
 @pytest.fixture
 def model(make_model):
-    made = make_model(Head.CLASSIFICATION)
+    made = make_model("classification")
     module = made.description.make_module(Execution(dtype="bfloat16"))
     params = jax.tree.map(lambda leaf: leaf, made.params)  # a tree of its own
     return dataclasses.replace(made, module=module, params=params)
@@ -56,5 +55,5 @@ def test_parameters_that_are_replaced_are_converted_again(model):
 
 
 def test_in_float32_nothing_is_copied(make_model):
-    model = make_model(Head.CLASSIFICATION)
+    model = make_model("classification")
     assert model.compute_params is model.params

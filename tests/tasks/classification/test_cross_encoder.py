@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.models.config import Head
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +22,7 @@ def saved(make_model, tmp_path):
     """A classifier, saved by bert_jax."""
 
     def save(labels, name="model", **described):
-        model = make_model(Head.CLASSIFICATION, num_labels=labels)
+        model = make_model("classification", num_labels=labels)
         description = dataclasses.replace(model.description, **described)
         dataclasses.replace(model, description=description).save(tmp_path / name)
         return tmp_path / name

@@ -9,7 +9,7 @@ import pytest
 import bert_jax
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.errors import UserError
-from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.config import EncoderConfig
 from bert_jax.tasks.classification.predict import Classification, as_record, to_prediction
 
 # exp(0) : exp(1.0986) : exp(1.3863) = 1 : 3 : 4
@@ -20,13 +20,13 @@ LABELS = ("bad", "fine", "good")
 @pytest.fixture
 def classifier(make_labelled):
     """Says the same of everything: good with probability 1/2."""
-    return make_labelled(Head.CLASSIFICATION, LABELS, SCORES)
+    return make_labelled("classification", LABELS, SCORES)
 
 
 def test_of_very_many_labels_the_most_probable_are_shown():
     labels = tuple(f"label {number}" for number in range(1200))
     config = EncoderConfig(vocab_size=10, num_labels=1200)
-    description = ModelDescription(config, Head.CLASSIFICATION, labels)
+    description = ModelDescription(config, "classification", labels)
     scores = np.random.default_rng(0).permutation(1200).astype(np.float32) / 100
     record = as_record(to_prediction(description, scores))
     # The 200 lowest scores are 0.00 to 1.99.
@@ -71,7 +71,7 @@ def test_numbers_have_the_digits_of_a_float32(answered, classifier, make_labelle
     third = as_record(Classification("a", 1 / 3, {"a": 1 / 3, "b": 2 / 3}))
     assert third["score"] == third["probabilities"]["a"] == 0.33333334
     assert third["probabilities"]["b"] == 0.6666667
-    model = make_labelled(Head.CLASSIFICATION, ("x",), (0.1,), problem_type="regression")
+    model = make_labelled("classification", ("x",), (0.1,), problem_type="regression")
     assert answered(model, "the cat\n", "in.txt") == '{"value": 0.1}\n'
 
 
@@ -104,14 +104,14 @@ def test_a_single_output_is_a_score_with_its_activation(make_labelled, problem, 
 
     Where both a regression and an activation are stored, these two differ.
     """
-    model = make_labelled(Head.CLASSIFICATION, ("x",), (-2.0,), problem_type=problem, other=other)
+    model = make_labelled("classification", ("x",), (-2.0,), problem_type=problem, other=other)
     assert model.classify(["the cat"]) == [pytest.approx(score, abs=1e-6)]
     assert model.classify(["the cat"], raw_scores=True) == [-2]
 
 
 def test_an_activation_that_is_not_known_is_refused_by_its_name(make_labelled):
     other = {"sbert_ce_default_activation_function": "my.Module"}
-    model = make_labelled(Head.CLASSIFICATION, ("x",), (-2.0,), other=other)
+    model = make_labelled("classification", ("x",), (-2.0,), other=other)
     with pytest.raises(UserError, match="activation_fn is 'my.Module'; known are torch's Identity"):
         model.classify(["the cat"])
     assert model.classify(["the cat"], raw_scores=True) == [-2]
@@ -123,7 +123,7 @@ def test_raw_scores_are_logits(make_labelled, answered, classifier):
     assert line["score"] == pytest.approx(SCORES[2])
     assert line["probabilities"] == pytest.approx(dict(zip(LABELS, SCORES, strict=True)))
     several = make_labelled(
-        Head.CLASSIFICATION, LABELS, (1.0, -1.0, 2.0), problem_type="multi_label_classification"
+        "classification", LABELS, (1.0, -1.0, 2.0), problem_type="multi_label_classification"
     )
     raw = Classification(("bad", "good"), 1.0, {"bad": 1.0, "fine": -1.0, "good": 2.0})
     assert several.classify(["the cat"], raw_scores=True) == [raw]
@@ -133,7 +133,7 @@ def test_raw_scores_are_logits(make_labelled, answered, classifier):
 
 
 def test_the_activation_beside_config_json_comes_first_and_is_kept(tmp_path, make_labelled):
-    model = make_labelled(Head.CLASSIFICATION, ("x",), (-2.0,), other=OLD)
+    model = make_labelled("classification", ("x",), (-2.0,), other=OLD)
     model.save(tmp_path / "model")
     beside = {"model_type": "CrossEncoder", "activation_fn": torch_class("Tanh")}
     path = tmp_path / "model/config_sentence_transformers.json"
@@ -169,7 +169,7 @@ def test_a_right_answer_of_another_name_keeps_it(answered, classifier):
 
 
 def test_the_answers_are_those_of_classify(answered, make_labelled):
-    model = make_labelled(Head.CLASSIFICATION, LABELS)
+    model = make_labelled("classification", LABELS)
     texts = ["the sun", "a cat sat on the mat .", ("it was", "low"), ""] * 10
     rows = [{"text": t} if isinstance(t, str) else {"text": t[0], "text_pair": t[1]} for t in texts]
     found = answered(model, "".join(json.dumps(row) + "\n" for row in rows))
@@ -236,7 +236,7 @@ def test_a_file_of_glue_without_header(answered, classifier):
 
 
 def test_numbers(answered, make_labelled):
-    model = make_labelled(Head.CLASSIFICATION, ("LABEL_0",), (2.34567,), problem_type="regression")
+    model = make_labelled("classification", ("LABEL_0",), (2.34567,), problem_type="regression")
     content = "index\tsentence1\tsentence2\tscore\n0\ta\tb\t5.0\n"
     found = answered(model, content, "test.tsv", "STS-B.tsv", input_format="glue:stsb")
     assert found == "index\tprediction\n0\t2.346\n"
@@ -246,7 +246,7 @@ def test_numbers(answered, make_labelled):
 
 def test_any_of_several_labels(answered, make_labelled):
     model = make_labelled(
-        Head.CLASSIFICATION,
+        "classification",
         LABELS,
         (1.0, -1.0, 2.0),
         problem_type="multi_label_classification",
@@ -258,7 +258,7 @@ def test_any_of_several_labels(answered, make_labelled):
 
 @pytest.mark.slow
 def test_names_with_tabs_do_not_tear_the_table(answered, make_labelled):
-    model = make_labelled(Head.CLASSIFICATION, ("a\tb", "c"), (1.0, 0.0))
+    model = make_labelled("classification", ("a\tb", "c"), (1.0, 0.0))
     found = answered(model, '{"id": "x\\ty", "text": "a"}\n', output="out.tsv")
     assert found == "index\tprediction\nx y\ta b\n"
 

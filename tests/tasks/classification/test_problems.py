@@ -10,7 +10,6 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import TextExample
 from bert_jax.data.readers.texts import TextOptions
 from bert_jax.errors import UserError
-from bert_jax.models.config import Head
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.splits import EvalSet, choose_labels
@@ -35,7 +34,7 @@ def founded(tiny_config):
 
     def make(*labels, is_finished=False, outputs=None):
         config = dataclasses.replace(tiny_config, num_labels=outputs or len(labels))
-        description = ModelDescription(config, Head.CLASSIFICATION, labels=labels)
+        description = ModelDescription(config, "classification", labels=labels)
         return ModelInit(Execution(), description=description, is_finished=is_finished)
 
     return make

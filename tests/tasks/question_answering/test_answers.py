@@ -12,7 +12,6 @@ import pytest
 from bert_jax.data.examples import Question
 from bert_jax.errors import UserError
 from bert_jax.inference.streams import predict_examples
-from bert_jax.models.config import Head
 from bert_jax.tasks.base.predictor import ExampleError
 from bert_jax.tasks.question_answering.predict import (
     Answer,
@@ -34,7 +33,7 @@ def spans(model, questions, **options):
 
 @pytest.fixture(scope="module")
 def qa_model(make_model):
-    return make_model(Head.QUESTION_ANSWERING, max_position_embeddings=32)
+    return make_model("question_answering", max_position_embeddings=32)
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +206,7 @@ def test_questions_that_are_refused(finder):
         answer(model, "Who?", PASSAGE, options=AnswerOptions(window_step=0))
     with pytest.raises(UserError, match="answer_length is 0; it must be at least 1"):
         answer(model, "Who?", PASSAGE, options=AnswerOptions(answer_length=0))
-    encoder = dataclasses.replace(model.description, head=Head.ENCODER)
+    encoder = dataclasses.replace(model.description, head="encoder")
     with pytest.raises(UserError, match="this BertModel does not answer questions; give the dire"):
         answer(dataclasses.replace(model, description=encoder), "Who?", PASSAGE)
     config = dataclasses.replace(model.config, type_vocab_size=1)

@@ -10,7 +10,6 @@ import pytest
 from bert_jax.data.examples import Entry, Question
 from bert_jax.errors import UserError
 from bert_jax.inference.predict import predict
-from bert_jax.models.config import Head
 from bert_jax.tasks.base.predict_spec import PredictOptions
 from bert_jax.tasks.question_answering.predict import PREDICT, RankedSpans
 from bert_jax.tasks.question_answering.spans import AnswerSpan, SpanPrediction
@@ -21,7 +20,7 @@ QUESTIONS = [("q1", "the cat", 0), ("q2", "it was", 0), ("q3", "a bird", 1), ("Ã
 
 @pytest.fixture
 def model(make_model):
-    return make_model(Head.QUESTION_ANSWERING)
+    return make_model("question_answering")
 
 
 @pytest.fixture

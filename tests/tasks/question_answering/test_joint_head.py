@@ -15,7 +15,6 @@ from bert_jax.checkpoints.parameters import to_tensors
 from bert_jax.data.windows.passages import PassageWindows
 from bert_jax.errors import NotFiniteError, UserError
 from bert_jax.families.family import find_family
-from bert_jax.models.config import Head
 from bert_jax.models.execution import Execution
 from bert_jax.models.joint_span_head import SpanBeam
 from bert_jax.tasks.question_answering.predict import AnswerOptions
@@ -108,7 +107,7 @@ def test_damaged_parameters_are_no_answer(tokenizer, field):
 
 @pytest.fixture(scope="module")
 def joint_model(make_model):
-    return make_model(Head.QUESTION_ANSWERING, qa_head="joint", max_position_embeddings=32)
+    return make_model("question_answering", qa_head="joint", max_position_embeddings=32)
 
 
 def test_files(joint_model, tmp_path):
@@ -210,7 +209,7 @@ def test_every_family_has_the_head(joint_model, name):
     config = family.new_config(
         "tiny", vocab_size=len(PIECES), max_position_embeddings=40, qa_head="joint"
     )
-    description = ModelDescription(config, Head.QUESTION_ANSWERING, family=family)
+    description = ModelDescription(config, "question_answering", family=family)
     module = description.make_module(Execution())
     params = jax.device_put(random_params(module, scale=0.05))
     check_answers(

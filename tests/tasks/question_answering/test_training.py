@@ -14,8 +14,7 @@ from bert_jax.data.examples import GoldAnswer, Question
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.metrics.squad import score_v1, score_v2
-from bert_jax.models.architectures import QuestionAnsweringOutput
-from bert_jax.models.config import Head
+from bert_jax.models.heads.question_answering import QuestionAnsweringOutput
 from bert_jax.sections import Sections
 from bert_jax.tasks.base.labelled_options import labelled_options
 from bert_jax.tasks.base.labelled_task import TrainedModel
@@ -91,7 +90,7 @@ def test_answers_are_learned(train, write, qa_head):
     assert set(json.loads(lines[0])) == {"id", "answer", "start", "end", "score"}
     # The model directory answers as the task did.
     model = bert_jax.load(workdir / "model")
-    assert model.description.head is Head.QUESTION_ANSWERING
+    assert model.description.head == "question_answering"
     assert model.config.qa_head == qa_head
     asked = rows(40, seed=1)
     found = model.answer(
@@ -159,7 +158,7 @@ def make_task(base_model):
         description = dataclasses.replace(
             base.description,
             config=dataclasses.replace(base.description.config, qa_head=qa_head),
-            head=Head.QUESTION_ANSWERING,
+            head="question_answering",
             other=other,
         )
         return QuestionAnsweringTask(

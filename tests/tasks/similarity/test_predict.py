@@ -10,7 +10,7 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.inference.streams import predict_examples
-from bert_jax.models.text_vectors import Normalize, TextVectors
+from bert_jax.models.heads.text_vectors import Normalize, TextVectors
 from bert_jax.tasks.base.predictor import BatchOptions, ExampleError
 from bert_jax.tasks.similarity.predict import Match, PairPredictor
 

@@ -10,7 +10,6 @@ from bert_jax.data.readers.conll import add_tag_column
 from bert_jax.data.readers.tagged import read_tagged
 from bert_jax.errors import UserError
 from bert_jax.inference.predict import predict
-from bert_jax.models.config import Head
 from bert_jax.tasks.base.predict_spec import PredictOptions
 from bert_jax.tasks.base.splits import EvalSet
 
@@ -20,13 +19,13 @@ LABELS = ("O", "B-PER", "I-PER")
 @pytest.fixture
 def constant(make_labelled):
     """Calls every word a name of its own."""
-    return make_labelled(Head.TAGGING, LABELS, (0.0, 2.0, 0.0))
+    return make_labelled("tagging", LABELS, (0.0, 2.0, 0.0))
 
 
 @pytest.fixture
 def tagger(make_labelled):
     """Has its own opinion of every word."""
-    return make_labelled(Head.TAGGING, LABELS)
+    return make_labelled("tagging", LABELS)
 
 
 COLUMNS = """\

@@ -18,7 +18,6 @@ from bert_jax.data.readers.lines import Lines
 from bert_jax.errors import OptionError, UserError
 from bert_jax.files.manifest import MANIFEST
 from bert_jax.inference.streams import predict_examples
-from bert_jax.models.config import Head
 from bert_jax.tasks.base.predictor import BatchOptions, ExampleError
 from bert_jax.tasks.tagging.predict import PREDICT, TagPredictor, entity_tags
 from bert_jax.tokenization import Template
@@ -35,7 +34,7 @@ def knowing(make_model, tokenizer):
     """Makes models that know the label of each word by its first piece, and nothing else."""
 
     def make(labels=IOB2, **fields):
-        plain = make_model(Head.TAGGING, num_labels=len(labels), max_position_embeddings=32)
+        plain = make_model("tagging", num_labels=len(labels), max_position_embeddings=32)
         params = jax.tree_util.tree_map_with_path(
             lambda path, leaf: np.full(leaf.shape, float(path[-1].key == "scale"), np.float32),
             plain.params,
@@ -191,7 +190,7 @@ def test_neighbours_of_a_label_without_prefix_are_one_entity():
 
 @pytest.mark.slow
 def test_it_is_what_the_module_says_of_first_pieces(make_model, tokenizer):
-    model = make_model(Head.TAGGING, num_labels=4)
+    model = make_model("tagging", num_labels=4)
     words = ["the", "players", "walked", "zzz", "boys"]
     ids = jnp.array([tokenizer.encode_batch([" ".join(words)])[0].ids])
     logits = jax.jit(model.module.apply)({"params": model.params}, ids)

@@ -7,7 +7,7 @@ import pytest
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import TaggedSentence
 from bert_jax.errors import UserError
-from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.splits import EvalSet
@@ -24,7 +24,7 @@ def sentence(*tags, line=1):
 
 def finished(labels, *, is_finished=True):
     config = EncoderConfig(num_labels=len(labels) or 2)
-    description = ModelDescription(config, Head.TAGGING, labels=labels)
+    description = ModelDescription(config, "tagging", labels=labels)
     return dataclasses.replace(INIT, description=description, is_finished=is_finished)
 
 

@@ -17,7 +17,6 @@ from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.inference.evaluation import evaluate
 from bert_jax.metrics.entities import EntityCounts
-from bert_jax.models.config import Head
 from bert_jax.models.execution import Execution
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks.base.labelled_options import LabelledOptions
@@ -145,7 +144,7 @@ def make_task(tiny_config, tokenizer):
     def make(length, *, use_crf=True):
         config = dataclasses.replace(tiny_config, num_labels=3, use_crf=use_crf)
         labels = ("O", "B-A", "I-A")
-        description = ModelDescription(config, Head.TAGGING, labels=labels)
+        description = ModelDescription(config, "tagging", labels=labels)
         part = EvalSet("validation", "f", [example])
         task = TaggingTask(
             Splits([example], [example], [part], []),

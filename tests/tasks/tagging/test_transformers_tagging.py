@@ -8,7 +8,6 @@ import pytest
 import safetensors.numpy
 
 import bert_jax
-from bert_jax.models.config import Head
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -32,7 +31,7 @@ def saved(model, directory, **fields):
 
 
 def test_tags_and_scores_are_those_of_transformers(make_model, tmp_path):
-    model = make_model(Head.TAGGING, num_labels=5)
+    model = make_model("tagging", num_labels=5)
     directory = saved(model, tmp_path / "model")
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     theirs = transformers.AutoModelForTokenClassification.from_pretrained(directory).eval()
@@ -51,7 +50,7 @@ def test_tags_and_scores_are_those_of_transformers(make_model, tmp_path):
 
 
 def test_a_chain_comes_back_to_the_bit_and_does_not_disturb_others(make_model, tmp_path):
-    model = make_model(Head.TAGGING, num_labels=5, use_crf=True)
+    model = make_model("tagging", num_labels=5, use_crf=True)
     directory = saved(model, tmp_path / "model")
     assert json.loads((directory / "config.json").read_text())["use_crf"] is True
     tensors = safetensors.numpy.load_file(directory / "model.safetensors")

@@ -9,7 +9,6 @@ import pytest
 import tokenizers
 
 from bert_jax.data.windows.words import WordWindows, piece_words
-from bert_jax.models.config import Head
 from bert_jax.tokenization import load_tokenizer
 from bert_jax.tokenization.encoding import Pieces
 from bert_jax.tokenization.interface import XLM_ROBERTA
@@ -47,7 +46,7 @@ def unigram(tmp_path_factory):
 @pytest.fixture(scope="module")
 def tagger(make_model, unigram):
     """Knows a place by its piece, and nothing else; see `knowing` in test_predict.py."""
-    plain = make_model(Head.TAGGING, num_labels=3)
+    plain = make_model("tagging", num_labels=3)
     params = jax.tree_util.tree_map_with_path(
         lambda path, leaf: np.full(leaf.shape, float(path[-1].key == "scale"), np.float32),
         plain.params,

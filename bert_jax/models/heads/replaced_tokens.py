@@ -7,15 +7,26 @@ at once, on one table of embeddings. Source: google-research/electra, run_pretra
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from bert_jax.models.architectures import ReplacedTokenModel
+from bert_jax.models.classifier import TransformedOutput
+from bert_jax.models.comparison import (
+    IGNORED_LABEL,
+    Comparison,
+    Draw,
+    Labels,
+    sigmoid_cross_entropy,
+)
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
-from bert_jax.models.encoder import LayerStack
-from bert_jax.models.heads import MaskedLanguageModelHead
+from bert_jax.models.encoder import EncoderOutput, LayerStack
+from bert_jax.models.encoder_with_head import EncoderWithHead
+from bert_jax.models.head import Head, dense_axes
+from bert_jax.models.heads.masked_lm import MaskedLanguageModelHead
 from bert_jax.models.layers import gather_positions
 
 # The width of an attention head of the generator.
@@ -56,6 +67,20 @@ def generator_config(config: EncoderConfig, size: float) -> EncoderConfig:
         intermediate_size=4 * width,
         embedding_size=config.embedding_width,
     )
+
+
+class ReplacedTokenModel(EncoderWithHead):
+    """The encoder with ELECTRA's discriminator: whether each token was replaced."""
+
+    def setup(self) -> None:
+        super().setup()
+        self.replaced_token_head = TransformedOutput(
+            self.config, self.execution, 1, self.config.hidden_act
+        )
+
+    def _head(self, encoded: EncoderOutput, deterministic: bool) -> jax.Array:
+        """Logits, float32 [B, T]."""
+        return self.replaced_token_head(encoded.last_hidden_state, deterministic)[..., 0]
 
 
 class ReplacedTokenPretraining(ReplacedTokenModel):
@@ -159,3 +184,29 @@ def generator_params(params: Any) -> Any:
     embeddings = params[ENCODER_SCOPE]["embeddings"]
     encoder = {"embeddings": embeddings, "encoder": params["generator"]}
     return {ENCODER_SCOPE: encoder, "mlm_head": params["mlm_head"]}
+
+
+def _labels(draw: Draw) -> Labels:
+    replaced = draw.classes(draw.ids.size, 2).reshape(draw.ids.shape)
+    return {"labels": np.where(draw.mask, replaced, IGNORED_LABEL).astype(np.float32)}
+
+
+def _loss(
+    logits: Mapping[str, jax.Array], labels: Mapping[str, jax.Array], problem_type: str
+) -> list[jax.Array]:
+    del problem_type
+    return [sigmoid_cross_entropy(logits["logits"], labels["labels"])]
+
+
+HEAD = Head(
+    ReplacedTokenModel,
+    axes=(
+        # A generator has a fraction of the heads of its discriminator, which few meshes divide.
+        ("generator/layers/attention/(query|key|value)/kernel", ("layers", "embed", None, "head")),
+        ("generator/layers/attention/(query|key|value)/bias", ("layers", None, "head")),
+        ("generator/layers/attention/output/kernel", ("layers", None, "head", "embed")),
+        *dense_axes("replaced_token_head/(dense|out_proj)"),
+    ),
+    shown_by=(("replaced_token_head/dense/kernel",),),
+    comparison=Comparison(("logits",), ("replaced_tokens",), _labels, ("logits",), _loss),
+)

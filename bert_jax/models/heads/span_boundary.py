@@ -13,7 +13,8 @@ import jax.numpy as jnp
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution
-from bert_jax.models.heads import MaskedLanguageModelHead, word_logits
+from bert_jax.models.head import Head
+from bert_jax.models.heads.masked_lm import MaskedLanguageModelHead, word_logits
 from bert_jax.models.layers import (
     HIDDEN_AXES,
     activation,
@@ -102,7 +103,7 @@ class SpanBoundaryHead(nn.Module):
 class SpanBoundaryModel(nn.Module):
     """The encoder with the masked-language-model head and the span-boundary head.
 
-    Its other parameters are those of `architectures.MaskedLMModel`, under the same names.
+    Its other parameters are those of `MaskedLMModel`, under the same names.
     """
 
     config: EncoderConfig
@@ -165,3 +166,13 @@ class SpanBoundaryModel(nn.Module):
             prediction_logits=self.mlm_head(hidden, words),
             span_logits=self.span_boundary_head(left, right, in_span, words),
         )
+
+
+HEAD = Head(
+    axes=(
+        ("span_boundary_head/bias", ("vocab",)),
+        # The inputs are 2 D + 200 wide, which few sizes of a mesh divide.
+        (r"span_boundary_head/\w+/dense/kernel", (None, "embed")),
+        (r"span_boundary_head/(\w+/dense/bias|place_embeddings/embedding)", ()),
+    )
+)

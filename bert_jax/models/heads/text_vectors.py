@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.errors import OptionError, require_one_of
+from bert_jax.models.head import Head
 from bert_jax.models.layers import l2_normalize
 from bert_jax.models.pooling import OF_TOKENS, POOLER, POOLINGS
 
@@ -250,3 +251,6 @@ class TextPooling(nn.Module):
 
 def _linear(size: int, name: str, *, bias: bool) -> nn.Dense:
     return nn.Dense(size, use_bias=bias, precision=jax.lax.Precision.HIGHEST, name=name)
+
+
+HEAD = Head(axes=((rf"{TEXT_VECTORS}/\w+/(kernel|bias)", ()),))

@@ -11,6 +11,7 @@ import jax
 
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import EncoderOutput, EncoderOutputs
+from bert_jax.models.head import Head
 from bert_jax.models.layers import kernel_init
 
 
@@ -54,3 +55,6 @@ class ProjectedStudent(nn.Module):
         outputs, encoded = self.model(input_ids, encoder_outputs=encoder_outputs, **inputs)
         projected = self.hidden_projection(encoded.hidden_states)
         return outputs, encoded._replace(hidden_states=projected)
+
+
+HEAD = Head(axes=(("hidden_projection/kernel", ("embed", None)),))

@@ -1,0 +1,101 @@
+"""The encoder with a head (BERT paper, figures 1 and 4).
+
+All models have one call, see `EncoderWithHead.__call__`. Their parameters are those of the encoder,
+in the scope `ENCODER_SCOPE`, and those of the head next to it.
+"""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+
+from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
+from bert_jax.models.encoder import Encoder, EncoderOutput, EncoderOutputs
+from bert_jax.models.execution import Execution
+from bert_jax.models.layers import Dense, dense, gather_positions
+from bert_jax.models.packed_rows import PackedRows
+
+
+class EncoderWithHead(nn.Module):
+    """An encoder; each model adds its head.
+
+    The names of the parts in the parameter tree must not change: they seed initialisation and
+    dropout, and runs are saved under them.
+    """
+
+    config: EncoderConfig
+    execution: Execution = Execution()
+
+    def setup(self) -> None:
+        self.encoder = Encoder(
+            self.config, self.execution, add_pooling_layer=self._has_pooler(), name=ENCODER_SCOPE
+        )
+
+    def _has_pooler(self) -> bool:
+        """Whether the head takes the pooler's output."""
+        return False
+
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        token_type_ids: jax.Array | None = None,
+        attention_mask: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        *,
+        segment_ids: jax.Array | None = None,
+        packed_rows: PackedRows | None = None,
+        masked_lm_positions: jax.Array | None = None,
+        next_sentence_positions: jax.Array | None = None,
+        deterministic: bool = True,
+        encoder_outputs: EncoderOutputs | None = None,
+    ) -> Any:
+        """Encodes tokens and applies the head; each model's `_head` documents the result.
+
+        With `encoder_outputs` the result is a pair: that of the head, and the `EncoderOutput` of
+        all B rows of T tokens.
+
+        Args:
+            input_ids: int32 [B, T]; for multiple choice [B, C, T], and so for the next three.
+            token_type_ids: 0 or 1 for the first or second sentence; for this and the next four see
+                `Encoder`.
+            attention_mask: 0 for padding.
+            position_ids: None for 0 … T-1.
+            segment_ids: number of the text that a token of a packed row belongs to.
+            packed_rows: if set, the layers compute the batch in packed rows.
+            masked_lm_positions: int32 [B, P], limits word logits to P positions; None for all.
+            next_sentence_positions: int32 [B, K], positions of the [CLS] of K texts per row; None
+                for 0 only.
+            deterministic: False for training, with dropout from the RNG stream "dropout".
+            encoder_outputs: what the encoder returns beside its last layer; None: the result is
+                that of the head alone.
+        """
+
+        def rows(array: jax.Array | None) -> Any:
+            return None if array is None else array.reshape(-1, array.shape[-1])
+
+        encoded = self.encoder(
+            rows(input_ids),
+            rows(token_type_ids),
+            rows(attention_mask),
+            rows(position_ids),
+            segment_ids=segment_ids,
+            cls_positions=next_sentence_positions,
+            packed_rows=packed_rows,
+            deterministic=deterministic,
+            **(encoder_outputs or EncoderOutputs())._asdict(),
+        )
+        read = encoded
+        if masked_lm_positions is not None:
+            # Computed at all T positions, the vocabulary head would be a fifth of the work.
+            chosen = gather_positions(encoded.last_hidden_state, masked_lm_positions)  # BPD
+            read = encoded._replace(last_hidden_state=chosen)
+        outputs = self._head(read, deterministic)
+        leading = input_ids.shape[:-1]
+        outputs = jax.tree.map(lambda array: array.reshape(*leading, *array.shape[1:]), outputs)
+        return outputs if encoder_outputs is None else (outputs, encoded)
+
+    def _head(self, encoded: EncoderOutput, deterministic: bool) -> Any:
+        raise NotImplementedError
+
+    def _dense(self, features: int, name: str) -> Dense:
+        return dense(self.config, self.execution, features, name)

@@ -1,0 +1,1 @@
+"""Heads, one module each; `models.head.find_head` finds a module by its name."""

@@ -1,0 +1,67 @@
+"""The head of a classifier of a text or a pair (BERT paper, section 4.1)."""
+
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.models.classifier import Classifier, ClassifierOptions
+from bert_jax.models.comparison import (
+    Comparison,
+    Draw,
+    Labels,
+    cross_entropy,
+    sigmoid_cross_entropy,
+)
+from bert_jax.models.config import ENCODER_SCOPE
+from bert_jax.models.encoder import EncoderOutput
+from bert_jax.models.head import Head, dense_axes
+
+
+class ClassificationModel(Classifier):
+    """Logits of the labels of a text or a pair; with one label, a regression."""
+
+    def _has_transform(self) -> bool:
+        return self.config.of_head(ClassifierOptions).act is not None
+
+    def _has_pooler(self) -> bool:
+        return not self._has_transform()
+
+    def _head(self, encoded: EncoderOutput, deterministic: bool) -> jax.Array:
+        """Logits, float32 [B, C]."""
+        return self._classify_text(encoded, deterministic)
+
+
+def _labels(draw: Draw) -> Labels:
+    """[B] classes or values, [B, C] flags or values."""
+    rows, labels = len(draw.ids), draw.num_labels
+    if draw.problem_type == "single_label_classification":
+        return {"labels": draw.one_class(labels)}
+    if draw.problem_type == "multi_label_classification":
+        flags = draw.classes(rows * labels, 2).reshape(rows, labels)
+        return {"labels": flags.astype(np.float32)}
+    values = draw.generator.normal(size=(rows, labels)).astype(np.float32)
+    return {"labels": values[:, 0] if labels == 1 else values}
+
+
+def _loss(
+    logits: Mapping[str, jax.Array], labels: Mapping[str, jax.Array], problem_type: str
+) -> list[jax.Array]:
+    outputs, targets = logits["logits"], labels["labels"]
+    if problem_type == "regression":
+        return [jnp.mean(jnp.square(outputs - targets.reshape(outputs.shape)))]
+    if problem_type == "multi_label_classification":
+        return [sigmoid_cross_entropy(outputs, targets)]
+    return [cross_entropy(outputs, targets)]
+
+
+HEAD = Head(
+    ClassificationModel,
+    axes=dense_axes("classifier(/dense|/out_proj)?"),
+    shown_by=(
+        ("classifier/dense/kernel",),
+        (f"{ENCODER_SCOPE}/pooler/dense/kernel", "classifier/kernel"),
+    ),
+    comparison=Comparison(("logits",), ("classification",), _labels, loss=_loss),
+)

@@ -1,0 +1,114 @@
+"""The head of the masked language model (BERT paper, section 3.1)."""
+
+import dataclasses
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from bert_jax.errors import OptionError
+from bert_jax.models.attention_inputs import MASK_VALUE
+from bert_jax.models.comparison import Comparison, Draw, Labels, cross_entropy_of_logits
+from bert_jax.models.config import EncoderConfig, HeadOptions
+from bert_jax.models.encoder import EncoderOutput
+from bert_jax.models.encoder_with_head import EncoderWithHead
+from bert_jax.models.execution import Execution
+from bert_jax.models.head import Head, dense_axes
+from bert_jax.models.kernels.matmul import scores
+from bert_jax.models.layers import HIDDEN_AXES, activation, dense, layer_norm, word_rows_init
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskedLMOptions(HeadOptions):
+    """The head of the masked language model.
+
+    Attributes:
+        act: its activation; None: `hidden_act`.
+        extended_decoder: whether it has width D, and the word embeddings get D - E more columns
+            there (MobileBERT); otherwise it has width E.
+    """
+
+    act: str | None = None
+    extended_decoder: bool = False
+
+    def check(self, config: EncoderConfig) -> None:
+        """See `HeadOptions`."""
+        if self.extended_decoder and config.embedding_width > config.hidden_size:
+            rule = f"it must be at most model.hidden_size, {config.hidden_size}"
+            raise OptionError("model.embedding_size", config.embedding_size, rule)
+
+
+class MaskedLanguageModelHead(nn.Module):
+    """Logits of all words at some positions: dense → activation → LayerNorm → word embeddings.
+
+    The decoder is the table of word embeddings, with another bias; if `tie_word_embeddings` is
+    false it is a separate table. With `extended_decoder` the table has additional columns.
+    """
+
+    config: EncoderConfig
+    execution: Execution
+
+    @nn.compact
+    def __call__(self, hidden: jax.Array, word_embeddings: jax.Array) -> jax.Array:
+        """[B, P, D] and the table [V, E] → float32 logits [B, P, V], see `word_logits`."""
+        config = self.config
+        options = config.of_head(MaskedLMOptions)
+        rows, narrow = word_embeddings.shape
+        width = config.hidden_size if options.extended_decoder else narrow
+        hidden = dense(config, self.execution, width, "dense")(hidden)
+        hidden = activation(options.act or config.hidden_act)(hidden)
+        hidden = layer_norm(config, self.execution, "layer_norm")(hidden)
+        hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
+        table = word_embeddings
+        if not config.tie_word_embeddings:
+            table = self.param("decoder", word_rows_init(config), word_embeddings.shape)
+        if width > narrow:
+            shape = (rows, width - narrow)
+            extension = self.param("decoder_extension", word_rows_init(config), shape)
+            table = jnp.concatenate([table, extension], axis=1)
+        bias = self.param("bias", nn.initializers.zeros, (rows,))
+        return word_logits(config, hidden, table, bias)
+
+
+def word_logits(
+    config: EncoderConfig, vectors: jax.Array, table: jax.Array, bias: jax.Array
+) -> jax.Array:
+    """[B, P, E], a table [V, E] and float32 [V] → float32 logits [B, P, V].
+
+    If the table has padding, so have the logits: the lowest finite number, which is never the
+    maximum and becomes 0 in a softmax.
+    """
+    if len(table) > config.vocab_size:
+        bias = jnp.where(jnp.arange(len(table)) < config.vocab_size, bias, MASK_VALUE)
+    return nn.with_logical_constraint(scores(vectors, table) + bias, ("batch", "length", "vocab"))
+
+
+class MaskedLMModel(EncoderWithHead):
+    """The encoder with the masked-language-model head."""
+
+    def setup(self) -> None:
+        super().setup()
+        self.mlm_head = MaskedLanguageModelHead(self.config, self.execution)
+
+    def _head(self, encoded: EncoderOutput, deterministic: bool) -> jax.Array:
+        """Word scores, float32 [B, P, V] at `masked_lm_positions`, or [B, T, V]."""
+        return self.mlm_head(encoded.last_hidden_state, self.encoder.word_embeddings())
+
+
+def _labels(draw: Draw) -> Labels:
+    return {"labels": draw.mask_words()}
+
+
+HEAD = Head(
+    MaskedLMModel,
+    axes=(
+        ("mlm_head/bias", ("vocab",)),
+        ("mlm_head/decoder(_extension)?", ("vocab", "embed")),
+        *dense_axes("mlm_head/dense"),
+    ),
+    decay=(("mlm_head/decoder(_extension)?", True),),
+    shown_by=(("mlm_head/dense/kernel",),),
+    comparison=Comparison(
+        ("logits",), ("masked_lm",), _labels, ("logits",), cross_entropy_of_logits
+    ),
+)

@@ -1,0 +1,97 @@
+"""The head of multiple choice (BERT paper, section 4.4): a score for each choice."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from bert_jax.models.classifier import Classifier
+from bert_jax.models.comparison import Comparison, Draw, Labels, cross_entropy
+from bert_jax.models.config import HeadOptions
+from bert_jax.models.encoder import EncoderOutput
+from bert_jax.models.head import Head, dense_axes
+from bert_jax.models.layers import gelu
+
+_CHOICES = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class ChoiceOptions(HeadOptions):
+    """What scores a choice.
+
+    Attributes:
+        kind: "pooled", dropout and a dense map of the pooler's output; "classifier", as for
+            classification; "summary", ELECTRA's.
+    """
+
+    kind: str = "pooled"
+
+
+class MultipleChoiceModel(Classifier):
+    """One score for each choice; the encoder sees every choice as a row."""
+
+    def setup(self) -> None:
+        super().setup()
+        if self._kind() == "summary":
+            self.sequence_summary = self._dense(self.config.hidden_size, "sequence_summary")
+
+    def _kind(self) -> str:
+        return self.config.of_head(ChoiceOptions).kind
+
+    def _num_outputs(self) -> int:
+        return 1
+
+    def _has_transform(self) -> bool:
+        return self._kind() == "classifier"
+
+    def _has_pooler(self) -> bool:
+        return self._kind() == "pooled"
+
+    def _rate(self) -> float:
+        if self._kind() == "summary":
+            return self.config.summary_last_dropout
+        return super()._rate()
+
+    def _head(self, encoded: EncoderOutput, deterministic: bool) -> jax.Array:
+        """Logits of the C choices, float32 [B, C]."""
+        if self._kind() == "summary":
+            summary = gelu(self.sequence_summary(encoded.last_hidden_state[:, 0]))
+            return self._classify(summary, deterministic).reshape(-1)
+        return self._classify_text(encoded, deterministic).reshape(-1)
+
+
+def _labels(draw: Draw) -> Labels:
+    return {"labels": draw.classes(len(draw.ids) // _CHOICES, _CHOICES)}
+
+
+# A softmax ignores what its choices have in common: in an untrained model, which scores all choices
+# about equally, the gradients of the loss alone are hardly more than rounding.
+def _loss(
+    logits: Mapping[str, jax.Array], labels: Mapping[str, jax.Array], problem_type: str
+) -> list[jax.Array]:
+    del problem_type
+    choice, score = cross_entropy(logits["logits"], labels["labels"]), jnp.mean(logits["logits"])
+    return [choice, score, choice + score]
+
+
+def _losses_of_class(output: Any, labels: Mapping[str, Any], cross_entropy: Any) -> list[Any]:
+    del labels, cross_entropy
+    score = output.logits.mean()
+    return [output.loss, score, output.loss + score]
+
+
+HEAD = Head(
+    MultipleChoiceModel,  # the axes of "classifier" stand with classification
+    axes=dense_axes("sequence_summary"),
+    shown_by=(("classifier/kernel", "sequence_summary/kernel"),),
+    comparison=Comparison(
+        ("logits",),
+        ("choice", "mean_score", "sum"),
+        _labels,
+        loss=_loss,
+        losses_of_class=_losses_of_class,
+        choices=_CHOICES,
+    ),
+)

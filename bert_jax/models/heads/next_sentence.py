@@ -1,0 +1,52 @@
+"""The head of next-sentence prediction (BERT paper, section 3.1), and of sentence order."""
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+
+from bert_jax.models.classifier import classifier_dropout
+from bert_jax.models.comparison import Comparison, Draw, Labels, cross_entropy_of_logits
+from bert_jax.models.config import HeadOptions
+from bert_jax.models.dropout import Dropout
+from bert_jax.models.encoder import EncoderOutput
+from bert_jax.models.encoder_with_head import EncoderWithHead
+from bert_jax.models.head import Head, dense_axes
+
+
+@dataclasses.dataclass(frozen=True)
+class NextSentenceOptions(HeadOptions):
+    """Whether there is a classifier's dropout before the head (ALBERT)."""
+
+    dropout: bool = False
+
+
+class NextSentenceModel(EncoderWithHead):
+    """The encoder with the next-sentence head."""
+
+    def setup(self) -> None:
+        super().setup()
+        self.nsp_dropout = Dropout(classifier_dropout(self.config))
+        self.nsp_head = self._dense(2, "nsp_head")
+
+    def _has_pooler(self) -> bool:
+        return True
+
+    def _head(self, encoded: EncoderOutput, deterministic: bool) -> Any:
+        """Logits, float32 [B, 2]; label 0: the second segment follows the first."""
+        pooled = encoded.pooled
+        if self.config.of_head(NextSentenceOptions).dropout:
+            pooled = self.nsp_dropout(pooled, deterministic=deterministic)
+        return self.nsp_head(pooled).astype(jnp.float32)
+
+
+def _labels(draw: Draw) -> Labels:
+    return {"labels": draw.one_class(2)}
+
+
+HEAD = Head(
+    NextSentenceModel,
+    axes=dense_axes("nsp_head"),
+    shown_by=(("nsp_head/kernel",),),
+    comparison=Comparison(("logits",), ("next_sentence",), _labels, loss=cross_entropy_of_logits),
+)

@@ -1,0 +1,65 @@
+"""The head of a classifier of tokens (BERT paper, section 5.3), with a CRF if asked for."""
+
+import dataclasses
+
+import flax.linen as nn
+import jax
+import numpy as np
+
+from bert_jax.models.classifier import Classifier
+from bert_jax.models.comparison import (
+    IGNORED_LABEL,
+    Comparison,
+    Draw,
+    Labels,
+    cross_entropy_of_logits,
+)
+from bert_jax.models.config import HeadOptions
+from bert_jax.models.crf import PARAMETERS as CRF_PARAMETERS
+from bert_jax.models.encoder import EncoderOutput
+from bert_jax.models.head import Head
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggingOptions(HeadOptions):
+    """Whether the dropout is `hidden_dropout_prob` (DistilBERT), not the classifier's."""
+
+    dropout_of_hidden: bool = False
+
+
+class TaggingModel(Classifier):
+    """Logits of the labels of every token.
+
+    With `use_crf` it also has the parameters of `models.crf.CRFParams`; loss and decoding use them.
+    """
+
+    def _rate(self) -> float:
+        if self.config.of_head(TaggingOptions).dropout_of_hidden:
+            return self.config.hidden_dropout_prob
+        return super()._rate()
+
+    def setup(self) -> None:
+        super().setup()
+        if self.config.use_crf:
+            labels = self.config.num_labels
+            shapes = ((labels, labels), (labels,), (labels,))
+            for name, shape in zip(CRF_PARAMETERS, shapes, strict=True):
+                self.param(name, nn.initializers.normal(self.config.initializer_range), shape)
+
+    def _head(self, encoded: EncoderOutput, deterministic: bool) -> jax.Array:
+        """Logits, float32 [B, T, C]."""
+        return self._classify(encoded.last_hidden_state, deterministic)
+
+
+def _labels(draw: Draw) -> Labels:
+    tags = draw.classes(draw.ids.size, draw.num_labels).reshape(draw.ids.shape)
+    return {"labels": np.where(draw.is_word, tags, IGNORED_LABEL).astype(np.int32)}
+
+
+HEAD = Head(
+    TaggingModel,  # the axes of "classifier" stand with classification
+    axes=(("crf_(transitions|start|end)", ()),),
+    decay=(("crf_(transitions|start|end)", False),),  # the scores act as biases
+    shown_by=(("classifier/kernel",),),
+    comparison=Comparison(("logits",), ("tagging",), _labels, ("logits",), cross_entropy_of_logits),
+)

@@ -1,0 +1,124 @@
+"""The axes of all parameters, and the shardings that follow from them and `sharding.rules`.
+
+Activations name their axes where they arise; the parameters of a head stand in its `HEAD`.
+"""
+
+import math
+from typing import Any
+
+import jax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from bert_jax.errors import UserError
+from bert_jax.models.head import all_heads
+from bert_jax.sharding.rules import (
+    GATHERED_AXES,
+    MESH_AXES,
+    LogicalAxes,
+    MeshAxes,
+    Rules,
+    match,
+    name_of,
+    partition_spec,
+)
+
+# First match wins; those of the layers are stacked.
+ENCODER_AXES: tuple[tuple[str, LogicalAxes], ...] = (
+    (r"_norm/(scale|bias)$", ()),
+    (r"word_embeddings/embedding$", ("vocab", "embed")),
+    (r"(position|token_type)_embeddings/embedding$", (None, "embed")),
+    (r"layers/attention/(query|key|value)/kernel$", ("layers", "embed", "heads", "head")),
+    (r"layers/attention/(query|key|value)/bias$", ("layers", "heads", "head")),
+    (r"layers/attention/output/kernel$", ("layers", "heads", "head", "embed")),
+    (r"layers/bottleneck_(input|attention)/kernel$", ("layers", "embed", None)),
+    (r"layers/bottleneck_(input|attention)/bias$", ("layers", None)),
+    (r"layers/(feed_forward_\d+_)?intermediate/kernel$", ("layers", "embed", "feed_forward")),
+    (r"layers/(feed_forward_\d+_)?intermediate/bias$", ("layers", "feed_forward")),
+    (r"layers/(feed_forward_\d+_)?contraction/kernel$", ("layers", "feed_forward", "embed")),
+    (r"layers/(feed_forward_\d+_)?contraction/bias$", ("layers", "embed")),
+    (r"layers/output/kernel$", ("layers", "feed_forward", "embed")),
+    (r"layers/(attention/)?output/bias$", ("layers", "embed")),
+    (r"(embedding_projection|embeddings/transformation)/kernel$", (None, "embed")),
+    (r"(embedding_projection|embeddings/transformation)/bias$", ()),
+    (r"pooler/dense/kernel$", ("embed", None)),
+    (r"pooler/dense/bias$", ()),
+)
+
+
+def parameter_axes() -> Rules:
+    """The axes of the parameters of all models, by patterns of their names."""
+    heads = (
+        (rf"(^|/){pattern}$", axes) for head in all_heads().values() for pattern, axes in head.axes
+    )
+    return *heads, *ENCODER_AXES
+
+
+def state_shardings(mesh: Mesh, state: Any, table: MeshAxes = MESH_AXES) -> Any:
+    """A sharding for each leaf of a training state; optimizer moments follow their parameters.
+
+    Args:
+        mesh: the mesh.
+        state: a tree of arrays or shapes; scalars are replicated.
+        table: `MESH_AXES` or `ZERO_AXES`.
+
+    Raises:
+        UserError: a parameter has no rule, or an axis does not divide over the mesh.
+    """
+    rules = parameter_axes()
+
+    def sharding(path: tuple[Any, ...], leaf: Any) -> NamedSharding:
+        if leaf.ndim == 0:
+            return NamedSharding(mesh, PartitionSpec())
+        name = name_of(path)
+        spec = partition_spec(match(rules, name), table)
+        _check_divisible(mesh, name, leaf.shape, spec)
+        return NamedSharding(mesh, spec)
+
+    return jax.tree_util.tree_map_with_path(sharding, state)
+
+
+def sharded_shapes(mesh: Mesh, state: Any, table: MeshAxes = MESH_AXES) -> Any:
+    """Shapes like those of `state`, with the shardings of `state_shardings`."""
+    return jax.tree.map(
+        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
+        state,
+        state_shardings(mesh, state, table),
+    )
+
+
+def gathered(mesh: Mesh, params: Any) -> Any:
+    """The parameters as used in a program: parts split by `fsdp` are gathered.
+
+    Once per micro-batch, in bfloat16 if that is the dtype of the products; gradients are split
+    again. Otherwise XLA would multiply with parts of the kernels and add up activations, which are
+    many more bytes.
+    """
+    if mesh.shape["fsdp"] == 1:
+        return params
+    whole = state_shardings(mesh, params, GATHERED_AXES)
+    parts = state_shardings(mesh, params)
+
+    @jax.custom_vjp
+    def gather(params: Any) -> Any:
+        return jax.lax.with_sharding_constraint(params, whole)
+
+    def scatter(_: None, gradients: Any) -> tuple[Any]:
+        return (jax.lax.with_sharding_constraint(gradients, parts),)
+
+    gather.defvjp(lambda params: (gather(params), None), scatter)
+    return gather(params)
+
+
+def _check_divisible(mesh: Mesh, name: str, shape: tuple[int, ...], spec: PartitionSpec) -> None:
+    for size, entry in zip(shape, spec, strict=False):
+        axes = [
+            axis
+            for axis in ((entry,) if isinstance(entry, str) else entry or ())
+            if mesh.shape[axis] > 1
+        ]
+        if size % math.prod(mesh.shape[axis] for axis in axes):
+            split = " × ".join(f"{axis}={mesh.shape[axis]}" for axis in axes)
+            raise UserError(
+                f"{name} has an axis of {size}, which {split} does not divide; "
+                f"choose another mesh.{axes[0]} or another size of the model"
+            )

@@ -1,0 +1,157 @@
+"""The inputs of a comparison, drawn from a seed; the labels are those of the head."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from bert_jax.errors import UserError
+from bert_jax.models.comparison import Comparison, Draw
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.head import find_head
+from bert_jax.tokenization import Tokenizer
+
+# In the order of the arguments of bert_jax's models.
+FEATURES = ("input_ids", "token_type_ids", "attention_mask")
+
+
+@dataclasses.dataclass(frozen=True)
+class ParityInput:
+    """One batch. The encoder has R rows: B, or B · C for multiple choice.
+
+    Attributes:
+        name: name in the table.
+        text: description of the input.
+        features: arrays by `FEATURES`, int32 [B, T] or, for multiple choice, [B, C, T].
+        labels: int32 or float32, by argument of Hugging Face's class; for the bare encoder the
+            coefficients of its linear form, `last_hidden_state` [B, T, D] and `pooler_output`
+            [B, D].
+    """
+
+    name: str
+    text: str
+    features: Mapping[str, np.ndarray]
+    labels: Mapping[str, np.ndarray]
+
+    def rows(self, feature: str) -> np.ndarray:
+        """A feature in the rows of the encoder, [R, T]."""
+        values = self.features[feature]
+        return values.reshape(-1, values.shape[-1])
+
+
+def make_inputs(
+    config: EncoderConfig, tokenizer: Tokenizer, head: str, problem_type: str, *, seed: int = 0
+) -> tuple[ParityInput, ...]:
+    """A short row, a padded batch and a row of maximum length.
+
+    Args:
+        config: architecture of the model.
+        tokenizer: tokenizer; its template defines the special tokens. There is a second segment if
+            the model has the token types of a pair.
+        head: head of the model; the labels are those of its loss.
+        problem_type: problem type of a sequence classifier.
+        seed: seed of the inputs.
+
+    Raises:
+        UserError: the model has too few positions for a word and the special tokens.
+    """
+    longest = config.max_length
+    least = 1 + tokenizer.num_special_tokens(pair=False)
+    if longest < least:
+        raise UserError(
+            f"the model takes {longest} tokens, but an input has at least {least}, a word and the "
+            "special tokens: give another model"
+        )
+    inputs = []
+    for number, (name, lengths, with_pairs) in enumerate(_plans(longest)):
+        generator = np.random.default_rng((seed, number))
+        maker = _Maker(config, tokenizer, find_head(head).compared, problem_type, generator)
+        has_pairs = with_pairs and tokenizer.supports_pairs(config.type_vocab_size)
+        inputs.append(maker.make(name, lengths, has_pairs=has_pairs))
+    return tuple(inputs)
+
+
+def _plans(longest: int) -> tuple[tuple[str, list[int], bool], ...]:
+    """Name, lengths of the rows, and whether they are pairs of texts."""
+    return (
+        ("short", [min(12, longest)], False),
+        ("padded", [min(length, longest) for length in (24, 17, 6)], True),
+        ("full", [longest], True),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Maker:
+    """Draws one input."""
+
+    config: EncoderConfig
+    tokenizer: Tokenizer
+    comparison: Comparison
+    problem_type: str
+    generator: np.random.Generator
+
+    def make(self, name: str, lengths: Sequence[int], *, has_pairs: bool) -> ParityInput:
+        """A batch with one row of each length, or with one question of that many choices."""
+        batch = len(lengths)
+        comparison = self.comparison
+        lengths = [length for length in lengths for _ in range(comparison.choices)]
+        rows = [self._row(length, max(lengths), has_pairs) for length in lengths]
+        ids, types, mask = map(np.stack, zip(*rows, strict=True))  # RT
+        draw = Draw(
+            ids,
+            mask,
+            self._is_word(ids),
+            self.config.hidden_size,
+            self.config.num_labels,
+            self.problem_type,
+            self._mask_id,
+            self.generator,
+        )
+        labels = comparison.labels(draw)
+        features = {"input_ids": draw.ids, "token_type_ids": types, "attention_mask": mask}
+        facts = [f"batch {batch}", f"{max(lengths)} tokens"]
+        if comparison.choices > 1:
+            shape = (batch, comparison.choices, -1)  # BCT
+            features = {name: values.reshape(shape) for name, values in features.items()}
+            facts.append(f"{comparison.choices} choices")
+        if min(lengths) < max(lengths):
+            facts.append(f"padding (rows of {', '.join(map(str, dict.fromkeys(lengths)))})")
+        if has_pairs:
+            facts.append("two segments")
+        return ParityInput(name, ", ".join(facts), features, labels)
+
+    def _row(
+        self, length: int, width: int, is_pair: bool
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """One text or two, padded: ids, token types and mask, int32 [width]."""
+        template = self.tokenizer.template
+        is_pair = is_pair and length >= 2 + template.num_special_tokens(pair=True)
+        words = length - template.num_special_tokens(pair=is_pair)
+        sizes = {"A": (words + 1) // 2 if is_pair else words, "B": words // 2}
+        ids = np.full(width, self.tokenizer.padding_id, np.int32)
+        types, mask = np.zeros(width, np.int32), np.zeros(width, np.int32)
+        ids[:length], mask[:length] = self._words(length), 1
+        start = 0
+        for name, type_id in template.parts(pair=is_pair):
+            stop = start + sizes.get(name, 1)
+            if name not in sizes:
+                ids[start] = self.tokenizer.template_id(name)
+            types[start:stop] = type_id
+            start = stop
+        return ids, types, mask
+
+    def _words(self, count: int) -> np.ndarray:
+        special = self.tokenizer.special_ids
+        ordinary = np.setdiff1d(
+            np.arange(self.config.vocab_size),
+            [*special.known(), self.config.pad_token_id],
+        )
+        return self.generator.choice(ordinary if ordinary.size else [special.unk or 0], count)
+
+    def _is_word(self, ids: np.ndarray) -> np.ndarray:
+        special = self.tokenizer.special_ids
+        around = [i for i in (special.cls, special.sep, special.pad) if i is not None]
+        return ~np.isin(ids, around)
+
+    def _mask_id(self) -> int:
+        return self.tokenizer.special_id("mask", "parity of the words' head")
