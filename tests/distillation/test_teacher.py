@@ -185,7 +185,7 @@ def test_a_family_with_other_layers_is_refused(experiment_of, teacher_of):
     keys = {"init_from": str(teacher_of("classes")), "model.family": "roberta"}
     message = (
         "model.family is 'roberta'; init_from holds a model of the family bert, with another "
-        "mlm_act, positions_after_padding, kind of tokenizer; leave it out"
+        "positions_after_padding, masked-LM head, kind of tokenizer; leave it out"
     )
     with pytest.raises(UserError, match=f"^{message}$"):
         _ = experiment_of("classes", keys).model_init

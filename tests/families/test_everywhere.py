@@ -134,10 +134,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from bert_jax.models.architectures import MODULES
-from bert_jax.models.config import Head
+from bert_jax.models.head import find_head
+from bert_jax.models.parameter_sharding import gathered, state_shardings
 from bert_jax.sharding.mesh import MeshShape, make_mesh
-from bert_jax.sharding.rules import gathered, on_mesh, state_shardings
+from bert_jax.sharding.rules import on_mesh
 from tests.families.test_everywhere import NAMES, config_of
 from tests.random_params import random_params
 
