@@ -120,7 +120,5 @@ FAMILY = Family(
     ),
     fixed_fields={"inner_group_num": 1},
     field_names={"classifier_dropout": "classifier_dropout_prob"},
-    heads_of_labels=bert.HEADS_OF_LABELS,
-    label_parameters=bert.LABEL_PARAMETERS,
     tokenizer_kind=SENTENCEPIECE,
 )

@@ -209,10 +209,6 @@ REQUIRED_FIELDS = (
     "intermediate_size",
 )
 
-# Heads of one name with another meaning, and their parameters, in every family.
-HEADS_OF_LABELS = ("classification", "tagging", "multiple_choice")
-LABEL_PARAMETERS = ("classifier/", "crf_")
-
 FAMILY = Family(
     model_type="bert",
     class_names={
@@ -230,7 +226,5 @@ FAMILY = Family(
     google=GOOGLE,
     sizes=SIZES,
     required_fields=REQUIRED_FIELDS,
-    heads_of_labels=HEADS_OF_LABELS,
-    label_parameters=LABEL_PARAMETERS,
     tokenizer_kind=WORDPIECE,
 )

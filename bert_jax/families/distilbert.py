@@ -80,6 +80,4 @@ FAMILY = Family(
         "num_hidden_layers": "n_layers",
         "num_attention_heads": "n_heads",
     },
-    heads_of_labels=bert.HEADS_OF_LABELS,
-    label_parameters=bert.LABEL_PARAMETERS,
 )

@@ -87,6 +87,4 @@ FAMILY = Family(
             "summary_first_dropout": 0,
         }
     },
-    heads_of_labels=bert.HEADS_OF_LABELS,
-    label_parameters=bert.LABEL_PARAMETERS,
 )

@@ -150,9 +150,6 @@ class Family:
         synonyms: second names of keys of `config.json`, which transformers reads first.
         sizes: fields of `EncoderConfig` for each named size of a new model.
         defaults: fields of a new model of any size.
-        heads_of_labels: heads whose parameters have the same names but another meaning in each of
-            these heads and for every set of labels.
-        label_parameters: prefixes of the names of these parameters.
         pooling: pooling of the vectors of texts where the files of a model name none.
         tokenizer_kind: a kind of `tokenization.interface`, see `kind` of `load_tokenizer`.
         token_types: whether its models tell two texts apart by token types; None: if their table
@@ -175,8 +172,6 @@ class Family:
     fixed_fields_of_heads: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     field_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     synonyms: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    heads_of_labels: tuple[str, ...] = ()
-    label_parameters: tuple[str, ...] = ()
     pooling: str = "mean"
     tokenizer_kind: str = WORDPIECE
     token_types: bool | None = True

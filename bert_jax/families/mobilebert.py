@@ -116,6 +116,4 @@ FAMILY = Family(
         "use_bottleneck_attention": False,
         "key_query_shared_bottleneck": True,
     },
-    heads_of_labels=bert.HEADS_OF_LABELS,
-    label_parameters=bert.LABEL_PARAMETERS,
 )

@@ -63,8 +63,6 @@ FAMILY = Family(
         "layer_norm_eps",
         "pad_token_id",
     ),
-    heads_of_labels=bert.HEADS_OF_LABELS,
-    label_parameters=bert.LABEL_PARAMETERS,
     tokenizer_kind=BYTE_LEVEL_BPE,
     token_types=None,
 )

@@ -22,7 +22,7 @@ from bert_jax.inference.pickling import Origin, parts_of, states_of
 from bert_jax.inference.surgery import MOST_POSITIONS
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import resolve_execution
-from bert_jax.models.head import all_heads
+from bert_jax.models.head import all_heads, find_head, label_parameters
 from bert_jax.process import say
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.sharding.mesh import one_device_mesh
@@ -77,7 +77,7 @@ def load(
     head = _requested_head(task)
     description = _described(files, source, head, hidden_act)
     stored_head = description.head
-    if files is model_directory and head in description.family.heads_of_labels:
+    if files is model_directory and head and find_head(head).label_parameters:
         stored_head = model_directory.load_description(directory).head
     description, reinitialize = _with_requested_labels(description, stored_head, labels)
     tokenizer = model_directory.load_tokenizer(directory, description)
@@ -144,7 +144,6 @@ def _with_requested_labels(
         stored_head: head of the files.
         labels: labels, see `load`.
     """
-    family = description.family
     reinitialize: tuple[str, ...] = ()
     head, default = description.head, EncoderConfig.num_labels
     if labels is not None and head not in _NAMED_OUTPUTS:
@@ -155,13 +154,14 @@ def _with_requested_labels(
             f"leave labels out, or give task={able}",
             problem=f"a model with the head {head or 'unknown'} has no labels",
         )
-    if stored_head != head and {stored_head, head} <= set(family.heads_of_labels):
+    of_labels = {name for name, one in all_heads().items() if one.label_parameters}
+    if stored_head != head and {stored_head, head} <= of_labels:
         # These heads' parameters have the same names and another meaning.
         description = _with_labels(description, default, problem_type=None)
-        reinitialize = family.label_parameters
+        reinitialize = label_parameters()
     if labels is not None and tuple(labels) != description.labels:
         description = _with_labels(description, len(labels), tuple(labels))
-        reinitialize = family.label_parameters
+        reinitialize = label_parameters()
     if head == "question_answering":
         # Its outputs are first and last token, regardless of the labels of the initial model.
         description = _with_labels(description, default)

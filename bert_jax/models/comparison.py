@@ -13,6 +13,7 @@ IGNORED_LABEL = -100
 _MASKED = 0.15
 
 Labels = dict[str, np.ndarray]
+Arrays = Mapping[str, jax.Array]
 
 
 @dataclasses.dataclass
@@ -79,8 +80,8 @@ class Comparison:
     losses: tuple[str, ...]
     labels: Callable[[Draw], Labels]
     per_token: tuple[str, ...] = ()
-    loss: Callable[[Mapping[str, Any], Mapping[str, Any], str], list[Any]] | None = None
-    losses_of_class: Callable[[Any, Mapping[str, Any], Any], list[Any]] | None = None
+    loss: Callable[[Arrays, Arrays, str], list[jax.Array]] | None = None
+    losses_of_class: Callable[..., list[Any]] | None = None
     reads_padding: bool = False
     choices: int = 1
 
@@ -140,9 +141,6 @@ def _mean_of_labelled(
     return jnp.sum(jnp.where(counts, each, 0)) / jnp.sum(counts)
 
 
-def cross_entropy_of_logits(
-    logits: Mapping[str, Any], labels: Mapping[str, Any], problem_type: str
-) -> list[jax.Array]:
+def cross_entropy_of_logits(logits: Arrays, labels: Arrays, _: str) -> list[jax.Array]:
     """The loss of a head with one kind of logits and of labels."""
-    del problem_type
     return [cross_entropy(logits["logits"], labels["labels"])]

@@ -36,6 +36,8 @@ class Head:
         decay: parameters that are neither kernel, bias nor LayerNorm: whether their weights decay.
         shown_by: alternative sets of parameters by which a file without a class name has this
             head; of several heads the one with the largest set.
+        label_parameters: prefixes of the parameters whose meaning depends on the labels, and on the
+            head of several that have these names.
         comparison: what `parity` compares; None: transformers has no class with this head.
     """
 
@@ -43,6 +45,7 @@ class Head:
     axes: ParameterAxes = ()
     decay: tuple[tuple[str, bool], ...] = ()
     shown_by: tuple[tuple[str, ...], ...] = ()
+    label_parameters: tuple[str, ...] = ()
     comparison: Comparison | None = None
 
     @property
@@ -85,3 +88,9 @@ def head_parameters() -> str:
     axes = (pattern for head in all_heads().values() for pattern, _ in head.axes)
     scopes = dict.fromkeys(re.split(r"\W", pattern)[0] for pattern in axes)
     return f"^({'|'.join(scopes)})"
+
+
+def label_parameters() -> tuple[str, ...]:
+    """The prefixes of all parameters whose meaning depends on the labels."""
+    prefixes = (prefix for head in all_heads().values() for prefix in head.label_parameters)
+    return tuple(dict.fromkeys(prefixes))

@@ -1,13 +1,12 @@
 """The head of a classifier of a text or a pair (BERT paper, section 4.1)."""
 
-from collections.abc import Mapping
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.models.classifier import Classifier, ClassifierOptions
 from bert_jax.models.comparison import (
+    Arrays,
     Comparison,
     Draw,
     Labels,
@@ -45,9 +44,7 @@ def _labels(draw: Draw) -> Labels:
     return {"labels": values[:, 0] if labels == 1 else values}
 
 
-def _loss(
-    logits: Mapping[str, jax.Array], labels: Mapping[str, jax.Array], problem_type: str
-) -> list[jax.Array]:
+def _loss(logits: Arrays, labels: Arrays, problem_type: str) -> list[jax.Array]:
     outputs, targets = logits["logits"], labels["labels"]
     if problem_type == "regression":
         return [jnp.mean(jnp.square(outputs - targets.reshape(outputs.shape)))]
@@ -63,5 +60,6 @@ HEAD = Head(
         ("classifier/dense/kernel",),
         (f"{ENCODER_SCOPE}/pooler/dense/kernel", "classifier/kernel"),
     ),
+    label_parameters=("classifier/",),
     comparison=Comparison(("logits",), ("classification",), _labels, loss=_loss),
 )

@@ -1,14 +1,13 @@
 """The head of multiple choice (BERT paper, section 4.4): a score for each choice."""
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from bert_jax.models.classifier import Classifier
-from bert_jax.models.comparison import Comparison, Draw, Labels, cross_entropy
+from bert_jax.models.comparison import Arrays, Comparison, Draw, Labels, cross_entropy
 from bert_jax.models.config import HeadOptions
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.head import Head, dense_axes
@@ -68,16 +67,12 @@ def _labels(draw: Draw) -> Labels:
 
 # A softmax ignores what its choices have in common: in an untrained model, which scores all choices
 # about equally, the gradients of the loss alone are hardly more than rounding.
-def _loss(
-    logits: Mapping[str, jax.Array], labels: Mapping[str, jax.Array], problem_type: str
-) -> list[jax.Array]:
-    del problem_type
+def _loss(logits: Arrays, labels: Arrays, _: str) -> list[jax.Array]:
     choice, score = cross_entropy(logits["logits"], labels["labels"]), jnp.mean(logits["logits"])
     return [choice, score, choice + score]
 
 
-def _losses_of_class(output: Any, labels: Mapping[str, Any], cross_entropy: Any) -> list[Any]:
-    del labels, cross_entropy
+def _losses_of_class(output: Any, *_: Any) -> list[Any]:
     score = output.logits.mean()
     return [output.loss, score, output.loss + score]
 
@@ -86,6 +81,7 @@ HEAD = Head(
     MultipleChoiceModel,  # the axes of "classifier" stand with classification
     axes=dense_axes("sequence_summary"),
     shown_by=(("classifier/kernel", "sequence_summary/kernel"),),
+    label_parameters=("classifier/",),
     comparison=Comparison(
         ("logits",),
         ("choice", "mean_score", "sum"),

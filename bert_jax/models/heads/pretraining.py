@@ -1,11 +1,17 @@
 """BERT's two heads of pre-training (BERT paper, section 3.1)."""
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 
-from bert_jax.models.comparison import IGNORED_LABEL, Comparison, Draw, Labels, cross_entropy
+from bert_jax.models.comparison import (
+    IGNORED_LABEL,
+    Arrays,
+    Comparison,
+    Draw,
+    Labels,
+    cross_entropy,
+)
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.head import Head
 from bert_jax.models.heads.masked_lm import MaskedLanguageModelHead
@@ -42,16 +48,13 @@ def _labels(draw: Draw) -> Labels:
     return {"labels": draw.mask_words(), "next_sentence_label": draw.one_class(2)}
 
 
-def _loss(
-    logits: Mapping[str, jax.Array], labels: Mapping[str, jax.Array], problem_type: str
-) -> list[jax.Array]:
-    del problem_type
+def _loss(logits: Arrays, labels: Arrays, _: str) -> list[jax.Array]:
     words = cross_entropy(logits["prediction_logits"], labels["labels"])
     pair = cross_entropy(logits["seq_relationship_logits"], labels["next_sentence_label"])
     return [words, pair, words + pair]
 
 
-def _losses_of_class(output: Any, labels: Mapping[str, Any], cross_entropy: Any) -> list[Any]:
+def _losses_of_class(output: Any, labels: Any, cross_entropy: Any) -> list[Any]:
     words = cross_entropy(
         output.prediction_logits.flatten(0, 1),
         labels["labels"].flatten(),

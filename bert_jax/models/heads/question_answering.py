@@ -1,13 +1,12 @@
 """The head of question answering (BERT paper, section 4.2): first and last token of the answer."""
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.models.comparison import Comparison, Draw, Labels, cross_entropy
+from bert_jax.models.comparison import Arrays, Comparison, Draw, Labels, cross_entropy
 from bert_jax.models.config import JOINT
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.encoder import EncoderOutput
@@ -57,10 +56,7 @@ def _labels(draw: Draw) -> Labels:
     return {"start_positions": start, "end_positions": end}
 
 
-def _loss(
-    logits: Mapping[str, jax.Array], labels: Mapping[str, jax.Array], problem_type: str
-) -> list[jax.Array]:
-    del problem_type
+def _loss(logits: Arrays, labels: Arrays, _: str) -> list[jax.Array]:
     start = cross_entropy(logits["start_logits"], labels["start_positions"])
     end = cross_entropy(logits["end_logits"], labels["end_positions"])
     return [(start + end) / 2]

@@ -7,7 +7,6 @@ at once, on one table of embeddings. Source: google-research/electra, run_pretra
 
 import dataclasses
 import functools
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -17,6 +16,7 @@ import numpy as np
 from bert_jax.models.classifier import TransformedOutput
 from bert_jax.models.comparison import (
     IGNORED_LABEL,
+    Arrays,
     Comparison,
     Draw,
     Labels,
@@ -191,10 +191,7 @@ def _labels(draw: Draw) -> Labels:
     return {"labels": np.where(draw.mask, replaced, IGNORED_LABEL).astype(np.float32)}
 
 
-def _loss(
-    logits: Mapping[str, jax.Array], labels: Mapping[str, jax.Array], problem_type: str
-) -> list[jax.Array]:
-    del problem_type
+def _loss(logits: Arrays, labels: Arrays, _: str) -> list[jax.Array]:
     return [sigmoid_cross_entropy(logits["logits"], labels["labels"])]
 
 

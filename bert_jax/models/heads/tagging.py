@@ -61,5 +61,6 @@ HEAD = Head(
     axes=(("crf_(transitions|start|end)", ()),),
     decay=(("crf_(transitions|start|end)", False),),  # the scores act as biases
     shown_by=(("classifier/kernel",),),
+    label_parameters=("classifier/", "crf_"),
     comparison=Comparison(("logits",), ("tagging",), _labels, ("logits",), cross_entropy_of_logits),
 )

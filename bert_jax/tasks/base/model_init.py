@@ -17,6 +17,7 @@ from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, find_family
 from bert_jax.models import surgery
 from bert_jax.models.config import EncoderConfig, check_fields
 from bert_jax.models.execution import Execution, resolve_execution
+from bert_jax.models.head import label_parameters
 from bert_jax.models.heads.masked_lm import MaskedLMOptions
 from bert_jax.models.heads.text_vectors import TextVectors
 from bert_jax.options import differing_names
@@ -351,4 +352,4 @@ def heads_to_reinitialize(source: ModelDescription, target: ModelDescription) ->
         and source.labels in ((), target.labels)
     ):
         return ()
-    return target.family.label_parameters
+    return label_parameters()

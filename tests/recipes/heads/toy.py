@@ -1,11 +1,9 @@
 """A head in one file: how important each token is, from 0 to 1."""
 
-from collections.abc import Mapping
-
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.comparison import IGNORED_LABEL, Comparison, Draw, Labels
+from bert_jax.models.comparison import IGNORED_LABEL, Arrays, Comparison, Draw, Labels
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.encoder_with_head import EncoderWithHead
 from bert_jax.models.head import Head, dense_axes
@@ -30,10 +28,7 @@ def _labels(draw: Draw) -> Labels:
     return {"labels": jnp.where(draw.is_word, values, IGNORED_LABEL)}
 
 
-def _loss(
-    logits: Mapping[str, jax.Array], labels: Mapping[str, jax.Array], problem_type: str
-) -> list[jax.Array]:
-    del problem_type
+def _loss(logits: Arrays, labels: Arrays, _: str) -> list[jax.Array]:
     counts = labels["labels"] != IGNORED_LABEL
     errors = jnp.square(logits["logits"] - labels["labels"])
     return [jnp.sum(jnp.where(counts, errors, 0)) / jnp.sum(counts)]
