@@ -3,13 +3,14 @@
 import flax.linen as nn
 import jax
 
+from bert_jax.models.activations import ACTIVATIONS
 from bert_jax.models.attention import Attention
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.execution import Execution
 from bert_jax.models.key_value_cache import KeyValueCache
 from bert_jax.models.layer_outputs import EncoderOutputs, LayerValues
-from bert_jax.models.layers import HIDDEN_AXES, activation, dense, norm
+from bert_jax.models.layers import HIDDEN_AXES, dense, norm
 from bert_jax.models.packed_rows import Tokens
 
 
@@ -64,6 +65,6 @@ class BottleneckLayer(nn.Module):
     def _feed_forward(self, narrow: jax.Array, prefix: str) -> jax.Array:
         config, execution = self.config, self.execution
         inner = dense(config, execution, config.intermediate_size, f"{prefix}intermediate")(narrow)
-        inner = activation(config.hidden_act)(inner)
+        inner = ACTIVATIONS[config.hidden_act](inner)
         outer = dense(config, execution, config.attention_size, f"{prefix}contraction")(inner)
         return norm(config, execution, f"{prefix}contraction_norm")(narrow + outer)

@@ -7,12 +7,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bert_jax.models.activations import ACTIVATIONS
 from bert_jax.models.config import EncoderConfig, HeadOptions
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.encoder_with_head import EncoderWithHead
 from bert_jax.models.execution import Execution
-from bert_jax.models.layers import activation, dense
+from bert_jax.models.layers import dense
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +53,7 @@ class TransformedOutput(nn.Module):
         """[..., D] → float32 [..., outputs]."""
         vectors = Dropout(self.input_rate)(vectors, deterministic=deterministic)
         vectors = dense(self.config, self.execution, self.config.hidden_size, "dense")(vectors)
-        vectors = activation(self.act)(vectors)
+        vectors = ACTIVATIONS[self.act](vectors)
         vectors = Dropout(self.rate)(vectors, deterministic=deterministic)
         outputs = dense(self.config, self.execution, self.outputs, "out_proj")(vectors)
         return outputs.astype(jnp.float32)

@@ -12,15 +12,7 @@ from bert_jax.errors import (
     require_between,
     require_one_of,
 )
-
-# Hugging Face's names, without functions that have parameters (prelu, xielu). The exact form of
-# GELU (erf) and the tanh form have several names.
-ACTIVATIONS = (
-    *("gelu", "gelu_python", "gelu_10", "quick_gelu"),
-    *("gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"),
-    *("relu", "relu2", "relu6", "leaky_relu", "silu", "swish", "hardswish", "mish"),
-    *("tanh", "sigmoid", "laplace", "sqrtsoftplus", "linear"),
-)
+from bert_jax.models.activations import ACTIVATIONS
 
 ENCODER_SCOPE = "bert"
 """The name of the encoder among the parameters of a model with a head, in every family.
@@ -59,7 +51,7 @@ _PROBABILITIES = (
     "summary_last_dropout",
 )
 _CHOICES = {
-    "hidden_act": ACTIVATIONS,
+    "hidden_act": tuple(ACTIVATIONS),
     "qa_head": QA_HEADS,
     "normalization_type": ("layer_norm", "no_norm"),
     "layer_kind": ("transformer", "bottleneck"),

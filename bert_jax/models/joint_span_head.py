@@ -22,10 +22,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bert_jax.models.activations import gelu
 from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.kernels.matmul import affine
-from bert_jax.models.layers import gather_positions, gelu, kernel_init
+from bert_jax.models.layers import gather_positions, kernel_init
 
 SCOPE = "qa_joint"
 """The name of the head among the parameters of a model."""

@@ -3,7 +3,6 @@
 Dimensions have the letters of docs/concepts.md throughout the project.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -124,61 +123,3 @@ def l2_normalize(vectors: jax.Array) -> jax.Array:
     """Vectors [..., D] divided by their length, zeros for zeros; differentiable there, too."""
     squares = jnp.square(vectors).sum(axis=-1, keepdims=True)
     return vectors * jax.lax.rsqrt(jnp.maximum(squares, 1e-24))
-
-
-def activation(name: str) -> Callable[[jax.Array], jax.Array]:
-    """The function for `hidden_act`; "gelu" is the erf form, JAX's own default the tanh form.
-
-    Source: Hugging Face transformers, activations.py.
-    """
-    functions: dict[str, Callable[[jax.Array], jax.Array]] = {
-        **dict.fromkeys(("gelu", "gelu_python"), gelu),
-        **dict.fromkeys(
-            ("gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"),
-            jax.nn.gelu,
-        ),
-        "gelu_10": lambda x: gelu(x).clip(-10, 10),
-        "quick_gelu": lambda x: x * jax.nn.sigmoid(1.702 * x),
-        "relu": jax.nn.relu,
-        "relu2": lambda x: jnp.square(jax.nn.relu(x)),
-        "relu6": jax.nn.relu6,
-        "leaky_relu": jax.nn.leaky_relu,
-        **dict.fromkeys(("silu", "swish"), jax.nn.silu),
-        "hardswish": jax.nn.hard_swish,
-        "mish": jax.nn.mish,
-        "tanh": jnp.tanh,
-        "sigmoid": jax.nn.sigmoid,
-        # The normal distribution with mean √½ and variance 1 / 4π.
-        "laplace": lambda x: 0.5 * (1 + jax.lax.erf((x - 0.707107) / (0.282095 * math.sqrt(2)))),
-        "sqrtsoftplus": lambda x: jnp.sqrt(jax.nn.softplus(x)),
-        "linear": lambda x: x,
-    }
-    return functions[name]
-
-
-@jax.custom_vjp
-def gelu(x: jax.Array) -> jax.Array:
-    """GELU, x Φ(x) with the normal distribution's Φ: the erf form (Hendrycks and Gimpel, 2016).
-
-    Computed in float32 for any dtype; the backward pass stores only x.
-    """
-    wide = x.astype(jnp.float32)
-    return (wide * _normal_distribution(wide)).astype(x.dtype)
-
-
-def _gelu_forward(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return gelu(x), x
-
-
-def _gelu_backward(x: jax.Array, cotangent: jax.Array) -> tuple[jax.Array]:
-    wide = x.astype(jnp.float32)
-    density = jnp.exp(-0.5 * wide * wide) / math.sqrt(2 * math.pi)
-    slope = _normal_distribution(wide) + wide * density
-    return ((cotangent.astype(jnp.float32) * slope).astype(x.dtype),)
-
-
-gelu.defvjp(_gelu_forward, _gelu_backward)
-
-
-def _normal_distribution(x: jax.Array) -> jax.Array:
-    return 0.5 * (1 + jax.lax.erf(x * math.sqrt(0.5)))

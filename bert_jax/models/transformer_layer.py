@@ -3,13 +3,14 @@
 import flax.linen as nn
 import jax
 
+from bert_jax.models.activations import ACTIVATIONS
 from bert_jax.models.attention import Attention
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.execution import Execution
 from bert_jax.models.key_value_cache import KeyValueCache
 from bert_jax.models.layer_outputs import EncoderOutputs, LayerValues
-from bert_jax.models.layers import HIDDEN_AXES, activation, dense, norm
+from bert_jax.models.layers import HIDDEN_AXES, dense, norm
 from bert_jax.models.packed_rows import Tokens
 
 
@@ -46,7 +47,7 @@ class TransformerLayer(nn.Module):
         hidden = norm(config, execution, "attention_norm")(hidden + attended)
 
         inner = dense(config, execution, config.intermediate_size, "intermediate")(hidden)  # BTF
-        inner = activation(config.hidden_act)(inner)
+        inner = ACTIVATIONS[config.hidden_act](inner)
         outer = dense(config, execution, config.hidden_size, "output")(inner)  # BTD
         if config.feed_forward_dropout:
             outer = dropout(outer, tokens.indices, deterministic=deterministic)

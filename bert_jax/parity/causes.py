@@ -8,7 +8,8 @@ import ml_dtypes
 import numpy as np
 
 from bert_jax.errors import listed
-from bert_jax.models.config import ACTIVATIONS, EncoderConfig
+from bert_jax.models.activations import ACTIVATIONS
+from bert_jax.models.config import EncoderConfig
 from bert_jax.parity.inputs import ParityInput
 from bert_jax.parity.report import HIDDEN_STATES, TOLERANCES, Difference
 

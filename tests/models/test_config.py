@@ -21,7 +21,7 @@ from bert_jax.models.config import EncoderConfig
         ),
         (
             {"hidden_act": "prelu"},
-            "model.hidden_act is 'prelu'; known are gelu, gelu_python, gelu_10, quick_gelu, ",
+            "model.hidden_act is 'prelu'; known are gelu, gelu_python, gelu_new, ",
         ),
         (
             {"hidden_dropout_prob": 1.0},

@@ -27,8 +27,8 @@ from bert_jax.checkpoints.sentence_transformers.layout import (
 )
 from bert_jax.errors import UserError
 from bert_jax.files import is_there, read_json_object
+from bert_jax.models.activations import PYTORCH_ACTIVATIONS
 from bert_jax.models.heads.text_vectors import (
-    ACTIVATIONS,
     SIMILARITIES,
     Dense,
     Dropout,
@@ -126,7 +126,7 @@ def _of_module(kind: type[Module], path: Path, directory: Path) -> Module:
             raise not_supported(path, f"{key} {value!r}")
     _check_known(path, fields, [field.name for field in dataclasses.fields(kind)])
     name = str(fields.get("activation_function", "torch.nn.Tanh"))
-    if not name.startswith("torch.nn.") or name.rpartition(".")[2] not in ACTIVATIONS:
+    if not name.startswith("torch.nn.") or name.rpartition(".")[2] not in PYTORCH_ACTIVATIONS:
         raise not_supported(path, f"activation_function {name!r}")
     for key in ("in_features", "out_features", "dimension"):
         _check_size(path, key, fields.get(key))

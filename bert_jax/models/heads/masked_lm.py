@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.errors import OptionError
+from bert_jax.models.activations import ACTIVATIONS
 from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.comparison import Comparison, Draw, Labels, cross_entropy_of_logits
 from bert_jax.models.config import EncoderConfig, HeadOptions
@@ -15,7 +16,7 @@ from bert_jax.models.encoder_with_head import EncoderWithHead
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import Head, dense_axes
 from bert_jax.models.kernels.matmul import scores
-from bert_jax.models.layers import HIDDEN_AXES, activation, dense, layer_norm, word_rows_init
+from bert_jax.models.layers import HIDDEN_AXES, dense, layer_norm, word_rows_init
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +57,7 @@ class MaskedLanguageModelHead(nn.Module):
         rows, narrow = word_embeddings.shape
         width = config.hidden_size if options.extended_decoder else narrow
         hidden = dense(config, self.execution, width, "dense")(hidden)
-        hidden = activation(options.act or config.hidden_act)(hidden)
+        hidden = ACTIVATIONS[options.act or config.hidden_act](hidden)
         hidden = layer_norm(config, self.execution, "layer_norm")(hidden)
         hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
         table = word_embeddings

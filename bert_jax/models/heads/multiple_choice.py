@@ -6,12 +6,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from bert_jax.models.activations import gelu
 from bert_jax.models.classifier import Classifier
 from bert_jax.models.comparison import Arrays, Comparison, Draw, Labels, cross_entropy
 from bert_jax.models.config import HeadOptions
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.head import Head, dense_axes
-from bert_jax.models.layers import gelu
 
 _CHOICES = 2
 

@@ -10,19 +10,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bert_jax.models.activations import ACTIVATIONS
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import Head
 from bert_jax.models.heads.masked_lm import MaskedLanguageModelHead, word_logits
-from bert_jax.models.layers import (
-    HIDDEN_AXES,
-    activation,
-    dense,
-    gather_positions,
-    kernel_init,
-    layer_norm,
-)
+from bert_jax.models.layers import HIDDEN_AXES, dense, gather_positions, kernel_init, layer_norm
 
 # Width of the embeddings of positions in a span (SpanBERT, section 3.2).
 POSITION_WIDTH = 200
@@ -50,7 +44,7 @@ class _Layer(nn.Module):
     @nn.compact
     def __call__(self, vectors: jax.Array) -> jax.Array:
         vectors = dense(self.config, self.execution, self.width, "dense")(vectors)
-        vectors = activation(self.config.hidden_act)(vectors)
+        vectors = ACTIVATIONS[self.config.hidden_act](vectors)
         vectors = layer_norm(self.config, self.execution, "layer_norm")(vectors)
         return nn.with_logical_constraint(vectors, HIDDEN_AXES)
 

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.errors import OptionError, require_one_of
+from bert_jax.models.activations import PYTORCH_ACTIVATIONS
 from bert_jax.models.head import Head
 from bert_jax.models.layers import l2_normalize
 from bert_jax.models.pooling import OF_TOKENS, POOLER, POOLINGS
@@ -22,28 +23,6 @@ TEXT_VECTORS = "text_vectors"
 
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
-# By the name of PyTorch's class, with the values of its parameters when none is given.
-ACTIVATIONS = {
-    "Identity": lambda x: x,
-    "Tanh": jnp.tanh,
-    "ReLU": jax.nn.relu,
-    "ReLU6": jax.nn.relu6,
-    "LeakyReLU": jax.nn.leaky_relu,
-    "ELU": jax.nn.elu,
-    "CELU": jax.nn.celu,
-    "SELU": jax.nn.selu,
-    "GELU": lambda x: jax.nn.gelu(x, approximate=False),
-    "SiLU": jax.nn.silu,
-    "Mish": jax.nn.mish,
-    "Sigmoid": jax.nn.sigmoid,
-    "LogSigmoid": jax.nn.log_sigmoid,
-    "Softplus": jax.nn.softplus,
-    "Softsign": jax.nn.soft_sign,
-    "Tanhshrink": lambda x: x - jnp.tanh(x),
-    "Hardtanh": jax.nn.hard_tanh,
-    "Hardsigmoid": jax.nn.hard_sigmoid,
-    "Hardswish": jax.nn.hard_swish,
-}
 _TORCH_NORM_EPSILON = 1e-5
 
 
@@ -51,7 +30,7 @@ _TORCH_NORM_EPSILON = 1e-5
 class Dense:
     """activation(x · kernel + bias), and x, or a linear map of it, added with `use_residual`.
 
-    `activation_function` is the full name of a class of PyTorch that `ACTIVATIONS` has.
+    `activation_function` is the full name of a class of PyTorch that `PYTORCH_ACTIVATIONS` has.
     """
 
     in_features: int
@@ -240,7 +219,7 @@ class TextPooling(nn.Module):
             case Dropout():
                 return vectors
         size, residual = module.out_features, vectors
-        activation = ACTIVATIONS[module.activation_function.rpartition(".")[2]]
+        activation = PYTORCH_ACTIVATIONS[module.activation_function.rpartition(".")[2]]
         result = activation(_linear(size, f"{number}_dense", bias=module.bias)(vectors))
         if not module.use_residual:
             return result

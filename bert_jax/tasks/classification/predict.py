@@ -22,7 +22,7 @@ from bert_jax.data.outputs import Layout
 from bert_jax.data.readers.texts import Text
 from bert_jax.data.records import shortest
 from bert_jax.errors import OptionError, UserError
-from bert_jax.models.heads.text_vectors import ACTIVATIONS
+from bert_jax.models.activations import PYTORCH_ACTIVATIONS
 from bert_jax.tasks.base.predict_spec import (
     OutputFile,
     PredictOptions,
@@ -90,7 +90,7 @@ class ClassificationPredictor(TextPredictor[Any]):
         super().__init__(model, options)
         self.raw_scores = raw_scores
         name = "Identity" if raw_scores else score_activation(model.description)
-        self._activation = ACTIVATIONS[name]
+        self._activation = PYTORCH_ACTIVATIONS[name]
 
     def compute(self, batch: dict[str, jax.Array]) -> Any:
         return self._activation(super().compute(batch))
@@ -144,7 +144,7 @@ def problem_type(description: ModelDescription) -> str:
 
 
 def score_activation(description: ModelDescription) -> str:
-    """The function of a classifier with one output, a key of `ACTIVATIONS`; else the identity.
+    """The function of the output of a classifier with one, by PyTorch's name; else the identity.
 
     It is the one that the files store, as for sentence-transformers' CrossEncoder; else, as in
     Hugging Face's pipelines, the sigmoid, and none for a regression.
@@ -158,8 +158,8 @@ def score_activation(description: ModelDescription) -> str:
     if stored is None:
         return "Identity" if description.problem_type == REGRESSION else "Sigmoid"
     package, _, name = str(stored).rpartition(".")
-    if not package.startswith("torch") or name not in ACTIVATIONS:
-        known = ", ".join(ACTIVATIONS)
+    if not package.startswith("torch") or name not in PYTORCH_ACTIVATIONS:
+        known = ", ".join(PYTORCH_ACTIVATIONS)
         raise UserError(
             f"config.json: activation_fn is {stored!r}; known are torch's {known}: set raw_scores "
             "for the scores without it"
