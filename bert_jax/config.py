@@ -20,7 +20,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.distillation.options import DistillationOptions
 from bert_jax.errors import OptionError, UserError
-from bert_jax.models.config import SWITCHES, EncoderConfig
+from bert_jax.models.head import model_keys
 from bert_jax.options import keys_of
 from bert_jax.presets import keys_of_preset
 from bert_jax.process import say
@@ -63,7 +63,7 @@ def default_config(task: str) -> ConfigDict:
         "init_from": "",
         "model": {
             **keys_of(ModelOptions, omit=("fields",)),
-            **dict.fromkeys(keys_of(EncoderConfig, omit=SWITCHES)),
+            **dict.fromkeys(model_keys()),
         },
         "data": keys_of(spec.data, omit=("seed",)),
         "optimizer": keys_of(OptimizerOptions) | dict(spec.defaults.get("optimizer", {})),

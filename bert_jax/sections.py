@@ -7,8 +7,8 @@ from ml_collections import ConfigDict
 
 from bert_jax.distillation.options import DistillationOptions
 from bert_jax.errors import require_at_least
-from bert_jax.models.config import SWITCHES, EncoderConfig
 from bert_jax.models.execution import Execution
+from bert_jax.models.head import model_keys
 from bert_jax.options import from_keys, keys_of
 from bert_jax.presets import model_fields
 from bert_jax.sharding.mesh import MeshShape
@@ -52,7 +52,7 @@ class Sections:
         name, seed = keys["task"], keys["seed"]
         spec: TrainSpec[Any] = find_task(name).TRAIN
         require_at_least("seed", seed, 0, 2**32 - 1)
-        fields = {name: keys["model"][name] for name in keys_of(EncoderConfig, omit=SWITCHES)}
+        fields = {name: keys["model"][name] for name in model_keys()}
         chosen = {name: value for name, value in fields.items() if value is not None}
         model = from_keys(ModelOptions, keys["model"], fields=chosen)
         train = from_keys(TrainOptions, keys["train"])

@@ -54,6 +54,7 @@ from bert_jax.files import (
 from bert_jax.files.manifest import MANIFEST
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.encoder import abstract_params
+from bert_jax.models.head import fields_of
 from bert_jax.models.parameter_sharding import sharded_shapes
 from bert_jax.models.surgery import without_padding
 from bert_jax.options import differing_names
@@ -304,7 +305,7 @@ def check_unchanged(workdir: Path, task: Task) -> None:
             "use another --workdir, or the old data",
         )
     if old.config != task.description.config:
-        names = differing_names(vars(old.config), vars(task.description.config))
+        names = differing_names(fields_of(old.config), fields_of(task.description.config))
         raise _unusable(
             f"{workdir} was started with another model: {', '.join(names)} changed since",
             "use another --workdir, or the old model",

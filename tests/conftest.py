@@ -1,6 +1,5 @@
 """How tests run; a small model, the commands and processes of a small training, a bucket."""
 
-import dataclasses
 import functools
 import gc
 import os
@@ -23,6 +22,7 @@ from bert_jax.inference.model import LoadedModel
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import init_params
 from bert_jax.models.execution import Execution
+from bert_jax.models.head import with_fields
 from bert_jax.sharding import runtime
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tokenization import Tokenizer
@@ -261,7 +261,7 @@ def make_model(tiny_config: EncoderConfig, tokenizer: Tokenizer) -> ModelMaker:
 
     @functools.cache
     def make(head: str, *, add_pooling_layer: bool = True, **fields: object) -> LoadedModel:
-        config = dataclasses.replace(tiny_config, **fields)
+        config = with_fields(tiny_config, fields)
         description = ModelDescription(config, head, add_pooling_layer=add_pooling_layer)
         module = description.make_module(Execution())
         params = jax.device_put(random_params(module))

@@ -4,7 +4,6 @@ Options are found by their defaults and types: a new one without a range fails h
 """
 
 import argparse
-import dataclasses
 import importlib
 import math
 import typing
@@ -24,6 +23,9 @@ from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
+from bert_jax.models.head import fields_of
+from bert_jax.models.heads.multiple_choice import ChoiceOptions
+from bert_jax.models.heads.question_answering import QuestionAnsweringOptions
 from bert_jax.planning.plan import PlanOptions
 from bert_jax.sharding.distributed import ProcessOptions
 from bert_jax.sharding.mesh import MeshShape
@@ -54,7 +56,7 @@ def is_number(value) -> bool:
 
 def numbers_among(task: str) -> dict:
     """The keys of a task that are numbers, or lists of numbers, with an example of the value."""
-    fields = {f"model.{field.name}": field.default for field in dataclasses.fields(EncoderConfig)}
+    fields = {f"model.{name}": value for name, value in fields_of(EncoderConfig()).items()}
     examples = fields | {"model.classifier_dropout": 0.1}
     examples |= {"train.seeds": 1, "data.label_range": 1.0}
     keys = _flat(default_config(task))
@@ -140,7 +142,9 @@ CLASSES = {
     BatchOptions: {},
     BenchOptions: {"work": "train"},
     ColumnOptions: {},
+    ChoiceOptions: {},
     EncoderConfig: {},
+    QuestionAnsweringOptions: {},
     Execution: {},
     MeshShape: {},
     OptimizerOptions: {},

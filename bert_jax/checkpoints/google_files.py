@@ -45,6 +45,7 @@ from bert_jax.families.family import Family, TensorNames, family_names, find_fam
 from bert_jax.files import atomic_directory, check_undamaged, is_there, read_limited
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
+from bert_jax.models.head import fields_of
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tokenization import SentencePieceTokenizer, Tokenizer, WordPieceTokenizer
 from bert_jax.tokenization.interface import SENTENCEPIECE
@@ -303,6 +304,7 @@ def _check_config(path: Path, config: EncoderConfig) -> None:
             f"{path}: google-research/bert does not know hidden_act {config.hidden_act!r}, only "
             f"{', '.join(_ACTIVATIONS)}; {remedy}"
         )
+    fields = fields_of(config)
     known = (
         ("tie_word_embeddings", True),
         ("layer_norm_eps", 1e-12),
@@ -310,7 +312,7 @@ def _check_config(path: Path, config: EncoderConfig) -> None:
         ("qa_head", "independent"),
     )
     for field, only in known:
-        if (value := getattr(config, field)) != only:
+        if (value := fields[field]) != only:
             raise UserError(
                 f"{path}: {field} is {value}; google-research/bert computes {only} alone; {remedy}"
             )

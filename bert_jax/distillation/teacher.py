@@ -16,6 +16,7 @@ from bert_jax.checkpoints.hub import model_files, resolve
 from bert_jax.errors import OptionError, UserError
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
+from bert_jax.models.heads.question_answering import QuestionAnsweringOptions
 from bert_jax.models.parameter_sharding import sharded_shapes
 from bert_jax.tasks.base.labelled_task import LabelledTask
 from bert_jax.tasks.base.model_init import ModelInit
@@ -169,10 +170,14 @@ def _check(path: str, description: ModelDescription, task: Task) -> None:
         names = [head or "no" for head in (description.head, student.head)]
         problem = f"has the head {names[0]}, and the task needs {names[1]}"
         raise refused(problem, "give a model that was trained for this task")
-    if description.config.qa_head != student.config.qa_head:
-        problem = f"has {description.config.qa_head!r} as qa_head, the student "
+    theirs, own = (
+        described.config.of_head(QuestionAnsweringOptions).qa_head
+        for described in (description, student)
+    )
+    if theirs != own:
+        problem = f"has {theirs!r} as qa_head, the student "
         rule = "train the student with that of the teacher"
-        raise refused(f"{problem}{student.config.qa_head!r}", rule)
+        raise refused(f"{problem}{own!r}", rule)
     if student.head == "classification" and description.problem_type not in (
         None,
         student.problem_type,

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import bert_jax.families
 from bert_jax.errors import OptionError, UserError, require_one_of
-from bert_jax.models.config import OPTIONAL_FIELDS, SWITCHES, EncoderConfig
+from bert_jax.models.config import OPTIONAL_FIELDS, EncoderConfig
+from bert_jax.models.head import model_keys, with_fields
 from bert_jax.tokenization import Tokenizer, load_tokenizer
 from bert_jax.tokenization.interface import WORDPIECE
 
@@ -191,11 +192,10 @@ class Family:
     def file_fields(self) -> dict[str, str]:
         """The fields of `EncoderConfig` that are in `config.json`, each with its key there."""
         return {
-            field.name: self.field_names.get(field.name, field.name)
-            for field in dataclasses.fields(EncoderConfig)
-            if field.name not in SWITCHES
-            and field.name not in self.constants
-            and (field.name not in OPTIONAL_FIELDS or field.name in self.optional_fields)
+            name: self.field_names.get(name, name)
+            for name in model_keys()
+            if name not in self.constants
+            and (name not in OPTIONAL_FIELDS or name in self.optional_fields)
         }
 
     def new_config(self, size: str, **fields: Any) -> EncoderConfig:
@@ -216,7 +216,15 @@ class Family:
                 problem = f"{self.model_type} models have no {name}"
                 raise OptionError(f"model.{name}", value, f"known are {', '.join(known)}", problem)
         named = {**self.defaults, **self.sizes[size], **fields}
-        return EncoderConfig(**named, **self.constants)
+        return self.config(named)
+
+    def config(self, fields: Mapping[str, Any]) -> EncoderConfig:
+        """The architecture with these values of `models.head.model_keys`.
+
+        Raises:
+            OptionError: a value has another type, or is out of range.
+        """
+        return with_fields(EncoderConfig(**self.constants), fields)
 
     def load_tokenizer(self, path: str | Path, *, config: EncoderConfig | None = None) -> Tokenizer:
         """The tokenizer of a model of this family, see `tokenization.load_tokenizer`.

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from bert_jax.errors import (
     LARGEST_WHOLE,
@@ -20,9 +20,6 @@ ENCODER_SCOPE = "bert"
 Initialisation and dropout fold it into their keys, and runs are saved under it: with another name
 the same seed would give other numbers.
 """
-
-# How a model for question answering scores the end of an answer.
-INDEPENDENT, JOINT = QA_HEADS = ("independent", "joint")
 
 # More would be traced for hours.
 MOST_FEEDFORWARD_NETWORKS = 16
@@ -47,12 +44,9 @@ _PROBABILITIES = (
     "hidden_dropout_prob",
     "attention_probs_dropout_prob",
     "classifier_dropout",
-    "qa_dropout",
-    "summary_last_dropout",
 )
 _CHOICES = {
     "hidden_act": tuple(ACTIVATIONS),
-    "qa_head": QA_HEADS,
     "normalization_type": ("layer_norm", "no_norm"),
     "layer_kind": ("transformer", "bottleneck"),
 }
@@ -84,7 +78,10 @@ SWITCHES = (
 
 @dataclasses.dataclass(frozen=True)
 class HeadOptions:
-    """What a family chooses of one head; each head has a dataclass of its own, with defaults."""
+    """What a family, a file or a config chooses of one head, in a dataclass of its own."""
+
+    keys: ClassVar[tuple[str, ...]] = ()
+    """The fields that are keys of `config.json` and of section `model`; families set the others."""
 
     def check(self, config: "EncoderConfig") -> None:
         """Checks the options with the sizes of the encoder.
@@ -99,7 +96,7 @@ Options = TypeVar("Options", bound=HeadOptions)
 
 @dataclasses.dataclass(frozen=True)
 class EncoderConfig:
-    """The fields of Hugging Face's `config.json` that change the function, `use_crf` and `qa_head`.
+    """The fields of Hugging Face's `config.json` that change the function of an encoder.
 
     All families are one encoder with these fields. `OPTIONAL_FIELDS` are in the files of some
     families only; `SWITCHES` are in no file: the module of a family sets them.
@@ -121,11 +118,6 @@ class EncoderConfig:
         tie_word_embeddings: whether the decoder of the MLM head is the table of word embeddings.
         classifier_dropout: dropout before a classifier; None: `hidden_dropout_prob`.
         num_labels: C, number of outputs of a classifier.
-        use_crf: whether a classifier of tokens has a CRF, see `models.crf`. Hugging Face's models
-            do not have this field.
-        qa_head: head of a model for question answering: "independent", which scores first and last
-            tokens apart, or "joint", see `models.joint_span_head`. Hugging Face's models do not
-            have this field.
         embedding_size: E, width of the embeddings; None: D.
         num_hidden_groups: G, number of different layers: layer i has the parameters of group
             i / (L / G) (ALBERT); None: L.
@@ -135,8 +127,6 @@ class EncoderConfig:
             head always has a LayerNorm.
         classifier_activation: whether the pooler is a dense map with tanh; otherwise it is the
             hidden state of [CLS] itself.
-        qa_dropout: dropout before the outputs for question answering.
-        summary_last_dropout: dropout before the classifier of the head "summary".
         positions_after_padding: whether a token's row of the position table is its number among the
             tokens that are not padding, plus `pad_token_id`, and that of padding is `pad_token_id`
             (RoBERTa); otherwise rows count from 0.
@@ -147,7 +137,7 @@ class EncoderConfig:
         attention_output_dropout: whether there is dropout after the attention sub-layer.
         feed_forward_dropout: whether there is dropout after the feed-forward sub-layer.
         has_pooler: whether the family has a pooler.
-        heads: what the family chooses of its heads, see `of_head`.
+        heads: options of heads that are not their defaults, see `of_head`.
     """
 
     vocab_size: int = 30522
@@ -166,16 +156,12 @@ class EncoderConfig:
     tie_word_embeddings: bool = True
     classifier_dropout: float | None = None
     num_labels: int = 2
-    use_crf: bool = False
-    qa_head: str = INDEPENDENT
     embedding_size: int | None = None
     num_hidden_groups: int | None = None
     intra_bottleneck_size: int | None = None
     num_feedforward_networks: int = 1
     normalization_type: str = "layer_norm"
     classifier_activation: bool = True
-    qa_dropout: float = 0.0
-    summary_last_dropout: float = 0.1
     positions_after_padding: bool = False
     trigram_input: bool = False
     project_embeddings: bool = False
@@ -203,6 +189,10 @@ class EncoderConfig:
             )
         for options in self.heads:
             options.check(self)
+        by_kind = {type(options): options for options in reversed(self.heads)}
+        chosen = (options for kind, options in by_kind.items() if options != kind())
+        ordered = sorted(chosen, key=lambda options: type(options).__name__)
+        object.__setattr__(self, "heads", tuple(ordered))
 
     def of_head(self, kind: type[Options]) -> Options:
         """The options of a head, by their class."""

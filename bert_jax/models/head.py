@@ -8,11 +8,14 @@ import dataclasses
 import importlib
 import pkgutil
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import flax.linen as nn
 
 import bert_jax.models.heads
 from bert_jax.models.comparison import Comparison
+from bert_jax.models.config import OPTIONAL_FIELDS, SWITCHES, EncoderConfig, HeadOptions
 
 ParameterAxes = tuple[tuple[str, tuple[str | None, ...]], ...]
 
@@ -36,6 +39,7 @@ class Head:
         decay: parameters that are neither kernel, bias nor LayerNorm: whether their weights decay.
         shown_by: alternative sets of parameters by which a file without a class name has this
             head; of several heads the one with the largest set.
+        options: the class of its options; None: it has none.
         label_parameters: prefixes of the parameters whose meaning depends on the labels, and on the
             head of several that have these names.
         comparison: what `parity` compares; None: transformers has no class with this head.
@@ -45,6 +49,7 @@ class Head:
     axes: ParameterAxes = ()
     decay: tuple[tuple[str, bool], ...] = ()
     shown_by: tuple[tuple[str, ...], ...] = ()
+    options: type[HeadOptions] | None = None
     label_parameters: tuple[str, ...] = ()
     comparison: Comparison | None = None
 
@@ -94,3 +99,37 @@ def label_parameters() -> tuple[str, ...]:
     """The prefixes of all parameters whose meaning depends on the labels."""
     prefixes = (prefix for head in all_heads().values() for prefix in head.label_parameters)
     return tuple(dict.fromkeys(prefixes))
+
+
+def option_keys() -> dict[str, type[HeadOptions]]:
+    """The options of heads that are keys of files and configs, each with their class."""
+    kinds = [head.options for head in all_heads().values() if head.options]
+    return {key: kind for kind in kinds for key in kind.keys}
+
+
+def model_keys() -> list[str]:
+    """The keys of section `model` and of `config.json`: fields of the encoder, options of heads."""
+    fields = (field.name for field in dataclasses.fields(EncoderConfig))
+    names = [name for name in (*fields, *option_keys()) if name not in SWITCHES]
+    return sorted(names, key=lambda name: name in OPTIONAL_FIELDS)
+
+
+def fields_of(config: EncoderConfig) -> dict[str, Any]:
+    """The value of each of `model_keys`."""
+    options = {key: getattr(config.of_head(kind), key) for key, kind in option_keys().items()}
+    return {name: {**vars(config), **options}[name] for name in model_keys()}
+
+
+def with_fields(config: EncoderConfig, fields: Mapping[str, Any]) -> EncoderConfig:
+    """The config with other values of some of `model_keys`.
+
+    Raises:
+        OptionError: a value has another type, or is out of range.
+    """
+    kinds = option_keys()
+    own = {name: value for name, value in fields.items() if name not in kinds}
+    config = dataclasses.replace(config, **own)
+    for name in fields.keys() & kinds.keys():
+        options = dataclasses.replace(config.of_head(kinds[name]), **{name: fields[name]})
+        config = dataclasses.replace(config, heads=(options, *config.heads))
+    return config

@@ -23,9 +23,10 @@ from bert_jax.errors import UserError
 from bert_jax.families.family import Family
 from bert_jax.inference.loading import load
 from bert_jax.inference.model import LoadedModel
-from bert_jax.models.config import ENCODER_SCOPE, JOINT, EncoderConfig
+from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
 from bert_jax.models.encoder import Encoder, abstract_params
 from bert_jax.models.head import find_head
+from bert_jax.models.heads.question_answering import JOINT, QuestionAnsweringOptions
 from bert_jax.models.heads.text_vectors import TEXT_VECTORS
 from bert_jax.parity.causes import Case, causes_in_config, causes_in_rounding, causes_in_tensors
 from bert_jax.parity.inputs import (
@@ -68,7 +69,8 @@ def compare(directory: str | Path, reference: str | Path | None = None) -> Parit
     import_reference()
     model = load(directory)
     path = Path(directory)
-    if model.config.qa_head == JOINT and model.description.head == "question_answering":
+    qa_head = model.config.of_head(QuestionAnsweringOptions).qa_head
+    if qa_head == JOINT and model.description.head == "question_answering":
         raise UserError(
             f"{path} has qa_head {JOINT!r}, which the {model.description.class_name} of "
             "transformers does not have; give a model with the independent head"

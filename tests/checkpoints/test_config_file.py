@@ -14,6 +14,7 @@ from bert_jax.checkpoints.config_file import (
 from bert_jax.errors import UserError
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
+from bert_jax.models.head import fields_of, with_fields
 from bert_jax.tasks.base.splits import label_names
 from bert_jax.tasks.classification.predict import problem_type
 
@@ -125,7 +126,7 @@ def test_a_number_of_labels_comes_before_their_names(read, count):
 )
 def test_dropout_that_a_file_lacks_is_that_of_its_class(read, fields, dropout):
     config = read(**fields).config
-    assert {name: getattr(config, name) for name in dropout} == dropout
+    assert {name: fields_of(config)[name] for name in dropout} == dropout
     field = "classifier_dropout_prob" if "n_layers" not in fields else "seq_classif_dropout"
     assert read(**fields, **{field: 0.3}).config.classifier_dropout == 0.3
 
@@ -170,7 +171,7 @@ def test_heads_of_our_own_are_named_where_there_is_one(tmp_path, head, field, va
     path = tmp_path / "config.json"
     write_config(path, ModelDescription(CONFIG, head))
     assert field not in json.loads(path.read_text())
-    other = dataclasses.replace(CONFIG, **{field: value})
+    other = with_fields(CONFIG, {field: value})
     write_config(path, ModelDescription(other, head))
     assert json.loads(path.read_text())[field] == value
     assert read_config(path).config == other

@@ -15,6 +15,7 @@ from bert_jax.checkpoints.sentence_transformers.writing import vector_files as f
 from bert_jax.errors import UserError
 from bert_jax.files.manifest import MANIFEST
 from bert_jax.models.execution import Execution
+from bert_jax.models.head import fields_of
 from bert_jax.tokenization import Tokenizer, load_tokenizer
 from tests.checkpoints.fields import (
     CARRIED,
@@ -80,7 +81,7 @@ def of_config(path: Path, base: ModelDescription, key: str, field: Field) -> str
         field,
         is_same=described.config == base.config,
         is_kept=at(json.loads(path.read_text()), key) == field.value,
-        shown=getattr(described.config, field.shows[0], None),
+        shown=fields_of(described.config).get(field.shows[0]),
     )
 
 

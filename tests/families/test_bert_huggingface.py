@@ -1,7 +1,5 @@
 """The name table: by hand, complete, and its own inverse."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
@@ -11,7 +9,8 @@ from bert_jax.families.bert import FAMILY
 from bert_jax.families.bert import HUGGINGFACE as TABLE
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import abstract_params
-from bert_jax.models.head import find_head
+from bert_jax.models.head import find_head, with_fields
+from bert_jax.models.heads.tagging import TaggingOptions
 
 # L 2, D 6, N 3, H 2, F 5, V 7: all different, so that no wrong transposition fits by chance.
 CONFIG = EncoderConfig(
@@ -23,7 +22,7 @@ CONFIG = EncoderConfig(
     max_position_embeddings=9,
     num_labels=4,
     tie_word_embeddings=False,
-    use_crf=True,
+    heads=(TaggingOptions(use_crf=True),),
 )
 BY_NAME = {rule.parameter: rule for rule in TABLE.rules}
 
@@ -50,7 +49,7 @@ def shapes():
         prefix = "bert/" if name == "encoder" else ""
         for path, leaf in flatten_dict(tree, sep="/").items():
             found[prefix + path] = leaf.shape
-    joint = find_head("question_answering").make(dataclasses.replace(CONFIG, qa_head="joint"))
+    joint = find_head("question_answering").make(with_fields(CONFIG, {"qa_head": "joint"}))
     for path, leaf in flatten_dict(abstract_params(joint), sep="/").items():
         found[path] = leaf.shape
     return found

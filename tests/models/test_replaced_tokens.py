@@ -11,7 +11,7 @@ import pytest
 
 from bert_jax.checkpoints.parameters import to_tensors
 from bert_jax.families.electra import FAMILY
-from bert_jax.models.head import find_head
+from bert_jax.models.head import fields_of, find_head
 from bert_jax.models.heads.replaced_tokens import (
     ReplacedTokenPretraining,
     draw_words,
@@ -174,7 +174,7 @@ def test_fifty_steps_are_those_of_pytorch(params):
         ours.append(float(value))
 
     def torch_model(class_name, config, parameters, module):
-        fields = {key: getattr(config, name) for name, key in FAMILY.file_fields().items()}
+        fields = {key: fields_of(config)[name] for name, key in FAMILY.file_fields().items()}
         model = getattr(transformers, class_name)(transformers.ElectraConfig(**fields))
         tensors = to_tensors(parameters, FAMILY.huggingface, module)
         state = {name: torch.from_numpy(np.array(value)) for name, value in tensors.items()}

@@ -15,10 +15,11 @@ from bert_jax.errors import UserError
 from bert_jax.families.family import find_family
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import abstract_params
-from bert_jax.models.head import all_heads, find_head
+from bert_jax.models.head import all_heads, find_head, with_fields
 from bert_jax.models.heads.hidden_projection import ProjectedStudent
 from bert_jax.models.heads.replaced_tokens import ReplacedTokenPretraining
 from bert_jax.models.heads.span_boundary import SpanBoundaryModel
+from bert_jax.models.heads.tagging import TaggingOptions
 from bert_jax.models.heads.text_vectors import TEXT_VECTORS, Dense, TextPooling
 from bert_jax.models.parameter_sharding import parameter_axes, state_shardings
 from bert_jax.sharding.mesh import MeshShape, make_mesh
@@ -40,7 +41,7 @@ CONFIG = EncoderConfig(
     intermediate_size=40,
     num_labels=5,
     tie_word_embeddings=False,
-    use_crf=True,
+    heads=(TaggingOptions(use_crf=True),),
 )
 HEADS = [name for name, head in all_heads().items() if head.module]
 SIZES = {"layers": 2, "vocab": 50, "embed": 24, "heads": 3, "head": 8, "feed_forward": 40}
@@ -69,7 +70,7 @@ def test_every_parameter_has_axes_of_its_rank_and_sizes(head):
 
 
 def test_the_joint_head_is_split_along_its_inputs():
-    joint = dataclasses.replace(CONFIG, qa_head="joint")
+    joint = with_fields(CONFIG, {"qa_head": "joint"})
     found = flatten_dict(shapes_of(joint, "question_answering")["qa_joint"], sep="/")
     split = {
         name for name in found if match(parameter_axes(), f"qa_joint/{name}") == ("embed", None)
@@ -81,7 +82,7 @@ def test_the_joint_head_is_split_along_its_inputs():
 
 
 def test_every_rule_is_some_parameter_s_first():
-    joint = dataclasses.replace(CONFIG, qa_head="joint")
+    joint = with_fields(CONFIG, {"qa_head": "joint"})
     mobile, electra = (find_family(name).new_config("tiny") for name in ("mobilebert", "electra"))
     models = [
         *((CONFIG, head) for head in HEADS),

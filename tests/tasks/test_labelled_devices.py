@@ -14,6 +14,7 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.files.manifest import MANIFEST
 from bert_jax.models.execution import Execution
+from bert_jax.models.head import with_fields
 from bert_jax.models.heads.text_vectors import TextVectors
 from tests.random_params import random_params
 
@@ -125,7 +126,7 @@ def directory(tmp_path_factory, tiny_config, tokenizer) -> Path:
     """A random model for each case, whose weights are large enough that its answers differ."""
     directory: Path = tmp_path_factory.mktemp("devices")
     for number, (name, case) in enumerate(CASES.items()):
-        config = dataclasses.replace(tiny_config, **case.model)
+        config = with_fields(tiny_config, case.model)
         description = ModelDescription(config, case.head, **case.fields)
         params = random_params(description.make_module(Execution()), seed=number, scale=case.scale)
         model_directory.save(directory / name / "model", description, params, tokenizer)

@@ -13,6 +13,7 @@ from bert_jax.config import load_config, set_key
 from bert_jax.data.pretraining.preparation.prepare import prepare
 from bert_jax.experiment import Experiment
 from bert_jax.families.family import find_family
+from bert_jax.models.head import fields_of
 from tests.training.trajectory import by_name, metrics_of_bert_jax, torch_adamw, torch_labels
 
 pytestmark = pytest.mark.slow
@@ -106,7 +107,7 @@ def batches(experiment):
 def initial(family, experiment, tmp_path_factory):
     """A new model of transformers, in a model directory."""
     config, known = experiment.task.description.config, find_family(family)
-    fields = {key: getattr(config, name) for name, key in known.file_fields().items()}
+    fields = {key: fields_of(config)[name] for name, key in known.file_fields().items()}
     del fields["num_labels"]
     model_class = getattr(transformers, CASES[family].class_name)
     torch.manual_seed(0)

@@ -60,6 +60,7 @@ HEAD = Head(
         ("classifier/dense/kernel",),
         (f"{ENCODER_SCOPE}/pooler/dense/kernel", "classifier/kernel"),
     ),
+    options=ClassifierOptions,
     label_parameters=("classifier/",),
     comparison=Comparison(("logits",), ("classification",), _labels, loss=_loss),
 )

@@ -109,6 +109,7 @@ HEAD = Head(
     ),
     decay=(("mlm_head/decoder(_extension)?", True),),
     shown_by=(("mlm_head/dense/kernel",),),
+    options=MaskedLMOptions,
     comparison=Comparison(
         ("logits",), ("masked_lm",), _labels, ("logits",), cross_entropy_of_logits
     ),

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from bert_jax.errors import require_between
 from bert_jax.models.activations import gelu
 from bert_jax.models.classifier import Classifier
 from bert_jax.models.comparison import Arrays, Comparison, Draw, Labels, cross_entropy
@@ -23,9 +24,16 @@ class ChoiceOptions(HeadOptions):
     Attributes:
         kind: "pooled", dropout and a dense map of the pooler's output; "classifier", as for
             classification; "summary", ELECTRA's.
+        summary_last_dropout: dropout before the classifier of the kind "summary".
     """
 
+    keys = ("summary_last_dropout",)
     kind: str = "pooled"
+    summary_last_dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        rate = self.summary_last_dropout
+        require_between("model.summary_last_dropout", rate, 0, 1, without_high=True)
 
 
 class MultipleChoiceModel(Classifier):
@@ -50,7 +58,7 @@ class MultipleChoiceModel(Classifier):
 
     def _rate(self) -> float:
         if self._kind() == "summary":
-            return self.config.summary_last_dropout
+            return self.config.of_head(ChoiceOptions).summary_last_dropout
         return super()._rate()
 
     def _head(self, encoded: EncoderOutput, deterministic: bool) -> jax.Array:
@@ -81,6 +89,7 @@ HEAD = Head(
     MultipleChoiceModel,  # the axes of "classifier" stand with classification
     axes=dense_axes("sequence_summary"),
     shown_by=(("classifier/kernel", "sequence_summary/kernel"),),
+    options=ChoiceOptions,
     label_parameters=("classifier/",),
     comparison=Comparison(
         ("logits",),

@@ -48,5 +48,6 @@ HEAD = Head(
     NextSentenceModel,
     axes=dense_axes("nsp_head"),
     shown_by=(("nsp_head/kernel",),),
+    options=NextSentenceOptions,
     comparison=Comparison(("logits",), ("next_sentence",), _labels, loss=cross_entropy_of_logits),
 )

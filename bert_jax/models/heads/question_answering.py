@@ -1,18 +1,42 @@
 """The head of question answering (BERT paper, section 4.2): first and last token of the answer."""
 
+import dataclasses
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.errors import require_between, require_one_of
 from bert_jax.models.comparison import Arrays, Comparison, Draw, Labels, cross_entropy
-from bert_jax.models.config import JOINT
+from bert_jax.models.config import HeadOptions
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.encoder_with_head import EncoderWithHead
 from bert_jax.models.head import Head, dense_axes
 from bert_jax.models.joint_span_head import JointSpanHead
+
+# How the end of an answer is scored.
+INDEPENDENT, JOINT = _QA_HEADS = ("independent", "joint")
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionAnsweringOptions(HeadOptions):
+    """The head of question answering.
+
+    Attributes:
+        qa_head: "independent", which scores first and last tokens apart, or "joint", see
+            `models.joint_span_head`; Hugging Face's models have no other than the first.
+        qa_dropout: dropout before the outputs; most families have none.
+    """
+
+    keys = ("qa_head", "qa_dropout")
+    qa_head: str = INDEPENDENT
+    qa_dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_one_of("model.qa_head", self.qa_head, _QA_HEADS)
+        require_between("model.qa_dropout", self.qa_dropout, 0, 1, without_high=True)
 
 
 class QuestionAnsweringOutput(NamedTuple):
@@ -31,17 +55,18 @@ class QuestionAnsweringModel(EncoderWithHead):
 
     def setup(self) -> None:
         super().setup()
-        if self.config.qa_head == JOINT:
+        options = self.config.of_head(QuestionAnsweringOptions)
+        if options.qa_head == JOINT:
             self.qa_joint = JointSpanHead(self.config)
         else:
-            self.dropout = Dropout(self.config.qa_dropout)  # most families have none
+            self.dropout = Dropout(options.qa_dropout)
             self.qa_outputs = self._dense(2, "qa_outputs")
 
     def _head(
         self, encoded: EncoderOutput, deterministic: bool
     ) -> QuestionAnsweringOutput | jax.Array:
         """The logits, or hidden states [B, T, D]."""
-        if self.config.qa_head == JOINT:
+        if self.config.of_head(QuestionAnsweringOptions).qa_head == JOINT:
             self.qa_joint()
             return encoded.last_hidden_state
         hidden = self.dropout(encoded.last_hidden_state, deterministic=deterministic)
@@ -70,6 +95,7 @@ HEAD = Head(
         *dense_axes("qa_outputs"),
     ),
     shown_by=(("qa_outputs/kernel",), ("qa_joint/start/kernel",)),
+    options=QuestionAnsweringOptions,
     comparison=Comparison(
         ("start_logits", "end_logits"),
         ("span",),

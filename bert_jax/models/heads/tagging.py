@@ -6,6 +6,7 @@ import flax.linen as nn
 import jax
 import numpy as np
 
+from bert_jax.errors import OptionError
 from bert_jax.models.classifier import Classifier
 from bert_jax.models.comparison import (
     IGNORED_LABEL,
@@ -22,9 +23,21 @@ from bert_jax.models.head import Head
 
 @dataclasses.dataclass(frozen=True)
 class TaggingOptions(HeadOptions):
-    """Whether the dropout is `hidden_dropout_prob` (DistilBERT), not the classifier's."""
+    """The head of tagging.
 
+    Attributes:
+        use_crf: whether it has a CRF, see `models.crf`; Hugging Face's models do not.
+        dropout_of_hidden: whether the dropout is `hidden_dropout_prob` (DistilBERT), not the
+            classifier's.
+    """
+
+    keys = ("use_crf",)
+    use_crf: bool = False
     dropout_of_hidden: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.use_crf, bool):
+            raise OptionError("model.use_crf", self.use_crf, "it must be True or False")
 
 
 class TaggingModel(Classifier):
@@ -40,7 +53,7 @@ class TaggingModel(Classifier):
 
     def setup(self) -> None:
         super().setup()
-        if self.config.use_crf:
+        if self.config.of_head(TaggingOptions).use_crf:
             labels = self.config.num_labels
             shapes = ((labels, labels), (labels,), (labels,))
             for name, shape in zip(CRF_PARAMETERS, shapes, strict=True):
@@ -61,6 +74,7 @@ HEAD = Head(
     axes=(("crf_(transitions|start|end)", ()),),
     decay=(("crf_(transitions|start|end)", False),),  # the scores act as biases
     shown_by=(("classifier/kernel",),),
+    options=TaggingOptions,
     label_parameters=("classifier/", "crf_"),
     comparison=Comparison(("logits",), ("tagging",), _labels, ("logits",), cross_entropy_of_logits),
 )

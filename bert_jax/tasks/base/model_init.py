@@ -17,7 +17,12 @@ from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, find_family
 from bert_jax.models import surgery
 from bert_jax.models.config import EncoderConfig, check_fields
 from bert_jax.models.execution import Execution, resolve_execution
-from bert_jax.models.head import label_parameters
+from bert_jax.models.head import (
+    fields_of,
+    label_parameters,
+    option_keys,
+    with_fields,
+)
 from bert_jax.models.heads.masked_lm import MaskedLMOptions
 from bert_jax.models.heads.text_vectors import TextVectors
 from bert_jax.options import differing_names
@@ -26,18 +31,14 @@ from bert_jax.sharding.hosts import fetch, is_main_host
 from bert_jax.tasks.base.task import Task
 from bert_jax.tokenization import Tokenizer
 
-# Fields of the architecture that do not change the meaning of its parameters.
-TRAINING_FIELDS = frozenset(
+# Fields of the encoder that do not change the meaning of its parameters.
+_TRAINING_FIELDS = frozenset(
     {
         "hidden_dropout_prob",
         "attention_probs_dropout_prob",
         "classifier_dropout",
-        "qa_dropout",
-        "summary_last_dropout",
         "initializer_range",
         "num_labels",
-        "use_crf",
-        "qa_head",
     }
 )
 
@@ -80,7 +81,10 @@ class ModelOptions:
     fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_fields(self.fields)
+        kinds = option_keys()
+        check_fields({name: self.fields[name] for name in self.fields if name not in kinds})
+        for name in self.fields.keys() & kinds.keys():
+            kinds[name](**{name: self.fields[name]})
         self._computed(Execution())
 
     def execution(self, precision: str, platform: str = "") -> Execution:
@@ -136,17 +140,19 @@ class ModelInit:
         """
         base, size, fields = self.base, self.options.size, self.options.fields
         if base is not None and not size:
-            described = dataclasses.replace(base, **fields)
+            described = with_fields(base, fields)
         else:
             known = {"vocab_size": tokenizer.vocab_size, "pad_token_id": tokenizer.padding_id}
             in_family = self.family.file_fields()
             preset = {name: value for name, value in self.preset.items() if name in in_family}
             described = self.family.new_config(size or "base", **preset | known | dict(fields))
-        for field in dataclasses.fields(EncoderConfig) if base is not None else ():
-            old, new = getattr(base, field.name), getattr(described, field.name)
-            if old != new and field.name not in TRAINING_FIELDS:
+        if base is None:
+            return described
+        before, after = fields_of(base), fields_of(described)
+        for name, old in before.items():
+            if (new := after[name]) != old and name not in _training_fields():
                 raise OptionError(
-                    f"model.{field.name}",
+                    f"model.{name}",
                     new,
                     f"init_from has a model with {old!r}; give the same one, or leave section "
                     "model out",
@@ -258,6 +264,11 @@ def _with_layers(
     return dataclasses.replace(description, config=fewer)
 
 
+def _training_fields() -> set[str]:
+    """The fields that may differ from those of `init_from`."""
+    return {*_TRAINING_FIELDS, *option_keys()}
+
+
 def _in_family(description: ModelDescription, family: Family) -> EncoderConfig:
     """The architecture of a model of a family that begins with the layers of a finished one.
 
@@ -267,13 +278,13 @@ def _in_family(description: ModelDescription, family: Family) -> EncoderConfig:
     source, old = description.family, description.config
     if source.model_type == family.model_type:
         return old
-    fields = {name: getattr(old, name) for name in family.file_fields()}
-    fields |= {name: value for name, value in family.defaults.items() if name in TRAINING_FIELDS}
-    new = EncoderConfig(**fields, **family.constants)
+    fields = {name: fields_of(old)[name] for name in family.file_fields()}
+    fields |= {name: value for name, value in family.defaults.items() if name in _training_fields()}
+    new = family.config(fields)
     differing = [
         name
         for name in differing_names(vars(old), vars(new))
-        if name not in TRAINING_FIELDS | _OTHER_FAMILY_FIELDS
+        if name not in _TRAINING_FIELDS | _OTHER_FAMILY_FIELDS
         and (name not in _LEFT_OUT or getattr(new, name) != _LEFT_OUT[name])
     ]
     if old.of_head(MaskedLMOptions) != new.of_head(MaskedLMOptions):

@@ -19,7 +19,7 @@ from bert_jax.data.readers.squad import ANSWERS, SQUAD, QuestionOptions, distinc
 from bert_jax.data.records import shortest
 from bert_jax.data.windows.passages import PassageWindow, PassageWindows
 from bert_jax.errors import UserError, require_at_least
-from bert_jax.models.config import JOINT
+from bert_jax.models.heads.question_answering import JOINT, QuestionAnsweringOptions
 from bert_jax.models.joint_span_head import SCOPE, SpanBeam, span_beam
 from bert_jax.tasks.base.predict_spec import (
     OutputFile,
@@ -128,7 +128,7 @@ class SpanPredictor(Predictor[Question, Any]):
         self, arrays: dict[str, np.ndarray], rows: Mapping[int, Any]
     ) -> dict[str, np.ndarray]:
         """With the joint head, also the ranges that limit its beam, int32 [B, 2]."""
-        if self.model.config.qa_head != JOINT:
+        if self.model.config.of_head(QuestionAnsweringOptions).qa_head != JOINT:
             return arrays
         ranges = np.zeros((2, len(arrays["input_ids"]), 2), np.int32)
         for row, window in rows.items():
@@ -136,7 +136,7 @@ class SpanPredictor(Predictor[Question, Any]):
         return {**arrays, "passages": ranges[0], "allowed_starts": ranges[1]}
 
     def compute(self, batch: dict[str, jax.Array]) -> Any:
-        if self.model.config.qa_head != JOINT:
+        if self.model.config.of_head(QuestionAnsweringOptions).qa_head != JOINT:
             return super().compute(batch)
         _, answer_length = self._span_options
         # A longer answer leaves the row: one program for all such lengths.

@@ -17,7 +17,7 @@ from bert_jax.data.windows.passages import PassageWindows
 from bert_jax.errors import UserError, require_one_of
 from bert_jax.metrics.squad import best_f1_threshold, score_v1, score_v2
 from bert_jax.models.attention_inputs import MASK_VALUE
-from bert_jax.models.config import JOINT
+from bert_jax.models.heads.question_answering import JOINT, QuestionAnsweringOptions
 from bert_jax.models.joint_span_head import SCOPE, joint_scores
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import (
@@ -250,7 +250,7 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
 
     @property
     def _is_joint(self) -> bool:
-        return self.description.config.qa_head == JOINT
+        return self.description.config.of_head(QuestionAnsweringOptions).qa_head == JOINT
 
 
 def _scores(

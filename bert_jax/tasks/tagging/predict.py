@@ -31,6 +31,7 @@ from bert_jax.data.windows.words import (
 )
 from bert_jax.metrics.entities import detect_scheme, spans
 from bert_jax.models.crf import CRFParams
+from bert_jax.models.heads.tagging import TaggingOptions
 from bert_jax.process import say
 from bert_jax.sharding.hosts import fetch
 from bert_jax.tasks.base.predict_spec import (
@@ -171,7 +172,7 @@ class TagPredictor(Predictor[Any, Tagging]):
         return (encoded.sentence, numbers), scores
 
     def predictions(self, decoded: list[Any]) -> Iterator[Tagging]:
-        if self.model.config.use_crf:
+        if self.model.config.of_head(TaggingOptions).use_crf:
             crf_params = CRFParams(*fetch(CRFParams.from_params(self.model.params)))
             tagged = viterbi_decode(decoded, mask_invalid_transitions(crf_params, self._labels))
         else:

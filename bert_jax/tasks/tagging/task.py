@@ -19,6 +19,7 @@ from bert_jax.files import write_atomically
 from bert_jax.metrics.classification import ConfusionMatrix
 from bert_jax.metrics.entities import EntityCounts
 from bert_jax.models import crf
+from bert_jax.models.heads.tagging import TaggingOptions
 from bert_jax.models.layers import gather_positions
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import (
@@ -196,7 +197,7 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         Raises:
             UserError: `balanced` is set with a CRF, where the loss has no term per tag to weight.
         """
-        if balanced and model.description.config.use_crf:
+        if balanced and model.description.config.of_head(TaggingOptions).use_crf:
             raise UserError(
                 "with a CRF the loss is that of whole paths, which have no classes; "
                 "leave out one of data.class_weights and model.use_crf"
@@ -223,7 +224,7 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         """The loss, and the number of words with the correct tag."""
         scores = self.scores(params, batch, outputs)
         labels, weights = batch["labels"], batch["weights"]
-        if self.description.config.use_crf:
+        if self.description.config.of_head(TaggingOptions).use_crf:
             crf_params = mask_invalid_transitions(
                 crf.CRFParams.from_params(params), self._tag_set.labels
             )

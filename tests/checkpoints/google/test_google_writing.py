@@ -14,7 +14,7 @@ from bert_jax.data.tensorflow import import_tensorflow
 from bert_jax.errors import UserError
 from bert_jax.files.manifest import MANIFEST
 from bert_jax.models.encoder import abstract_params
-from bert_jax.models.head import find_head
+from bert_jax.models.head import find_head, with_fields
 from bert_jax.tokenization import BertSwitches, WordPieceTokenizer, load_tokenizer
 from tests.checkpoints.google.released import (
     CONFIG,
@@ -29,7 +29,7 @@ from tests.checkpoints.google.released import (
 
 def make(head, **fields):
     """A model with random parameters, none of them 0 or 1."""
-    config = dataclasses.replace(CONFIG, **{"num_labels": 4, **fields})
+    config = with_fields(CONFIG, {"num_labels": 4, **fields})
     description = ModelDescription(config, head, other={"directionality": "bidi"})
     if head == "classification":
         named = {"labels": ("a", "b", "c", "d"), "problem_type": "multi_label_classification"}

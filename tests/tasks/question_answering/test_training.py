@@ -14,7 +14,11 @@ from bert_jax.data.examples import GoldAnswer, Question
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.metrics.squad import score_v1, score_v2
-from bert_jax.models.heads.question_answering import QuestionAnsweringOutput
+from bert_jax.models.head import with_fields
+from bert_jax.models.heads.question_answering import (
+    QuestionAnsweringOptions,
+    QuestionAnsweringOutput,
+)
 from bert_jax.sections import Sections
 from bert_jax.tasks.base.labelled_options import labelled_options
 from bert_jax.tasks.base.labelled_task import TrainedModel
@@ -91,7 +95,7 @@ def test_answers_are_learned(train, write, qa_head):
     # The model directory answers as the task did.
     model = bert_jax.load(workdir / "model")
     assert model.description.head == "question_answering"
-    assert model.config.qa_head == qa_head
+    assert model.config.of_head(QuestionAnsweringOptions).qa_head == qa_head
     asked = rows(40, seed=1)
     found = model.answer(
         [row["question"] for row in asked],
@@ -157,7 +161,7 @@ def make_task(base_model):
         other = {} if threshold is None else {"null_score_diff_threshold": threshold}
         description = dataclasses.replace(
             base.description,
-            config=dataclasses.replace(base.description.config, qa_head=qa_head),
+            config=with_fields(base.description.config, {"qa_head": qa_head}),
             head="question_answering",
             other=other,
         )

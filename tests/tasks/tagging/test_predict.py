@@ -18,6 +18,7 @@ from bert_jax.data.readers.lines import Lines
 from bert_jax.errors import OptionError, UserError
 from bert_jax.files.manifest import MANIFEST
 from bert_jax.inference.streams import predict_examples
+from bert_jax.models.head import with_fields
 from bert_jax.tasks.base.predictor import BatchOptions, ExampleError
 from bert_jax.tasks.tagging.predict import PREDICT, TagPredictor, entity_tags
 from bert_jax.tokenization import Template
@@ -132,7 +133,7 @@ def with_chain():
             "crf_start": np.full(count, start, np.float32),
             "crf_end": np.full(count, end, np.float32),
         }
-        config = dataclasses.replace(model.config, use_crf=True)
+        config = with_fields(model.config, {"use_crf": True})
         description = dataclasses.replace(model.description, config=config)
         module = description.make_module(model.module.execution)
         return dataclasses.replace(model, params=params, description=description, module=module)

@@ -1,6 +1,5 @@
 """Tagging, end to end: files in, a model directory and tagged files out."""
 
-import dataclasses
 import itertools
 import json
 import random
@@ -18,6 +17,8 @@ from bert_jax.experiment import Experiment
 from bert_jax.inference.evaluation import evaluate
 from bert_jax.metrics.entities import EntityCounts
 from bert_jax.models.execution import Execution
+from bert_jax.models.head import with_fields
+from bert_jax.models.heads.tagging import TaggingOptions
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks.base.labelled_options import LabelledOptions
 from bert_jax.tasks.base.labelled_task import TrainedModel
@@ -79,7 +80,7 @@ def test_names_are_learned(train, tmp_path, use_crf):
     labels = ("O", "B-ANIMAL", "B-PLACE", "I-ANIMAL", "I-PLACE")
     model = bert_jax.load(workdir / "model")
     assert model.description.labels == labels
-    assert model.config.use_crf == use_crf
+    assert model.config.of_head(TaggingOptions).use_crf == use_crf
     (found,) = tag(workdir / "model", "A dog bird was in the sea.")
     assert [(entity.type, entity.text, entity.start) for entity in found.entities] == [
         ("ANIMAL", "dog bird", 2),
@@ -142,7 +143,7 @@ def make_task(tiny_config, tokenizer):
     example = TaggedSentence(tuple(words), tuple(tags), "0", "f:1")
 
     def make(length, *, use_crf=True):
-        config = dataclasses.replace(tiny_config, num_labels=3, use_crf=use_crf)
+        config = with_fields(tiny_config, {"num_labels": 3, "use_crf": use_crf})
         labels = ("O", "B-A", "I-A")
         description = ModelDescription(config, "tagging", labels=labels)
         part = EvalSet("validation", "f", [example])
