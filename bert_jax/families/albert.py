@@ -16,31 +16,25 @@ _POOLER = f"{ENCODER_SCOPE}/pooler/dense"
 
 _LAYER = "albert.encoder.albert_layer_groups.{layer}.albert_layers.0"
 
-HUGGINGFACE = TensorNames(
-    rules=(
-        *bert.embedding_rules("albert."),
-        *bert.dense(_PROJECTION, "albert.encoder.embedding_hidden_mapping_in"),
-        *bert.dense(f"{_LAYERS}/attention/query", f"{_LAYER}.attention.query"),
-        *bert.dense(f"{_LAYERS}/attention/key", f"{_LAYER}.attention.key"),
-        *bert.dense(f"{_LAYERS}/attention/value", f"{_LAYER}.attention.value"),
-        *bert.dense(f"{_LAYERS}/attention/output", f"{_LAYER}.attention.dense", input_axes=2),
-        *bert.layer_norm(f"{_LAYERS}/attention_norm", f"{_LAYER}.attention.LayerNorm"),
-        *bert.dense(f"{_LAYERS}/intermediate", f"{_LAYER}.ffn"),
-        *bert.dense(f"{_LAYERS}/output", f"{_LAYER}.ffn_output"),
-        *bert.layer_norm(f"{_LAYERS}/output_norm", f"{_LAYER}.full_layer_layer_norm"),
-        *bert.dense(_POOLER, "albert.pooler"),
-        *bert.dense("mlm_head/dense", "predictions.dense"),
-        *bert.layer_norm("mlm_head/layer_norm", "predictions.LayerNorm"),
-        Rule("mlm_head/decoder", "predictions.decoder.weight"),
-        Rule("mlm_head/bias", "predictions.bias"),
-        *bert.dense("nsp_head", "sop_classifier.classifier"),
-        *bert.dense("classifier", "classifier"),
-        *bert.dense("qa_outputs", "qa_outputs"),
-        *bert.OWN_HEAD_RULES,
-    ),
+HUGGINGFACE = bert.names(
+    *bert.embedding_rules("albert."),
+    *bert.dense(_PROJECTION, "albert.encoder.embedding_hidden_mapping_in"),
+    *bert.dense(f"{_LAYERS}/attention/query", f"{_LAYER}.attention.query"),
+    *bert.dense(f"{_LAYERS}/attention/key", f"{_LAYER}.attention.key"),
+    *bert.dense(f"{_LAYERS}/attention/value", f"{_LAYER}.attention.value"),
+    *bert.dense(f"{_LAYERS}/attention/output", f"{_LAYER}.attention.dense", input_axes=2),
+    *bert.layer_norm(f"{_LAYERS}/attention_norm", f"{_LAYER}.attention.LayerNorm"),
+    *bert.dense(f"{_LAYERS}/intermediate", f"{_LAYER}.ffn"),
+    *bert.dense(f"{_LAYERS}/output", f"{_LAYER}.ffn_output"),
+    *bert.layer_norm(f"{_LAYERS}/output_norm", f"{_LAYER}.full_layer_layer_norm"),
+    *bert.dense(_POOLER, "albert.pooler"),
+    *bert.dense("mlm_head/dense", "predictions.dense"),
+    *bert.layer_norm("mlm_head/layer_norm", "predictions.LayerNorm"),
+    Rule("mlm_head/decoder", "predictions.decoder.weight"),
+    Rule("mlm_head/bias", "predictions.bias"),
+    *bert.dense("nsp_head", "sop_classifier.classifier"),
+    *bert.TASK_HEAD_RULES,
     prefix="albert.",
-    ignored=bert.IGNORED,
-    spellings=bert.SPELLINGS,
     aliases={"predictions.decoder.bias": "predictions.bias"},
 )
 
@@ -76,15 +70,7 @@ def _size(width: int, layers: int, heads: int) -> dict[str, int]:
 
 FAMILY = Family(
     model_type="albert",
-    class_names={
-        "encoder": "AlbertModel",
-        "pretraining": "AlbertForPreTraining",
-        "masked_lm": "AlbertForMaskedLM",
-        "classification": "AlbertForSequenceClassification",
-        "tagging": "AlbertForTokenClassification",
-        "question_answering": "AlbertForQuestionAnswering",
-        "multiple_choice": "AlbertForMultipleChoice",
-    },
+    class_names=bert.class_names("Albert", without=("next_sentence",)),
     huggingface=HUGGINGFACE,
     google=GOOGLE,
     google_config="albert_config.json",

@@ -5,12 +5,31 @@ and the heads of run_pretraining.py, run_classifier.py and run_squad.py.
 """
 
 import re
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from bert_jax.families.family import Family, Rule, TensorNames
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.tokenization.interface import WORDPIECE
 
 _EMBEDDINGS, _LAYERS = f"{ENCODER_SCOPE}/embeddings", f"{ENCODER_SCOPE}/encoder/layers"
+
+
+_CLASSES = {
+    "encoder": "Model",
+    "pretraining": "ForPreTraining",
+    "masked_lm": "ForMaskedLM",
+    "next_sentence": "ForNextSentencePrediction",
+    "classification": "ForSequenceClassification",
+    "tagging": "ForTokenClassification",
+    "question_answering": "ForQuestionAnswering",
+    "multiple_choice": "ForMultipleChoice",
+}
+
+
+def class_names(prefix: str, without: Collection[str] = ()) -> dict[str, str]:
+    """The heads that most families have, and Hugging Face's classes, which begin with `prefix`."""
+    return {head: prefix + name for head, name in _CLASSES.items() if head not in without}
 
 
 def dense(parameter: str, tensor: str, input_axes: int = 1) -> tuple[Rule, Rule]:
@@ -68,9 +87,11 @@ def encoder_rules(prefix: str) -> tuple[Rule, ...]:
     )
 
 
-# Heads that Hugging Face's classes do not have, in every family. The names of the CRF are those of
-# the package pytorch-crf, which is commonly used with them; the others are our own.
-OWN_HEAD_RULES = (
+# The heads of tasks, in every family. Hugging Face's classes have the first two. The names of the
+# CRF are as in the package pytorch-crf, which is commonly used with them; the others are our own.
+TASK_HEAD_RULES = (
+    *dense("classifier", "classifier"),
+    *dense("qa_outputs", "qa_outputs"),
     Rule("crf_transitions", "crf.transitions"),
     Rule("crf_start", "crf.start_transitions"),
     Rule("crf_end", "crf.end_transitions"),
@@ -82,13 +103,21 @@ OWN_HEAD_RULES = (
 )
 
 # Constants that some versions of transformers saved with the parameters.
-IGNORED = re.compile(r"embeddings\.(position_ids|token_type_ids)$")
+_IGNORED = re.compile(r"embeddings\.(position_ids|token_type_ids)$")
 
 # LayerNorm of 2018. Only there: "gamma" may be part of a custom head.
-SPELLINGS = (
+_SPELLINGS = (
     (r"\bLayerNorm\.gamma$", "LayerNorm.weight"),
     (r"\bLayerNorm\.beta$", "LayerNorm.bias"),
 )
+
+
+def names(
+    *rules: Rule, prefix: str = "", aliases: Mapping[str, str] = MappingProxyType({})
+) -> TensorNames:
+    """The names of a family's tensors in Hugging Face's files, with what is old in all families."""
+    return TensorNames(rules, prefix, ignored=_IGNORED, spellings=_SPELLINGS, aliases=aliases)
+
 
 # The heads of all classes; the MLM head's own decoder is used only if it is not tied.
 HEAD_RULES = (
@@ -97,19 +126,13 @@ HEAD_RULES = (
     Rule("mlm_head/decoder", "cls.predictions.decoder.weight"),
     Rule("mlm_head/bias", "cls.predictions.bias"),
     *dense("nsp_head", "cls.seq_relationship"),
-    *dense("classifier", "classifier"),
-    *dense("qa_outputs", "qa_outputs"),
-    *OWN_HEAD_RULES,
+    *TASK_HEAD_RULES,
 )
 
-HUGGINGFACE = TensorNames(
-    rules=(*encoder_rules("bert."), *HEAD_RULES),
-    prefix="bert.",
-    ignored=IGNORED,
-    spellings=SPELLINGS,
-    # The decoder is a PyTorch Linear with its own bias, which is the one it uses.
-    aliases={"cls.predictions.decoder.bias": "cls.predictions.bias"},
-)
+# The decoder is a PyTorch Linear with its own bias, which is the one it uses.
+DECODER_BIAS = {"cls.predictions.decoder.bias": "cls.predictions.bias"}
+
+HUGGINGFACE = names(*encoder_rules("bert."), *HEAD_RULES, prefix="bert.", aliases=DECODER_BIAS)
 
 
 def google_dense(parameter: str, scope: str, input_axes: int = 1) -> tuple[Rule, Rule]:
@@ -211,16 +234,7 @@ REQUIRED_FIELDS = (
 
 FAMILY = Family(
     model_type="bert",
-    class_names={
-        "encoder": "BertModel",
-        "pretraining": "BertForPreTraining",
-        "masked_lm": "BertForMaskedLM",
-        "next_sentence": "BertForNextSentencePrediction",
-        "classification": "BertForSequenceClassification",
-        "tagging": "BertForTokenClassification",
-        "question_answering": "BertForQuestionAnswering",
-        "multiple_choice": "BertForMultipleChoice",
-    },
+    class_names=class_names("Bert"),
     # [CLS] A [SEP] or [CLS] A [SEP] B [SEP], where B and its [SEP] have token type 1.
     huggingface=HUGGINGFACE,
     google=GOOGLE,

@@ -4,9 +4,9 @@ Source: Hugging Face transformers, models/distilbert/modeling_distilbert.py.
 """
 
 from bert_jax.families import bert
-from bert_jax.families.family import Family, Rule, TensorNames
-from bert_jax.models.classifier import ClassifierOptions
+from bert_jax.families.family import Family, Rule
 from bert_jax.models.config import ENCODER_SCOPE
+from bert_jax.models.encoder_with_head import ClassifierOptions
 from bert_jax.models.heads.multiple_choice import ChoiceOptions
 from bert_jax.models.heads.tagging import TaggingOptions
 
@@ -14,41 +14,28 @@ _LAYERS, _LAYER = f"{ENCODER_SCOPE}/encoder/layers", "distilbert.transformer.lay
 
 FAMILY = Family(
     model_type="distilbert",
-    class_names={
-        "encoder": "DistilBertModel",
-        "masked_lm": "DistilBertForMaskedLM",
-        "classification": "DistilBertForSequenceClassification",
-        "tagging": "DistilBertForTokenClassification",
-        "question_answering": "DistilBertForQuestionAnswering",
-        "multiple_choice": "DistilBertForMultipleChoice",
-    },
+    class_names=bert.class_names("DistilBert", without=("pretraining", "next_sentence")),
     # BERT's, without token types.
     token_types=False,
-    huggingface=TensorNames(
-        rules=(
-            *bert.embedding_rules("distilbert."),
-            *bert.dense(f"{_LAYERS}/attention/query", f"{_LAYER}.attention.q_lin"),
-            *bert.dense(f"{_LAYERS}/attention/key", f"{_LAYER}.attention.k_lin"),
-            *bert.dense(f"{_LAYERS}/attention/value", f"{_LAYER}.attention.v_lin"),
-            *bert.dense(f"{_LAYERS}/attention/output", f"{_LAYER}.attention.out_lin", 2),
-            *bert.layer_norm(f"{_LAYERS}/attention_norm", f"{_LAYER}.sa_layer_norm"),
-            *bert.dense(f"{_LAYERS}/intermediate", f"{_LAYER}.ffn.lin1"),
-            *bert.dense(f"{_LAYERS}/output", f"{_LAYER}.ffn.lin2"),
-            *bert.layer_norm(f"{_LAYERS}/output_norm", f"{_LAYER}.output_layer_norm"),
-            *bert.dense("mlm_head/dense", "vocab_transform"),
-            *bert.layer_norm("mlm_head/layer_norm", "vocab_layer_norm"),
-            Rule("mlm_head/decoder", "vocab_projector.weight"),
-            Rule("mlm_head/bias", "vocab_projector.bias"),
-            # The head of classification and multiple choice; that of tagging has one layer alone.
-            *bert.dense("classifier/dense", "pre_classifier"),
-            *bert.dense("classifier/out_proj", "classifier"),
-            *bert.dense("classifier", "classifier"),
-            *bert.dense("qa_outputs", "qa_outputs"),
-            *bert.OWN_HEAD_RULES,
-        ),
+    huggingface=bert.names(
+        *bert.embedding_rules("distilbert."),
+        *bert.dense(f"{_LAYERS}/attention/query", f"{_LAYER}.attention.q_lin"),
+        *bert.dense(f"{_LAYERS}/attention/key", f"{_LAYER}.attention.k_lin"),
+        *bert.dense(f"{_LAYERS}/attention/value", f"{_LAYER}.attention.v_lin"),
+        *bert.dense(f"{_LAYERS}/attention/output", f"{_LAYER}.attention.out_lin", 2),
+        *bert.layer_norm(f"{_LAYERS}/attention_norm", f"{_LAYER}.sa_layer_norm"),
+        *bert.dense(f"{_LAYERS}/intermediate", f"{_LAYER}.ffn.lin1"),
+        *bert.dense(f"{_LAYERS}/output", f"{_LAYER}.ffn.lin2"),
+        *bert.layer_norm(f"{_LAYERS}/output_norm", f"{_LAYER}.output_layer_norm"),
+        *bert.dense("mlm_head/dense", "vocab_transform"),
+        *bert.layer_norm("mlm_head/layer_norm", "vocab_layer_norm"),
+        Rule("mlm_head/decoder", "vocab_projector.weight"),
+        Rule("mlm_head/bias", "vocab_projector.bias"),
+        # The head of classification and multiple choice; that of tagging has one layer alone.
+        *bert.dense("classifier/dense", "pre_classifier"),
+        *bert.dense("classifier/out_proj", "classifier"),
+        *bert.TASK_HEAD_RULES,
         prefix="distilbert.",
-        ignored=bert.IGNORED,
-        spellings=bert.SPELLINGS,
     ),
     sizes=bert.SIZES | {"base": {**bert.SIZES["base"], "num_hidden_layers": 6}},
     defaults={"classifier_dropout": 0.2, "qa_dropout": 0.1},

@@ -13,15 +13,7 @@ from bert_jax.families.family import Family, Rule, TensorNames
 
 def _names(prefix: str, *head: Rule) -> TensorNames:
     """The names of a model whose encoder is named `prefix`."""
-    return TensorNames(
-        rules=(
-            *bert.embedding_rules(f"{prefix}."),
-            *bert.layer_rules(f"{prefix}."),
-            *head,
-        ),
-        ignored=bert.IGNORED,
-        spellings=bert.SPELLINGS,
-    )
+    return bert.names(*bert.embedding_rules(f"{prefix}."), *bert.layer_rules(f"{prefix}."), *head)
 
 
 READER = Family(

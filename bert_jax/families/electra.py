@@ -5,48 +5,33 @@ Generator and discriminator are two models of this family.
 """
 
 from bert_jax.families import bert
-from bert_jax.families.family import Family, Rule, TensorNames
-from bert_jax.models.classifier import ClassifierOptions
+from bert_jax.families.family import Family, Rule
 from bert_jax.models.config import ENCODER_SCOPE
+from bert_jax.models.encoder_with_head import ClassifierOptions
 from bert_jax.models.heads.masked_lm import MaskedLMOptions
 from bert_jax.models.heads.multiple_choice import ChoiceOptions
 
 FAMILY = Family(
     model_type="electra",
     class_names={
-        "encoder": "ElectraModel",
+        **bert.class_names("Electra", without=("pretraining", "next_sentence")),
         "replaced_tokens": "ElectraForPreTraining",
-        "masked_lm": "ElectraForMaskedLM",
-        "classification": "ElectraForSequenceClassification",
-        "tagging": "ElectraForTokenClassification",
-        "question_answering": "ElectraForQuestionAnswering",
-        "multiple_choice": "ElectraForMultipleChoice",
     },
-    huggingface=TensorNames(
-        rules=(
-            *bert.embedding_rules("electra."),
-            *bert.dense(
-                f"{ENCODER_SCOPE}/encoder/embedding_projection", "electra.embeddings_project"
-            ),
-            *bert.layer_rules("electra."),
-            *bert.dense("replaced_token_head/dense", "discriminator_predictions.dense"),
-            *bert.dense(
-                "replaced_token_head/out_proj", "discriminator_predictions.dense_prediction"
-            ),
-            *bert.dense("mlm_head/dense", "generator_predictions.dense"),
-            *bert.layer_norm("mlm_head/layer_norm", "generator_predictions.LayerNorm"),
-            Rule("mlm_head/decoder", "generator_lm_head.weight"),
-            Rule("mlm_head/bias", "generator_lm_head.bias"),
-            *bert.dense("classifier/dense", "classifier.dense"),
-            *bert.dense("classifier/out_proj", "classifier.out_proj"),
-            *bert.dense("classifier", "classifier"),
-            *bert.dense("sequence_summary", "sequence_summary.summary"),
-            *bert.dense("qa_outputs", "qa_outputs"),
-            *bert.OWN_HEAD_RULES,
-        ),
+    huggingface=bert.names(
+        *bert.embedding_rules("electra."),
+        *bert.dense(f"{ENCODER_SCOPE}/encoder/embedding_projection", "electra.embeddings_project"),
+        *bert.layer_rules("electra."),
+        *bert.dense("replaced_token_head/dense", "discriminator_predictions.dense"),
+        *bert.dense("replaced_token_head/out_proj", "discriminator_predictions.dense_prediction"),
+        *bert.dense("mlm_head/dense", "generator_predictions.dense"),
+        *bert.layer_norm("mlm_head/layer_norm", "generator_predictions.LayerNorm"),
+        Rule("mlm_head/decoder", "generator_lm_head.weight"),
+        Rule("mlm_head/bias", "generator_lm_head.bias"),
+        *bert.dense("classifier/dense", "classifier.dense"),
+        *bert.dense("classifier/out_proj", "classifier.out_proj"),
+        *bert.dense("sequence_summary", "sequence_summary.summary"),
+        *bert.TASK_HEAD_RULES,
         prefix="electra.",
-        ignored=bert.IGNORED,
-        spellings=bert.SPELLINGS,
     ),
     # configure_pretraining.py, and the paper, table 6; the small one has embeddings of width 128.
     sizes={

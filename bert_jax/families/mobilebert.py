@@ -5,7 +5,7 @@ hidden states exceed the range of float16; bfloat16 has the range of float32.
 """
 
 from bert_jax.families import bert
-from bert_jax.families.family import Family, Rule, TensorNames
+from bert_jax.families.family import Family, Rule
 from bert_jax.models.config import ENCODER_SCOPE, MOST_FEEDFORWARD_NETWORKS
 from bert_jax.models.heads.masked_lm import MaskedLMOptions
 
@@ -28,38 +28,30 @@ def _bottleneck(parameter: str, tensor: str) -> tuple[Rule, ...]:
     )
 
 
-HUGGINGFACE = TensorNames(
-    rules=(
-        *bert.embedding_rules("mobilebert."),
-        *bert.dense(
-            f"{_EMBEDDINGS}/transformation", "mobilebert.embeddings.embedding_transformation"
-        ),
-        *_bottleneck(f"{_LAYERS}/bottleneck_input", f"{_LAYER}.bottleneck.input"),
-        *_bottleneck(f"{_LAYERS}/bottleneck_attention", f"{_LAYER}.bottleneck.attention"),
-        *bert.dense(f"{_LAYERS}/attention/query", f"{_LAYER}.attention.self.query"),
-        *bert.dense(f"{_LAYERS}/attention/key", f"{_LAYER}.attention.self.key"),
-        *bert.dense(f"{_LAYERS}/attention/value", f"{_LAYER}.attention.self.value"),
-        *bert.dense(f"{_LAYERS}/attention/output", f"{_LAYER}.attention.output.dense", 2),
-        *bert.layer_norm(f"{_LAYERS}/attention_norm", f"{_LAYER}.attention.output.LayerNorm"),
-        *(
-            rule
-            for number in range(MOST_FEEDFORWARD_NETWORKS - 1)
-            for rule in _feed_forward(
-                f"{_LAYERS}/feed_forward_{number}_", f"{_LAYER}.ffn.{number}."
-            )
-        ),
-        *_feed_forward(f"{_LAYERS}/", f"{_LAYER}."),
-        *bert.dense(f"{_LAYERS}/output", f"{_LAYER}.output.bottleneck.dense"),
-        *bert.layer_norm(f"{_LAYERS}/output_norm", f"{_LAYER}.output.bottleneck.LayerNorm"),
-        *bert.dense(f"{ENCODER_SCOPE}/pooler/dense", "mobilebert.pooler.dense"),
-        *bert.HEAD_RULES,
-        # [D - E, V] in the file.
-        Rule("mlm_head/decoder_extension", "cls.predictions.dense.weight", 1, transposed=True),
+HUGGINGFACE = bert.names(
+    *bert.embedding_rules("mobilebert."),
+    *bert.dense(f"{_EMBEDDINGS}/transformation", "mobilebert.embeddings.embedding_transformation"),
+    *_bottleneck(f"{_LAYERS}/bottleneck_input", f"{_LAYER}.bottleneck.input"),
+    *_bottleneck(f"{_LAYERS}/bottleneck_attention", f"{_LAYER}.bottleneck.attention"),
+    *bert.dense(f"{_LAYERS}/attention/query", f"{_LAYER}.attention.self.query"),
+    *bert.dense(f"{_LAYERS}/attention/key", f"{_LAYER}.attention.self.key"),
+    *bert.dense(f"{_LAYERS}/attention/value", f"{_LAYER}.attention.self.value"),
+    *bert.dense(f"{_LAYERS}/attention/output", f"{_LAYER}.attention.output.dense", 2),
+    *bert.layer_norm(f"{_LAYERS}/attention_norm", f"{_LAYER}.attention.output.LayerNorm"),
+    *(
+        rule
+        for number in range(MOST_FEEDFORWARD_NETWORKS - 1)
+        for rule in _feed_forward(f"{_LAYERS}/feed_forward_{number}_", f"{_LAYER}.ffn.{number}.")
     ),
+    *_feed_forward(f"{_LAYERS}/", f"{_LAYER}."),
+    *bert.dense(f"{_LAYERS}/output", f"{_LAYER}.output.bottleneck.dense"),
+    *bert.layer_norm(f"{_LAYERS}/output_norm", f"{_LAYER}.output.bottleneck.LayerNorm"),
+    *bert.dense(f"{ENCODER_SCOPE}/pooler/dense", "mobilebert.pooler.dense"),
+    *bert.HEAD_RULES,
+    # [D - E, V] in the file.
+    Rule("mlm_head/decoder_extension", "cls.predictions.dense.weight", 1, transposed=True),
     prefix="mobilebert.",
-    ignored=bert.IGNORED,
-    spellings=bert.SPELLINGS,
-    aliases={"cls.predictions.decoder.bias": "cls.predictions.bias"},
+    aliases=bert.DECODER_BIAS,
 )
 
 
@@ -76,9 +68,7 @@ def _size(layers: int, width: int, narrow: int) -> dict[str, int]:
 
 FAMILY = Family(
     model_type="mobilebert",
-    class_names={
-        head: name.replace("Bert", "MobileBert") for head, name in bert.FAMILY.class_names.items()
-    },
+    class_names=bert.class_names("MobileBert"),
     huggingface=HUGGINGFACE,
     sizes={"tiny": _size(4, 128, 32), "base": _size(24, 512, 128)},  # base is the paper's
     defaults={

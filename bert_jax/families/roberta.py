@@ -5,42 +5,29 @@ CodeBERT and many models of other languages are files of this family, with other
 """
 
 from bert_jax.families import bert
-from bert_jax.families.family import Family, Rule, TensorNames
-from bert_jax.models.classifier import ClassifierOptions
+from bert_jax.families.family import Family, Rule
+from bert_jax.models.encoder_with_head import ClassifierOptions
 from bert_jax.models.heads.masked_lm import MaskedLMOptions
 from bert_jax.tokenization.interface import BYTE_LEVEL_BPE
 
-HUGGINGFACE = TensorNames(
-    rules=(
-        *bert.encoder_rules("roberta."),
-        *bert.dense("mlm_head/dense", "lm_head.dense"),
-        *bert.layer_norm("mlm_head/layer_norm", "lm_head.layer_norm"),
-        Rule("mlm_head/decoder", "lm_head.decoder.weight"),
-        Rule("mlm_head/bias", "lm_head.bias"),
-        # The head of classification; that of tagging and multiple choice is a single dense layer.
-        *bert.dense("classifier/dense", "classifier.dense"),
-        *bert.dense("classifier/out_proj", "classifier.out_proj"),
-        *bert.dense("classifier", "classifier"),
-        *bert.dense("qa_outputs", "qa_outputs"),
-        *bert.OWN_HEAD_RULES,
-    ),
+HUGGINGFACE = bert.names(
+    *bert.encoder_rules("roberta."),
+    *bert.dense("mlm_head/dense", "lm_head.dense"),
+    *bert.layer_norm("mlm_head/layer_norm", "lm_head.layer_norm"),
+    Rule("mlm_head/decoder", "lm_head.decoder.weight"),
+    Rule("mlm_head/bias", "lm_head.bias"),
+    # The head of classification; that of tagging and multiple choice is a single dense layer.
+    *bert.dense("classifier/dense", "classifier.dense"),
+    *bert.dense("classifier/out_proj", "classifier.out_proj"),
+    *bert.TASK_HEAD_RULES,
     prefix="roberta.",
-    ignored=bert.IGNORED,
-    spellings=bert.SPELLINGS,
     aliases={"lm_head.decoder.bias": "lm_head.bias"},
 )
 
 
 def class_names(prefix: str) -> dict[str, str]:
     """The heads and their classes, which begin with `prefix` in each relative of RoBERTa."""
-    return {
-        "encoder": f"{prefix}Model",
-        "masked_lm": f"{prefix}ForMaskedLM",
-        "classification": f"{prefix}ForSequenceClassification",
-        "tagging": f"{prefix}ForTokenClassification",
-        "question_answering": f"{prefix}ForQuestionAnswering",
-        "multiple_choice": f"{prefix}ForMultipleChoice",
-    }
+    return bert.class_names(prefix, without=("pretraining", "next_sentence"))
 
 
 FAMILY = Family(

@@ -24,27 +24,8 @@ the same seed would give other numbers.
 # More would be traced for hours.
 MOST_FEEDFORWARD_NETWORKS = 16
 _MOST = {"num_hidden_layers": 1000, "num_feedforward_networks": MOST_FEEDFORWARD_NETWORKS}
-# The lowest value of each size.
-_SIZES = {
-    "vocab_size": 1,
-    "hidden_size": 1,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 1,
-    "intermediate_size": 1,
-    "max_position_embeddings": 1,
-    "type_vocab_size": 0,
-    "num_labels": 1,
-    "pad_token_id": 0,
-    "embedding_size": 1,
-    "num_hidden_groups": 1,
-    "intra_bottleneck_size": 1,
-    "num_feedforward_networks": 1,
-}
-_PROBABILITIES = (
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "classifier_dropout",
-)
+# The lowest value of a whole number, if not 1.
+_LEAST = {"type_vocab_size": 0, "pad_token_id": 0}
 _CHOICES = {
     "hidden_act": tuple(ACTIVATIONS),
     "normalization_type": ("layer_norm", "no_norm"),
@@ -252,27 +233,23 @@ def check_fields(fields: Mapping[str, Any]) -> None:
     Raises:
         OptionError: a value has another type, or is out of range.
     """
+    kinds = {field.name: field.type for field in dataclasses.fields(EncoderConfig)}
     for name, value in fields.items():
         default, key = getattr(EncoderConfig, name), f"model.{name}"
         if value is None:
             if default is not None:
                 raise OptionError(key, value, f"it must be of type {type(default).__name__}")
-        elif name in _SIZES:
-            most = _MOST.get(name, LARGEST_WHOLE)
-            require_at_least(key, value, _SIZES[name], most)
-        elif name in _PROBABILITIES:
-            require_between(key, value, 0, 1, without_high=True)
-        elif name == "layer_norm_eps":
-            require_between(key, value, 0, 1, without_low=True)
-        elif name in _CHOICES:
-            require_one_of(key, value, _CHOICES[name])
-        elif name == "heads":
-            continue  # chosen by a family, and checked with the sizes
-        elif type(default) is bool:
+        elif kinds[name] in (int, int | None):
+            require_at_least(key, value, _LEAST.get(name, 1), _MOST.get(name, LARGEST_WHOLE))
+        elif kinds[name] is bool:
             if not isinstance(value, bool):
                 raise OptionError(key, value, "it must be True or False")
-        else:
-            require_between(key, value, 0, 1)
+        elif name in _CHOICES:
+            require_one_of(key, value, _CHOICES[name])
+        elif name in ("initializer_range", "layer_norm_eps"):
+            require_between(key, value, 0, 1, without_low=name == "layer_norm_eps")
+        elif name != "heads":  # probabilities of dropout; options of heads check themselves
+            require_between(key, value, 0, 1, without_high=True)
 
 
 @dataclasses.dataclass(frozen=True)

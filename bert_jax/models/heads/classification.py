@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.models.classifier import Classifier, ClassifierOptions
 from bert_jax.models.comparison import (
     Arrays,
     Comparison,
@@ -15,6 +14,7 @@ from bert_jax.models.comparison import (
 )
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.encoder import EncoderOutput
+from bert_jax.models.encoder_with_head import Classifier, ClassifierOptions
 from bert_jax.models.head import Head, dense_axes
 
 

@@ -7,7 +7,6 @@ import jax
 import numpy as np
 
 from bert_jax.errors import OptionError
-from bert_jax.models.classifier import Classifier
 from bert_jax.models.comparison import (
     IGNORED_LABEL,
     Comparison,
@@ -18,6 +17,7 @@ from bert_jax.models.comparison import (
 from bert_jax.models.config import HeadOptions
 from bert_jax.models.crf import PARAMETERS as CRF_PARAMETERS
 from bert_jax.models.encoder import EncoderOutput
+from bert_jax.models.encoder_with_head import Classifier
 from bert_jax.models.head import Head
 
 
