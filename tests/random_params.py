@@ -9,16 +9,20 @@ import numpy as np
 from bert_jax.models.encoder import abstract_params
 
 
-def random_params(module: nn.Module, *, seed: int = 0, scale: float = 0.2) -> Any:
+def random_params(
+    module: nn.Module, *, seed: int = 0, scale: float = 0.2, all_differ: bool = False
+) -> Any:
     """Parameters of a module, drawn by NumPy: nothing is compiled.
 
-    Scales are 1, biases 0; all others have the standard deviation `scale`.
+    Scales are 1, biases 0, or with `all_differ` near to it; all others have the standard deviation
+    `scale`.
     """
     draw = np.random.default_rng(seed)
 
     def leaf(path: tuple[Any, ...], shape: jax.ShapeDtypeStruct) -> np.ndarray:
-        if path[-1].key in ("scale", "bias"):
-            return np.full(shape.shape, float(path[-1].key == "scale"), np.float32)
-        return draw.normal(0, scale, shape.shape).astype(np.float32)
+        mean = float(path[-1].key == "scale")
+        if path[-1].key in ("scale", "bias") and not all_differ:
+            return np.full(shape.shape, mean, np.float32)
+        return draw.normal(mean, scale, shape.shape).astype(np.float32)
 
     return jax.tree_util.tree_map_with_path(leaf, abstract_params(module))

@@ -2,15 +2,14 @@
 
 import re
 
-import jax
 import numpy as np
 import pytest
 
 from bert_jax.checkpoints.parameters import to_tensors
 from bert_jax.families.bert import GOOGLE, HUGGINGFACE
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.encoder import abstract_params
 from bert_jax.models.head import find_head
+from tests.random_params import random_params
 
 # L 2, D 6, N 3, H 2, F 5, V 7, C 4: no wrong transposition fits by chance.
 CONFIG = EncoderConfig(
@@ -87,10 +86,7 @@ def module(head):
 
 @pytest.fixture
 def params(module):
-    generator = np.random.default_rng(0)
-    return jax.tree.map(
-        lambda leaf: generator.normal(size=leaf.shape).astype(np.float32), abstract_params(module)
-    )
+    return random_params(module, all_differ=True)
 
 
 def test_names_and_shapes_by_hand(head, module, params):

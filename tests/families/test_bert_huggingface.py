@@ -196,18 +196,3 @@ def test_kernels_are_transposed_and_heads_flattened_by_hand():
     table = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
     found = tensor_of("bert/embeddings/word_embeddings/embedding", table)
     assert found.tolist() == table.tolist()
-
-
-def test_a_dense_layer_computes_the_same_in_both_layouts(shapes):
-    """PyTorch's linear map is x · Wᵀ + b."""
-    generator = np.random.default_rng(1)
-    x = generator.normal(size=(4, 6))
-    kernel = generator.normal(size=shapes["bert/encoder/layers/attention/query/kernel"])
-    weight = tensor_of("bert/encoder/layers/attention/query/kernel", kernel)
-    theirs = (x @ weight.T).reshape(4, 3, 2)
-    np.testing.assert_allclose(theirs, np.einsum("bd,dnh->bnh", x, kernel[0]), rtol=1e-12)
-    heads = generator.normal(size=(4, 3, 2))
-    kernel = generator.normal(size=shapes["bert/encoder/layers/attention/output/kernel"])
-    weight = tensor_of("bert/encoder/layers/attention/output/kernel", kernel)
-    theirs = heads.reshape(4, 6) @ weight.T
-    np.testing.assert_allclose(theirs, np.einsum("bnh,nhd->bd", heads, kernel[0]), rtol=1e-12)

@@ -65,14 +65,6 @@ def test_parameters_and_logits_of_every_head():
             assert (logits.shape, logits.dtype) == (SHAPES[head], jnp.float32)
 
 
-def test_an_unknown_argument_is_an_error():
-    module = find_head("classification").make(CONFIG)
-    with pytest.raises(TypeError, match="attention_masks"):
-        jax.eval_shape(
-            lambda: module.apply({"params": abstract_params(module)}, IDS, attention_masks=MASK)
-        )
-
-
 def test_an_answer_has_a_start_and_an_end():
     module = find_head("question_answering").make(CONFIG)
     params = random_params(module, scale=0.3)

@@ -7,7 +7,6 @@ import pytest
 
 from bert_jax.data.row_packing import RowPacker
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.classification import ClassificationModel
 from bert_jax.models.heads.multiple_choice import MultipleChoiceModel
@@ -16,6 +15,7 @@ from bert_jax.models.heads.tagging import TaggingModel
 from bert_jax.models.heads.text_vectors import TextPooling
 from bert_jax.models.packed_rows import PackedRows
 from bert_jax.models.sentence_pairs import SentencePairs
+from tests.random_params import random_params
 
 CONFIG = EncoderConfig(
     vocab_size=40,
@@ -72,13 +72,7 @@ def test_outputs_and_gradients(name, samples, packed_shape):
     packed = RowPacker(samples).pack(batch)
     assert packed["pack_indices"].shape == (1, *packed_shape)
     packed_rows = PackedRows.of_batch({key: jnp.asarray(array) for key, array in packed.items()})
-    generator = np.random.default_rng(0)
-    params = jax.tree_util.tree_map_with_path(
-        lambda path, leaf: np.float32(
-            generator.normal(path[-1].key == "scale", 0.2, leaf.shape),
-        ),
-        abstract_params(module),
-    )
+    params = random_params(module, all_differ=True)
 
     def loss(params, packed_rows):
         output = module.apply(

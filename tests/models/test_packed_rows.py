@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.encoder import Encoder, abstract_params
+from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.pretraining import PreTrainingModel
 from bert_jax.models.packed_rows import gather_or_zero
+from tests.random_params import random_params
 
 # Two rows of 20 tokens: texts of 7, 8 and 3 tokens and 2 of padding; of 15 and 5 tokens.
 LENGTHS = ((7, 8, 3), (15, 5))
@@ -49,9 +50,7 @@ NEXT_SENTENCE_POSITIONS = filled([[0, 7, 15], [0, 15]], LABELS)
 @pytest.fixture(scope="module")
 def params():
     """Random parameters, large enough for tokens to matter to each other."""
-    chance = np.random.default_rng(2)
-    shapes = abstract_params(PreTrainingModel(CONFIG))
-    return jax.tree.map(lambda leaf: np.float32(chance.normal(0, 0.3, leaf.shape)), shapes)
+    return random_params(PreTrainingModel(CONFIG), seed=2, scale=0.3, all_differ=True)
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from bert_jax.models.encoder import abstract_params, init_params
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.masked_lm import MaskedLMModel
 from bert_jax.models.surgery import without_padding
+from tests.random_params import random_params
 
 VOCAB, ROWS = 50, 64
 PADDED = Execution(pad_vocab_to_multiple_of=32)
@@ -45,13 +46,8 @@ def found(config):
     """Logits, losses and gradients of the same parameters, plain and padded with zeros."""
     generator = np.random.default_rng(0)
     ids = generator.integers(0, VOCAB, (2, 8)).astype(np.int32)
-    plain, padded = (
-        abstract_params(MaskedLMModel(config, execution)) for execution in (Execution(), PADDED)
-    )
-    plain = jax.tree_util.tree_map_with_path(
-        lambda path, leaf: np.float32(generator.normal(path[-1].key == "scale", 0.02, leaf.shape)),
-        plain,
-    )
+    plain = random_params(MaskedLMModel(config), scale=0.02, all_differ=True)
+    padded = abstract_params(MaskedLMModel(config, PADDED))
     padded = jax.tree.map(
         lambda leaf, rows: np.resize(np.append(leaf, np.zeros(rows.size)), rows.shape).astype("f"),
         plain,

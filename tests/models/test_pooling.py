@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from bert_jax.models.activations import PYTORCH_ACTIVATIONS
-from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.text_vectors import Dense, LayerNorm, Normalize, TextPooling
 from bert_jax.models.layers import l2_normalize
 from bert_jax.models.sentence_pairs import SentencePairs, pair_features
+from tests.random_params import random_params
 
 HIDDEN = np.float32(
     [
@@ -18,13 +18,7 @@ HIDDEN = np.float32(
         [[7.0, 7.0], [7.0, 7.0], [7.0, 7.0], [7.0, 7.0]],
     ]
 )
-MASK = np.array(
-    [
-        [True, True, True, False],
-        [True, False, False, False],
-        [False, False, False, False],
-    ]
-)
+MASK = np.array([[1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]], bool)
 
 
 # The first row has three tokens of four, the second one.
@@ -103,10 +97,7 @@ def test_features_by_hand():
 
 def test_each_text_of_a_pair_has_its_own_vector(tiny_config):
     module = SentencePairs(tiny_config, Execution(), TextPooling(), labels=3)
-    generator = np.random.default_rng(0)
-    params = jax.tree.map(
-        lambda leaf: np.float32(generator.normal(size=leaf.shape)), abstract_params(module)
-    )
+    params = random_params(module, scale=1.0, all_differ=True)
     assert params["classifier"]["kernel"].shape == (3 * 16, 3)
     assert set(params["bert"]) == {"embeddings", "encoder"}
     ids = np.array([[[2, 10, 3, 0], [2, 6, 18, 3]], [[0] * 4, [0] * 4]])

@@ -8,6 +8,7 @@ import pytest
 
 from bert_jax.models.encoder import Encoder, abstract_params
 from bert_jax.models.heads.span_boundary import SpanBoundaryModel
+from tests.random_params import random_params
 
 
 def layer(params, vector: np.ndarray) -> np.ndarray:
@@ -22,9 +23,7 @@ def layer(params, vector: np.ndarray) -> np.ndarray:
 def test_logits_are_those_of_the_published_formulas(tiny_config):
     model = SpanBoundaryModel(tiny_config, max_targets=3)
     chance = np.random.default_rng(0)
-    params = jax.tree.map(
-        lambda leaf: chance.normal(0, 0.3, leaf.shape).astype(np.float32), abstract_params(model)
-    )
+    params = random_params(model, scale=0.3, all_differ=True)
     ids = chance.integers(5, 40, (2, 9))
     # Tokens 2 to 4 and token 6 of the first row, token 5 of the second; the rest is filling.
     masked = np.array([[2, 3, 4, 6], [5, 0, 0, 0]])

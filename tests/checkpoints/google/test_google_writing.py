@@ -4,7 +4,6 @@ import dataclasses
 import json
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 
@@ -13,7 +12,6 @@ from bert_jax.checkpoints.google_files import find, load_description, save
 from bert_jax.data.tensorflow import import_tensorflow
 from bert_jax.errors import UserError
 from bert_jax.files.manifest import MANIFEST
-from bert_jax.models.encoder import abstract_params
 from bert_jax.models.head import find_head, with_fields
 from bert_jax.tokenization import BertSwitches, WordPieceTokenizer, load_tokenizer
 from tests.checkpoints.google.released import (
@@ -25,6 +23,7 @@ from tests.checkpoints.google.released import (
     load,
     same,
 )
+from tests.random_params import random_params
 
 
 def make(head, **fields):
@@ -34,11 +33,7 @@ def make(head, **fields):
     if head == "classification":
         named = {"labels": ("a", "b", "c", "d"), "problem_type": "multi_label_classification"}
         description = dataclasses.replace(description, **named)
-    generator = np.random.default_rng(5)
-    params = jax.tree.map(
-        lambda leaf: generator.normal(0.1, 0.4, leaf.shape).astype(np.float32),
-        abstract_params(find_head(head).make(config)),
-    )
+    params = random_params(find_head(head).make(config), seed=5, scale=0.4, all_differ=True)
     return description, params
 
 
