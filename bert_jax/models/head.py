@@ -19,9 +19,6 @@ from bert_jax.models.config import OPTIONAL_FIELDS, SWITCHES, EncoderConfig, Hea
 
 ParameterAxes = tuple[tuple[str, tuple[str | None, ...]], ...]
 
-ENCODER = "encoder"
-"""The name of the bare encoder among the heads."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Head:
@@ -71,21 +68,15 @@ def dense_axes(parameter: str) -> ParameterAxes:
 
 
 def find_head(name: str) -> Head:
-    """The head of this name; a `ValueError` if there is none."""
-    if name not in head_names():
-        raise ValueError(f"unknown head {name!r}")
+    """The head of this name, a module of `heads/`."""
     head: Head = importlib.import_module(f"bert_jax.models.heads.{name}").HEAD
     return head
 
 
-def head_names() -> list[str]:
-    """The modules of `heads/`."""
-    return sorted(module.name for module in pkgutil.iter_modules(bert_jax.models.heads.__path__))
-
-
 def all_heads() -> dict[str, Head]:
-    """Every head by its name."""
-    return {name: find_head(name) for name in head_names()}
+    """Every head by its name, in the order of the names."""
+    modules = pkgutil.iter_modules(bert_jax.models.heads.__path__)
+    return {name: find_head(name) for name in sorted(module.name for module in modules)}
 
 
 def head_parameters() -> str:
@@ -115,9 +106,9 @@ def model_keys() -> list[str]:
 
 
 def fields_of(config: EncoderConfig) -> dict[str, Any]:
-    """The value of each of `model_keys`."""
+    """The fields of a config, with those of heads that are keys in place of `heads`."""
     options = {key: getattr(config.of_head(kind), key) for key, kind in option_keys().items()}
-    return {name: {**vars(config), **options}[name] for name in model_keys()}
+    return {name: value for name, value in vars(config).items() if name != "heads"} | options
 
 
 def with_fields(config: EncoderConfig, fields: Mapping[str, Any]) -> EncoderConfig:

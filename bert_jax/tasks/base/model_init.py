@@ -148,9 +148,9 @@ class ModelInit:
             described = self.family.new_config(size or "base", **preset | known | dict(fields))
         if base is None:
             return described
-        before, after = fields_of(base), fields_of(described)
-        for name, old in before.items():
-            if (new := after[name]) != old and name not in _training_fields():
+        after, may_differ = fields_of(described), _training_fields()
+        for name, old in fields_of(base).items():
+            if (new := after[name]) != old and name not in may_differ:
                 raise OptionError(
                     f"model.{name}",
                     new,
@@ -279,7 +279,8 @@ def _in_family(description: ModelDescription, family: Family) -> EncoderConfig:
     if source.model_type == family.model_type:
         return old
     fields = {name: fields_of(old)[name] for name in family.file_fields()}
-    fields |= {name: value for name, value in family.defaults.items() if name in _training_fields()}
+    may_differ = _training_fields()
+    fields |= {name: value for name, value in family.defaults.items() if name in may_differ}
     new = family.config(fields)
     differing = [
         name
