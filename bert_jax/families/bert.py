@@ -183,7 +183,7 @@ def google_head_rules() -> tuple[Rule, ...]:
 
 _SCOPE = "bert/encoder/layer_{layer}"
 
-# Every weight comes with its optimizer slots: those of google-research/bert, of
+# Every weight comes with its optimizer slots: of google-research/bert, of
 # `tf.train.Optimizer`, of LAMB. Counters and loss scales are separate or in a scope.
 _SLOTS = r".+/((adam|lamb)_[mv]|(Adam|LAMB|AdamWeightDecayOptimizer|LAMBOptimizer)(_1)?)"
 _COUNTERS = r"(.+/)?(global_step|(good|bad)_steps|(current_)?loss_scale|beta[12]_power)"

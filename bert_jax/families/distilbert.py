@@ -31,7 +31,7 @@ FAMILY = Family(
         *bert.layer_norm("mlm_head/layer_norm", "vocab_layer_norm"),
         Rule("mlm_head/decoder", "vocab_projector.weight"),
         Rule("mlm_head/bias", "vocab_projector.bias"),
-        # The head of classification and multiple choice; that of tagging has one layer alone.
+        # The head of classification and multiple choice; the head of tagging has one layer alone.
         *bert.dense("classifier/dense", "pre_classifier"),
         *bert.dense("classifier/out_proj", "classifier"),
         *bert.TASK_HEAD_RULES,

@@ -68,7 +68,7 @@ class TensorNames:
         rules: one rule for each parameter of any of the models.
         prefix: prefix of the encoder's tensors; files of a bare encoder leave it out.
         ignored: pattern of tensors that are not parameters: constants, optimizer slots.
-        spellings: (regular expression, replacement) from older spellings to those of `rules`.
+        spellings: (regular expression, replacement) from older spellings to the names in `rules`.
         aliases: other names of a tensor. If a file contains both, the alias is used; it is written
             in addition if the decoder is not tied to the word embeddings.
     """
@@ -142,9 +142,9 @@ class Family:
         google_gelu: the activation that Google's programs call "gelu".
         constants: fields of `EncoderConfig` with one value in the whole family, such as its
             switches; they are not in `config.json`.
-        optional_fields: those of `models.config.OPTIONAL_FIELDS` that are in `config.json`.
+        optional_fields: fields in `models.config.OPTIONAL_FIELDS` that are in `config.json`.
         required_fields: fields of `EncoderConfig` that a `config.json` must contain: those whose
-            value in published files is another than the default of transformers or of the encoder.
+            value in published files differs from the default of transformers or of the encoder.
         fixed_fields: keys of `config.json` with the only supported value, beside `FIXED_FIELDS`.
         fixed_fields_of_heads: the same for keys that only one head reads.
         field_names: fields of `EncoderConfig` that have another key in `config.json`.

@@ -16,7 +16,7 @@ HUGGINGFACE = bert.names(
     *bert.layer_norm("mlm_head/layer_norm", "lm_head.layer_norm"),
     Rule("mlm_head/decoder", "lm_head.decoder.weight"),
     Rule("mlm_head/bias", "lm_head.bias"),
-    # The head of classification; that of tagging and multiple choice is a single dense layer.
+    # The head of classification; tagging and multiple choice have a single dense layer.
     *bert.dense("classifier/dense", "classifier.dense"),
     *bert.dense("classifier/out_proj", "classifier.out_proj"),
     *bert.TASK_HEAD_RULES,

@@ -59,7 +59,7 @@ class Draw:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """The outputs of a head that are compared with those of Hugging Face's class.
+    """The outputs of a head that are compared with Hugging Face's class.
 
     Attributes:
         logits: names of the logits in Hugging Face's output.
@@ -95,7 +95,7 @@ class Comparison:
     def named_losses(
         self, output: Any, labels: Mapping[str, Any], problem_type: str
     ) -> dict[str, Any]:
-        """The losses of a model of bert_jax; the gradients are those of the last one."""
+        """The losses of a model of bert_jax; the last one has gradients."""
         if self.loss is None:
             values = [linear_form(output, labels)]
         else:

@@ -109,7 +109,7 @@ class EncoderConfig:
         classifier_activation: whether the pooler is a dense map with tanh; otherwise it is the
             hidden state of [CLS] itself.
         positions_after_padding: whether a token's row of the position table is its number among the
-            tokens that are not padding, plus `pad_token_id`, and that of padding is `pad_token_id`
+            tokens that are not padding, plus `pad_token_id`, and padding has the row `pad_token_id`
             (RoBERTa); otherwise rows count from 0.
         trigram_input: whether the input is a dense map of the embeddings of the token after, the
             token and the token before (MobileBERT), and positions and token types have width D.

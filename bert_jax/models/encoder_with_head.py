@@ -1,7 +1,7 @@
 """The encoder with a head, and with a classifier (BERT paper, figures 1 and 4).
 
-All models have one call, see `EncoderWithHead.__call__`. Their parameters are those of the encoder,
-in the scope `ENCODER_SCOPE`, and those of the head next to it.
+All models have one call, see `EncoderWithHead.__call__`. The parameters of the encoder are in the
+scope `ENCODER_SCOPE`, the parameters of the head next to it.
 """
 
 import dataclasses
@@ -55,8 +55,8 @@ class EncoderWithHead(nn.Module):
     ) -> Any:
         """Encodes tokens and applies the head; each model's `_head` documents the result.
 
-        With `encoder_outputs` the result is a pair: that of the head, and the `EncoderOutput` of
-        all B rows of T tokens.
+        With `encoder_outputs` the result is a pair: the output of the head, and the
+        `EncoderOutput` of all B rows of T tokens.
 
         Args:
             input_ids: int32 [B, T]; for multiple choice [B, C, T], and so for the next three.
@@ -71,7 +71,7 @@ class EncoderWithHead(nn.Module):
                 for 0 only.
             deterministic: False for training, with dropout from the RNG stream "dropout".
             encoder_outputs: what the encoder returns beside its last layer; None: the result is
-                that of the head alone.
+                the output of the head alone.
         """
 
         def rows(array: jax.Array | None) -> Any:

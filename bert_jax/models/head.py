@@ -106,7 +106,7 @@ def model_keys() -> list[str]:
 
 
 def fields_of(config: EncoderConfig) -> dict[str, Any]:
-    """The fields of a config, with those of heads that are keys in place of `heads`."""
+    """The fields of a config, with the options of heads that are keys in place of `heads`."""
     options = {key: getattr(config.of_head(kind), key) for key, kind in option_keys().items()}
     return {name: value for name, value in vars(config).items() if name != "heads"} | options
 

@@ -179,17 +179,17 @@ def _end_logits(params: Params, hidden: jax.Array, mask: jax.Array, starts: jax.
     of_token = affine(1, hidden, kernel[width:], jnp.zeros_like(bias))  # BTH
     of_start = affine(1, gather_positions(hidden, starts), kernel[:width], bias)  # BKH
 
-    def given(of_one: jax.Array) -> jax.Array:
-        return _apply(params["end"], gelu(of_token + of_one[:, None]))[..., 0]  # BT
+    def end_logits(start: jax.Array) -> jax.Array:
+        return _apply(params["end"], gelu(of_token + start[:, None]))[..., 0]  # BT
 
-    logits = jax.lax.map(given, of_start.swapaxes(0, 1)).swapaxes(0, 1)
+    logits = jax.lax.map(end_logits, of_start.swapaxes(0, 1)).swapaxes(0, 1)
     return jnp.where(mask[:, None], logits.astype(jnp.float32), MASK_VALUE)
 
 
 def _no_answer_logits(params: Params, hidden: jax.Array, start_logits: jax.Array) -> jax.Array:
     """[B, T, D] and the masked logits of the starts → float32 [B]."""
-    chances = jax.nn.softmax(start_logits).astype(hidden.dtype)
-    expected = jnp.einsum("bt,btd->bd", chances, hidden)
+    start_probs = jax.nn.softmax(start_logits).astype(hidden.dtype)
+    expected = jnp.einsum("BT,BTD->BD", start_probs, hidden)
     features = jnp.concatenate([hidden[:, 0], expected], axis=-1)
     inner = gelu(_apply(params["no_answer_hidden"], features))
     return _apply(params["no_answer"], inner)[..., 0].astype(jnp.float32)

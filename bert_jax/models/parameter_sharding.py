@@ -22,7 +22,7 @@ from bert_jax.sharding.rules import (
     partition_spec,
 )
 
-# First match wins; those of the layers are stacked.
+# First match wins; parameters of the layers are stacked.
 ENCODER_AXES: tuple[tuple[str, LogicalAxes], ...] = (
     (r"_norm/(scale|bias)$", ()),
     (r"word_embeddings/embedding$", ("vocab", "embed")),
@@ -78,7 +78,7 @@ def state_shardings(mesh: Mesh, state: Any, table: MeshAxes = MESH_AXES) -> Any:
 
 
 def sharded_shapes(mesh: Mesh, state: Any, table: MeshAxes = MESH_AXES) -> Any:
-    """Shapes like those of `state`, with the shardings of `state_shardings`."""
+    """The shapes of `state`, with the shardings of `state_shardings`."""
     return jax.tree.map(
         lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
         state,

@@ -4,7 +4,7 @@ Source: Sentence-BERT (Reimers and Gurevych, 2019, https://arxiv.org/abs/1908.10
 sentence-transformers 6, sentence_transformer/modules/pooling.py.
 
 Each function takes the token vectors [B, T, D] and a mask, bool [B, T], False for padding and for
-tokens that do not count, such as those of a prompt; it returns [B, D].
+tokens that do not count, such as a prompt's; it returns [B, D].
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Another vocabulary, longer texts and fewer layers for a model that is already trained.
 
 The functions take the parameters of any model, as NumPy or JAX arrays, and return a new tree:
-changed tables are NumPy arrays, all other leaves are those of the old tree.
+changed tables are NumPy arrays, all other leaves are shared with the old tree.
 """
 
 import collections

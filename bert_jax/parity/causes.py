@@ -32,7 +32,7 @@ class Case(NamedTuple):
 
 
 # Fields of the config that change the hidden states but no parameter, in the order of the trials:
-# field, its name in a cause, usual values beside that of the reference's config, and the hidden
+# field, its name in a cause, usual values beside the one in the reference's config, and the hidden
 # states that must become equal. The embeddings have passed a LayerNorm but no activation and no
 # attention: they depend only on the epsilon, so that it is found even if another field is wrong.
 _FIELDS: tuple[tuple[str, str, tuple[Any, ...], slice], ...] = (
@@ -49,7 +49,7 @@ def causes_in_tensors(
     dtype: str,
     decoder: str,
 ) -> list[str]:
-    """The differences of the weights; empty if they are bitwise those of the reference.
+    """The differences of the weights; empty if both are bitwise equal.
 
     Args:
         tensors: parameters of the model by Hugging Face's names; a decoder only if untied.

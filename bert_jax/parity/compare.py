@@ -202,7 +202,7 @@ def compute(model: LoadedModel, batch: ParityInput) -> Values:
 def hidden_states(config: EncoderConfig, params: Any, batch: ParityInput) -> np.ndarray:
     """Embeddings and outputs of the layers, [L + 1, R, T, D], for the parameters of any model.
 
-    The config may differ from that of the parameters if the number of values stays the same:
+    The config may differ from the parameters' own if the number of values stays the same:
     another number of attention heads only splits the kernels differently.
     """
     module = Encoder(config, add_pooling_layer=False)

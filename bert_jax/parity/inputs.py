@@ -1,4 +1,4 @@
-"""The inputs of a comparison, drawn from a seed; the labels are those of the head."""
+"""The inputs of a comparison, drawn from a seed; a head draws its labels."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ def make_inputs(
         config: architecture of the model.
         tokenizer: tokenizer; its template defines the special tokens. There is a second segment if
             the model has the token types of a pair.
-        head: head of the model; the labels are those of its loss.
+        head: head of the model, whose loss has the labels.
         problem_type: problem type of a sequence classifier.
         seed: seed of the inputs.
 

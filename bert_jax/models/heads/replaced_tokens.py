@@ -86,7 +86,7 @@ class ReplacedTokenPretraining(ReplacedTokenModel):
     """A discriminator, and a generator that has its embeddings.
 
     The layers of the generator are under "generator", its head under "mlm_head"; all other
-    parameters are those of the discriminator.
+    parameters belong to the discriminator.
 
     Attributes:
         generator_size: see `generator_config`.
@@ -124,7 +124,7 @@ class ReplacedTokenPretraining(ReplacedTokenModel):
             position_ids: None for 0 … T-1.
             segment_ids: number of the text that a token of a packed row belongs to.
             masked_lm_positions: int32 [B, P], positions of the masked tokens; None for the first.
-            masked_lm_ids: int32 [B, P], the original tokens there; None for those of `input_ids`.
+            masked_lm_ids: int32 [B, P], the original tokens; None for the tokens of `input_ids`.
             masked_lm_weights: float32 [B, P], 0 for positions that are none; None for 0.
             deterministic: False for training: dropout, and each call draws other words, both from
                 the RNG stream "dropout". Otherwise the same words are drawn in each call.
@@ -179,7 +179,7 @@ def draw_words(logits: jax.Array, key: jax.Array, temperature: float = 1.0) -> j
 
 
 def generator_params(params: Any) -> Any:
-    """The generator's parameters as those of a `MaskedLMModel`, from those of the training."""
+    """The parameters of the generator as a `MaskedLMModel`, from the parameters of the training."""
     embeddings = params[ENCODER_SCOPE]["embeddings"]
     encoder = {"embeddings": embeddings, "encoder": params["generator"]}
     return {ENCODER_SCOPE: encoder, "mlm_head": params["mlm_head"]}

@@ -97,7 +97,7 @@ class SpanBoundaryHead(nn.Module):
 class SpanBoundaryModel(nn.Module):
     """The encoder with the masked-language-model head and the span-boundary head.
 
-    Its other parameters are those of `MaskedLMModel`, under the same names.
+    Its other parameters have the names that they have in `MaskedLMModel`.
     """
 
     config: EncoderConfig

@@ -1,7 +1,7 @@
 """How a model makes vectors of texts: the prompt, the pooling, and the modules after it.
 
 The description is what the files of sentence-transformers say, see
-`checkpoints.sentence_transformers`; names and meaning of all fields are those of its version 6.
+`checkpoints.sentence_transformers`; all fields have the names and the meaning of its version 6.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ _TORCH_NORM_EPSILON = 1e-5
 
 @dataclasses.dataclass(frozen=True)
 class Dense:
-    """activation(x · kernel + bias), and x, or a linear map of it, added with `use_residual`.
+    """activation(x · kernel + bias), and x, or a linear map of x, added with `use_residual`.
 
     `activation_function` is the full name of a class of PyTorch that `PYTORCH_ACTIVATIONS` has.
     """
@@ -94,7 +94,7 @@ class TextVectors:
 
     @property
     def of_tokens(self) -> bool:
-        """Whether the vectors are pooled from those of the tokens."""
+        """Whether the vectors are pooled from token vectors."""
         return POOLER not in self.poolings
 
     @property
@@ -152,7 +152,7 @@ class TextVectors:
         return vectors
 
     def prompt(self, requested: str | None) -> str:
-        """The prompt of a name, a text itself, or for None that of `default_prompt_name`.
+        """The prompt of a name, a text itself, or for None the prompt `default_prompt_name`.
 
         Raises:
             OptionError: a word that is no name; as a text it would run into the first word.

@@ -56,8 +56,8 @@ class ModelOptions:
     """The section `model` of a config.
 
     Attributes:
-        family: a module of `families/`; None: that of `init_from`, else BERT. A model of another
-            family than `init_from` begins with its layers, if they are of one kind.
+        family: a module of `families/`; None: the family of `init_from`, else BERT. A model of
+            another family begins with the layers of `init_from`, if they are of one kind.
         size: a named size of the family, for a new model; "": "base".
         scan_layers: whether one program is compiled for all layers; None: the fastest on the
             device.
@@ -265,7 +265,7 @@ def _with_layers(
 
 
 def _training_fields() -> set[str]:
-    """The fields that may differ from those of `init_from`."""
+    """The fields whose values may differ from `init_from`."""
     return {*_TRAINING_FIELDS, *option_keys()}
 
 
