@@ -10,6 +10,7 @@ from bert_jax import cli
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.families import bert
+from bert_jax.models.head import fields_of
 from bert_jax.models.heads.pretraining import PreTrainingModel
 from tests.random_params import random_params
 
@@ -280,8 +281,8 @@ def test_another_architecture_than_that_of_init_from_is_refused(
     start = tmp_path / "start"
     description = ModelDescription(tiny_config, "pretraining")
     model_directory.save(start, description, params, tokenizer)
-    fields = bert.FAMILY.file_fields()
-    fields = {name: getattr(tiny_config, name) for name in fields} | {"num_attention_heads": 1}
+    values = fields_of(tiny_config) | {"num_attention_heads": 1}
+    fields = {name: values[name] for name in bert.FAMILY.file_fields()}
     overrides = [f"--config.model.{name}={value}" for name, value in fields.items()]
     line = refused(
         capsys, "train", "--config", config, "--workdir", tmp_path / "run",

@@ -235,7 +235,7 @@ def test_what_predict_refuses(model, tmp_path, capsys, changes, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--task", "cooking"], "task 'cooking' is unknown; known are pretraining, masked_lm"),
+        (["--task", "cooking"], "task 'cooking' is unknown; known are classification, masked_lm"),
         (
             ["--add-words", "nowhere.txt"],
             "nowhere.txt: No such file or directory; give a file",
