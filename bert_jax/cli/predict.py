@@ -2,8 +2,9 @@
 
 import argparse
 import contextlib
+from typing import Any
 
-from bert_jax.cli.common import Parser, fields_from
+from bert_jax.cli.common import Parser
 from bert_jax.errors import OptionError
 from bert_jax.process import say
 
@@ -11,7 +12,13 @@ SUMMARY = "a model's answers to a file, row by row"
 
 
 def add_arguments(parser: Parser) -> None:
-    """The arguments of the verb; most have the name of a field of `PredictOptions`."""
+    """The arguments of the verb; those of a task have the names of its options' fields."""
+    names: list[str] = []
+
+    def option(*args: Any, **settings: Any) -> None:
+        """Adds an option whose default is the one of the task."""
+        names.append(group.add_argument(*args, **settings).dest)
+
     add = parser.add_argument
     add("--model", required=True, metavar="DIR", help="model directory or hub id")
     add(
@@ -23,12 +30,16 @@ def add_arguments(parser: Parser) -> None:
     add("--input", required=True, metavar="FILE", help="- is stdin, answered line by line")
     add("--output", required=True, metavar="FILE", help="- is stdout")
     add("--precision", default="float32", help="float32 (default), bfloat16, or auto")
-    add("--batch-size", type=int, metavar="N", help="rows computed together")
-    add("--max-length", type=int, metavar="N", help="maximum tokens of a row; longer texts are cut")
+    group: Any = parser
+    option("--batch-size", type=int, metavar="N", help="rows computed together")
+    option(
+        "--max-length", type=int, metavar="N", help="maximum tokens of a row; longer texts are cut"
+    )
 
-    add = parser.add_argument_group("how the input is read").add_argument
-    add(
+    group = parser.add_argument_group("how the input is read")
+    option(
         "--input-format",
+        dest="format",
         metavar="NAME",
         help="text, jsonl, tsv, csv, conll, squad or glue:TASK (default: by the file extension)",
     )
@@ -40,55 +51,73 @@ def add_arguments(parser: Parser) -> None:
         ("question", "the questions"),
         ("passage", "the passages"),
     ):
-        add(f"--{name}-column", metavar="NAME", help=f"column or key of {what}")
-    add(
+        option(f"--{name}-column", metavar="NAME", help=f"column or key of {what}")
+    option(
         "--keep-columns",
         metavar="NAME,NAME",
         help="columns that the output has, those of the text included (default: in JSON lines all "
         "others, in a table the id)",
     )
-    add("--quotes", metavar="HOW", help="quotation marks in TSV: auto (default), none or csv")
-    add("--no-header", dest="header", action="store_false", help="the table has no header line")
-    add("--word-column", type=int, metavar="N", help="column of the words in CoNLL files, from 0")
-    add("--separator", metavar="tab", help="separator of CoNLL columns, if words contain spaces")
-    add("--comments", metavar="MARK", help="prefix of comment lines in CoNLL files")
+    option("--quotes", metavar="HOW", help="quotation marks in TSV: auto (default), none or csv")
+    option(
+        "--no-header",
+        dest="header",
+        action="store_false",
+        default=None,
+        help="the table has no header line",
+    )
+    option(
+        "--word-column", type=int, metavar="N", help="column of the words in CoNLL files, from 0"
+    )
+    option("--separator", metavar="tab", help="separator of CoNLL columns, if words contain spaces")
+    option("--comments", metavar="MARK", help="prefix of comment lines in CoNLL files")
 
-    add = parser.add_argument_group("answers").add_argument
-    add(
+    group = parser.add_argument_group("answers")
+    option(
         "--output-format",
         metavar="NAME",
         help="jsonl; glue (classification), conll (tagging), squad (question_answering); default: "
         "by the file extension, .tsv, .conll or .txt, .json",
     )
-    add(
+    option(
         "--top-k",
         type=int,
         metavar="N",
         help="answers per mask (default 5) or question (default 1)",
     )
-    add(
+    option(
         "--null-threshold",
         type=float,
         metavar="X",
         help="score margin above which no answer is returned",
     )
-    add("--window-step", type=int, metavar="N", help="tokens between windows (default 128)")
-    add("--answer-length", type=int, metavar="N", help="maximum tokens of an answer (default 30)")
-    add(
+    option("--window-step", type=int, metavar="N", help="tokens between windows (default 128)")
+    option(
+        "--answer-length", type=int, metavar="N", help="maximum tokens of an answer (default 30)"
+    )
+    option(
         "--pooling",
         metavar="HOW",
         help="pooling of vectors: mean, max, cls, pooler, …, or several with commas (default: that "
         "of the model)",
     )
-    add(
+    option(
         "--normalize",
         action=argparse.BooleanOptionalAction,
         help="scale vectors to length 1, or not (default: as the model says)",
     )
-    add("--prompt", metavar="NAME", help="the model's prompt of this name, or a text to put before")
-    add("--raw-scores", action="store_true", help="a classifier's logits, without an activation")
-    add("--layers", metavar="N,N", help="layers: 0 the embeddings, -1 the last layer")
-    add("--combine", metavar="HOW", help="how layers are combined: sum, mean or concatenate")
+    option(
+        "--prompt", metavar="NAME", help="the model's prompt of this name, or a text to put before"
+    )
+    option(
+        "--raw-scores",
+        action="store_true",
+        default=None,
+        help="a classifier's logits, without an activation",
+    )
+    option("--layers", metavar="N,N", help="layers: 0 the embeddings, -1 the last layer")
+    option("--combine", metavar="HOW", help="how layers are combined: sum, mean or concatenate")
+    parser.set_defaults(task_options=names)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -101,12 +130,13 @@ def run(options: argparse.Namespace) -> int:
     from bert_jax.sharding.mesh import MeshShape, make_mesh
     from bert_jax.sharding.runtime import use_compilation_cache
     from bert_jax.sharding.stopping import StopSignals
-    from bert_jax.tasks.base.predict_spec import PredictOptions
 
     use_compilation_cache()
-    lists = {"layers": _layers(options.layers), "keep_columns": _names(options.keep_columns)}
-    predict_options = fields_from(PredictOptions, options, **lists)
-    check_request(options.task, options.input, options.output, predict_options)
+    options.layers = _layers(options.layers)
+    options.keep_columns = _names(options.keep_columns)
+    given = {name: getattr(options, name) for name in options.task_options}
+    values = {name: value for name, value in given.items() if value is not None}
+    check_request(options.task, options.input, options.output, values)
     # Each device has the whole model and predicts its part of every batch.
     mesh = make_mesh(MeshShape(), jax.local_devices())
     model = load(options.model, precision=options.precision, mesh=mesh)
@@ -118,7 +148,7 @@ def run(options: argparse.Namespace) -> int:
             options.task,
             options.input,
             options.output,
-            predict_options,
+            values,
             stopped=lambda: stop is not None and stop.requested,
         )
     say(f"{options.output}: {count:,} records")

@@ -10,7 +10,7 @@ from typing import overload
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.hub import check_not_of_run
 from bert_jax.checkpoints.parameters import LoadReport
-from bert_jax.data.readers.texts import Text
+from bert_jax.data.examples import Text
 from bert_jax.errors import require_at_least, require_between
 from bert_jax.files import as_path
 from bert_jax.inference import surgery, vectors

@@ -20,7 +20,7 @@ def rows(tmp_path):
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         options = TextOptions(format=form, text_column=text, pair_column=pair)
         with open_texts(path, options) as found:
-            return [(row.item, row.other, int(row.place.removeprefix(f"{path}:"))) for row in found]
+            return [(row.item, row.other, int(row.location.removeprefix(f"{path}:"))) for row in found]
 
     return read
 

@@ -21,7 +21,7 @@ def table(tmp_path):
         with open_table(path, TableOptions(**options)) as found:
             records = list(found.records)
             broken = [int(place.removeprefix(f"{path}:")) for place in found.broken]
-            rows = {int(r.place.removeprefix(f"{path}:")): [*r.fields.values()] for r in records}
+            rows = {int(r.location.removeprefix(f"{path}:")): [*r.fields.values()] for r in records}
             return found.columns, rows, broken
 
     return read
@@ -32,7 +32,7 @@ def test_records_have_the_fields_of_the_header(tmp_path):
     path.write_text("text\tlabel\nthe sun\t1\n")
     with open_table(path) as table:
         assert list(table.records) == [Record({"text": "the sun", "label": "1"}, f"{path}:2")]
-        assert (table.columns, table.place) == (("text", "label"), f"{path}:1")
+        assert (table.columns, table.location) == (("text", "label"), f"{path}:1")
         assert table.fraction() == 1.0
 
 

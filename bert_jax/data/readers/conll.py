@@ -12,7 +12,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from bert_jax.data.examples import TaggedSentence
+from bert_jax.data.examples import ColumnLines, Example, Sentence
 from bert_jax.data.readers.columns import USUAL_TAGS, USUAL_WORDS, usual_column
 from bert_jax.data.readers.lines import Lines
 from bert_jax.errors import LARGEST_WHOLE, OptionError, UserError, require_at_least
@@ -57,22 +57,9 @@ class ColumnOptions:
             require_at_least(f"data.{name}", getattr(self, name), -LARGEST_WHOLE)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ColumnSentence(TaggedSentence):
-    """A sentence with its lines, the lines before it and the blank line that ends it.
-
-    Attributes:
-        lines: the text of the lines as in the file, with their line ends.
-        rows: indices of the lines that are words.
-        separator: `ColumnOptions.separator`.
-    """
-
-    lines: str
-    rows: tuple[int, ...]
-    separator: str
-
-
-def read_blocks(lines: Lines, options: ColumnOptions = ColumnOptions()) -> Iterator[ColumnSentence]:
+def read_blocks(
+    lines: Lines, options: ColumnOptions = ColumnOptions()
+) -> Iterator[Example[Sentence]]:
     """The sentences of a file in order, with all its lines; the last may have lines but no words.
 
     A sentence's `id` is its number in the file, from 0.
@@ -87,16 +74,14 @@ def read_blocks(lines: Lines, options: ColumnOptions = ColumnOptions()) -> Itera
     rows: list[int] = []
     words: list[_Row] = []
 
-    def block() -> ColumnSentence:
+    def block() -> Example[Sentence]:
         tags = tuple(word.tag for word in words if word.tag is not None)
-        return ColumnSentence(
-            tuple(word.text for word in words),
+        column_lines = ColumnLines("".join(waiting), tuple(rows), options.separator)
+        return Example(
+            Sentence(tuple(word.text for word in words), column_lines),
             tags if words and len(tags) == len(words) else None,
             str(number),
-            words[0].place if words else lines.name,
-            "".join(waiting),
-            tuple(rows),
-            options.separator,
+            words[0].location if words else lines.name,
         )
 
     for line_number, line in lines:
@@ -121,53 +106,65 @@ def read_blocks(lines: Lines, options: ColumnOptions = ColumnOptions()) -> Itera
 
 def read_sentences(
     lines: Lines, options: ColumnOptions = ColumnOptions(), *, needs_tags: bool = False
-) -> Iterator[TaggedSentence]:
+) -> Iterator[Example[Sentence]]:
     """The sentences of a file; lines after the last one belong to it.
 
     Raises:
         UserError: see `read_blocks`; or tags are required and there are none.
     """
-    for sentence in with_last_lines(read_blocks(lines, options)):
-        if needs_tags and sentence.words and sentence.tags is None:
+    for example in with_last_lines(read_blocks(lines, options)):
+        if needs_tags and example.input.words and example.label is None:
             raise OptionError(
                 "data.tag_column",
                 options.tag_column,
                 "set data.tag_column to where they are",
-                f"{sentence.place}: there is no column {options.tag_column} of tags beside the "
+                f"{example.location}: there is no column {options.tag_column} of tags beside the "
                 "words",
             )
-        if sentence.words:
-            yield sentence
+        if example.input.words:
+            yield example
 
 
-def with_last_lines(sentences: Iterable[ColumnSentence]) -> Iterator[ColumnSentence]:
+def with_last_lines(examples: Iterable[Example[Sentence]]) -> Iterator[Example[Sentence]]:
     """The sentences, where lines after the last one belong to it. Reads one sentence ahead."""
     previous = None
-    for sentence in sentences:
-        if previous is None or sentence.words:
+    for example in examples:
+        if previous is None or example.input.words:
             if previous is not None:
                 yield previous
-            previous = sentence
+            previous = example
         else:
-            previous = dataclasses.replace(previous, lines=previous.lines + sentence.lines)
+            previous = _with_lines(previous, example.input.lines)
     if previous is not None:
         yield previous
 
 
-def add_tag_column(sentences: Sequence[TaggedSentence], tags: Iterable[Sequence[str]]) -> str:
+def _with_lines(example: Example[Sentence], more: ColumnLines | None) -> Example[Sentence]:
+    lines = example.input.lines
+    if lines is None or more is None:
+        return example
+    lines = dataclasses.replace(lines, text=lines.text + more.text)
+    return dataclasses.replace(example, input=dataclasses.replace(example.input, lines=lines))
+
+
+def add_tag_column(examples: Sequence[Example[Sentence]], tags: Iterable[Sequence[str]]) -> str:
     """The sentences with their predicted tags as one more column, see `with_tag_column`.
 
     Sentences of several files do not keep their lines, which may differ in their columns.
     """
-    files = {sentence.place.rpartition(":")[0] for sentence in sentences}
+    files = {example.location.rpartition(":")[0] for example in examples}
     return "".join(
-        with_tag_column(sentence, predicted, keep_lines=len(files) == 1)
-        for sentence, predicted in zip(sentences, tags, strict=True)
+        with_tag_column(example.input, example.label, predicted, keep_lines=len(files) == 1)
+        for example, predicted in zip(examples, tags, strict=True)
     )
 
 
 def with_tag_column(
-    sentence: TaggedSentence, tags: Sequence[str], *, keep_lines: bool = True
+    sentence: Sentence,
+    gold: Sequence[str] | None,
+    tags: Sequence[str],
+    *,
+    keep_lines: bool = True,
 ) -> str:
     """A sentence in columns, with a tag for each word as one more column.
 
@@ -176,17 +173,19 @@ def with_tag_column(
 
     Args:
         sentence: the sentence.
+        gold: tags of the words; None: unknown.
         tags: one tag for each word.
         keep_lines: whether lines of a file are kept.
     """
-    if not (keep_lines and isinstance(sentence, ColumnSentence)):
-        return as_columns(sentence.words, *([sentence.tags] if sentence.tags else []), tags)
-    added = dict(zip(sentence.rows, tags, strict=True))
+    lines = sentence.lines
+    if lines is None or not keep_lines:
+        return as_columns(sentence.words, *([gold] if gold else []), tags)
+    added = dict(zip(lines.rows, tags, strict=True))
     return "".join(
-        _with_tag(line, added.get(row, OUTSIDE), sentence.separator)
+        _with_tag(line, added.get(row, OUTSIDE), lines.separator)
         if row in added or line.startswith(DOCUMENT_START)
         else line
-        for row, line in enumerate(io.StringIO(sentence.lines, newline="\n"))
+        for row, line in enumerate(io.StringIO(lines.text, newline="\n"))
     )
 
 
@@ -203,7 +202,7 @@ def as_columns(words: Iterable[str], *tags: Iterable[str]) -> str:
 class _Row:
     text: str
     tag: str | None
-    place: str
+    location: str
 
 
 class _Table:
@@ -215,7 +214,7 @@ class _Table:
         self._width: tuple[int, int] | None = None  # columns, and the line that has them
 
     def row(self, line: str, number: int) -> _Row:
-        place = f"{self._name}:{number}"
+        location = f"{self._name}:{number}"
         columns = _columns(line, self._options.separator)
         if self._width is None:
             self._width = len(columns), number
@@ -224,7 +223,7 @@ class _Table:
                     "data.format",
                     None,
                     "remove it, or set data.format=tsv if a column says where sentences end",
-                    f"{place}: the line is a header, which columns of words do not have",
+                    f"{location}: the line is a header, which columns of words do not have",
                 )
         width, first = self._width
         if len(columns) != width:
@@ -232,7 +231,7 @@ class _Table:
                 "data.separator",
                 self._options.separator,
                 "fix the line (data.comments marks lines that are no rows, data.separator columns)",
-                f"{place}: {len(columns)} columns, but line {first} has {width}",
+                f"{location}: {len(columns)} columns, but line {first} has {width}",
             )
         word = _index(self._options.word_column, width)
         if word is None:
@@ -240,12 +239,12 @@ class _Table:
                 "data.word_column",
                 self._options.word_column,
                 "set data.word_column to where the words are, from 0",
-                f"{place}: there is no column {self._options.word_column}, only {width}",
+                f"{location}: there is no column {self._options.word_column}, only {width}",
             )
         tag = _index(self._options.tag_column, width)
         if tag is not None and not columns[tag]:
-            raise UserError(f"{place}: the tag is empty; give the word one, O for none")
-        return _Row(columns[word], None if tag in (None, word) else columns[tag], place)
+            raise UserError(f"{location}: the tag is empty; give the word one, O for none")
+        return _Row(columns[word], None if tag in (None, word) else columns[tag], location)
 
 
 def _columns(line: str, separator: str) -> list[str]:

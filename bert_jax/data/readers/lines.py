@@ -83,14 +83,14 @@ class Lines:
             while data := self._stream.readline(LINE_BYTES + 1):
                 number += 1
                 self._bytes_read += len(data)
-                place = f"{self.name}:{number}"
+                location = f"{self.name}:{number}"
                 if len(data) > LINE_BYTES:
                     limit = f"{LINE_BYTES >> 20} MiB"
                     raise UserError(
-                        f"{place}: the line is longer than the limit of {limit}; break it into "
+                        f"{location}: the line is longer than the limit of {limit}; break it into "
                         "lines"
                     )
-                line = decode(data, place, self._errors, self._remedy)
+                line = decode(data, location, self._errors, self._remedy)
                 yield number, line.removeprefix("\ufeff") if number == 1 else line
 
     def whole(self) -> str:
@@ -187,12 +187,12 @@ def _stdin() -> BinaryIO:
         return sys.stdin.buffer  # replaced, as in tests
 
 
-def decode(data: bytes, place: str, errors: str = "strict", remedy: str = _CONVERT) -> str:
+def decode(data: bytes, location: str, errors: str = "strict", remedy: str = _CONVERT) -> str:
     """Decodes a line of UTF-8.
 
     Args:
         data: the line.
-        place: name of the line in errors.
+        location: name of the line in errors.
         errors: "strict", or "replace" for U+FFFD in place of bytes that are not UTF-8.
         remedy: advice in errors, see `OptionError.rule`.
 
@@ -203,7 +203,7 @@ def decode(data: bytes, place: str, errors: str = "strict", remedy: str = _CONVE
         return data.decode("utf-8", errors)
     except UnicodeDecodeError as error:
         byte = f"byte {error.start + 1} of the line (0x{data[error.start]:02x})"
-        problem = f"{place}: {byte} is not UTF-8"
+        problem = f"{location}: {byte} is not UTF-8"
         raise OptionError("data.errors", errors, remedy, problem) from error
 
 

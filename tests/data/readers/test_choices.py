@@ -19,7 +19,7 @@ def choices(tmp_path):
         path = tmp_path / name
         path.write_text(content)
         found = list(read_choices(path, ChoiceOptions(**options), needs_labels=needs_labels))
-        assert all(item.place.startswith(f"{path}:") for item in found)
+        assert all(item.location.startswith(f"{path}:") for item in found)
         return [(item.prompt, item.question, item.choices, item.label, item.id) for item in found]
 
     return read

@@ -46,9 +46,9 @@ def sentences_of(text: str, **options):
 def test_words_tags_numbers_and_places():
     first, second = read_sentences(lines_of(CONLL))
     assert (first.words, first.tags) == (("EU", "rejects"), ("I-ORG", "O"))
-    assert (first.id, first.place) == ("0", "f.txt:3")
+    assert (first.id, first.location) == ("0", "f.txt:3")
     assert (second.words, second.tags) == (("Peter",), ("I-PER",))
-    assert (second.id, second.place) == ("1", "f.txt:7")
+    assert (second.id, second.location) == ("1", "f.txt:7")
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_pairs_with_the_names_of_their_classes(data_dir):
         ("Thrée.", "b", "no", "7"),
         ("c", "d", "yes", "8"),
     ]
-    assert rows[1].place == "tfds:tiny_pairs example 2"
+    assert rows[1].location == "tfds:tiny_pairs example 2"
     assert [row.label for row in texts(data_dir, "tiny_pairs:test")] == [None]
     assert [row.id for row in texts(data_dir, "tiny_pairs:1.0.0:train[1:]")] == ["8"]
     single = texts(data_dir, "tiny_pairs", text_column="sentence2")

@@ -115,7 +115,7 @@ def test_forms_of_answers(read, fields, expected):
     # The same object below "data", as others export data sets.
     (same,) = read("a.json", f'{{"data": [{line}]}}')
     assert same.answers == expected
-    assert same.place == "a.json: data[0]"
+    assert same.location == "a.json: data[0]"
     assert UNKNOWN == -1
 
 
@@ -126,7 +126,7 @@ def test_rows(read):
 {"question": "Who?", "context": "A bird"}
 """
     found = read("a.jsonl", lines)
-    assert [(item.id, item.passage, item.place) for item in found] == [
+    assert [(item.id, item.passage, item.location) for item in found] == [
         ("x", "The sea", "a.jsonl:1"),
         ("1", "A bird", "a.jsonl:3"),
     ]

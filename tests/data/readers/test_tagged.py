@@ -29,7 +29,7 @@ def test_json_lines(tmp_path):
         (("New York",), ("B-LOC",), "1"),
         ((), (), "2"),
     ]
-    assert found[1].place == f"{path}:2"
+    assert found[1].location == f"{path}:2"
 
 
 def test_rows_without_an_id_are_numbered(tmp_path):

@@ -22,7 +22,7 @@ def texts(tmp_path):
             path, TextOptions(**options), regression=regression, needs_labels=needs_labels
         )
         return [
-            (item.text, item.pair, item.label, item.id, int(item.place.removeprefix(f"{path}:")))
+            (item.text, item.pair, item.label, item.id, int(item.location.removeprefix(f"{path}:")))
             for item in found
         ]
 

@@ -63,7 +63,7 @@ def test_the_official_files_by_hand(tmp_path, threshold):
     ]
     PREDICT.write(
         tmp_path / "a.json",
-        [Entry(question, {"id": question.id}, question.place, question.id) for question in asked],
+        [Entry(question, {"id": question.id}, question.location, question.id) for question in asked],
         [RankedSpans(span, threshold) for span in spans],
     )
     answers, best = tmp_path / "a.json", tmp_path / "nbest_a.json"
