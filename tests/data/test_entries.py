@@ -1,4 +1,4 @@
-"""Entries of every format, by hand."""
+"""Examples to predict in every format, by hand."""
 
 import gzip
 import json
@@ -7,20 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.readers.texts import TextOptions, open_texts
+from bert_jax.data.readers.columns import TextOptions
+from bert_jax.data.readers.texts import open_texts
 from bert_jax.errors import UserError
 
 
 @pytest.fixture
 def rows(tmp_path):
-    """Writes a file and reads its entries as (text, other, line)."""
+    """Writes a file and reads its examples as (text, other, line)."""
 
     def read(name, content, text="", pair="", form=""):
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         options = TextOptions(format=form, text_column=text, pair_column=pair)
         with open_texts(path, options) as found:
-            return [(row.item, row.other, int(row.location.removeprefix(f"{path}:"))) for row in found]
+            return [
+                (row.input, row.fields, int(row.location.removeprefix(f"{path}:"))) for row in found
+            ]
 
     return read
 
@@ -77,7 +80,7 @@ def test_quotation_marks_between_tabs(tmp_path):
     path.write_text('text\tid\n"say ""sun"""\t"1"\n')
     for quotes, text, id in [("none", '"say ""sun"""', '"1"'), ("auto", 'say "sun"', "1")]:
         with open_texts(path, TextOptions(quotes=quotes)) as rows:
-            assert [(row.item, row.other) for row in rows] == [(text, {"id": id})]
+            assert [(row.input, row.fields) for row in rows] == [(text, {"id": id})]
 
 
 def test_commas(rows):
@@ -148,20 +151,20 @@ def test_ids_and_right_answers_are_known(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text("idx\tsentence\tlabel\n7\tthe sun\t1\n9\t\tanything\n")
     with open_texts(path) as found:
-        assert [(row.id, row.item, row.gold) for row in found] == [
+        assert [(row.id, row.input, row.label_field) for row in found] == [
             ("7", "the sun", "label"),
             ("9", "", "label"),
         ]
     (tmp_path / "a.txt").write_text("a\nb\n")
     with open_texts(tmp_path / "a.txt") as found:
-        assert [(row.id, row.gold) for row in found] == [("0", ""), ("1", "")]
+        assert [(row.id, row.label_field) for row in found] == [("0", ""), ("1", "")]
 
 
 def test_a_table_without_names(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text("1\tthe sun\n0\ta sea\n")
     with open_texts(path, TextOptions(header=False, text_column="1")) as found:
-        assert [(row.item, row.other) for row in found] == [
+        assert [(row.input, row.fields) for row in found] == [
             ("the sun", {"0": "1"}),
             ("a sea", {"0": "0"}),
         ]
@@ -174,7 +177,7 @@ def test_files_of_glue(tmp_path):
     with open_texts(path, TextOptions(format="glue:qqp")) as found:
         rows = iter(found)
         row = next(rows)
-        assert (row.id, row.item, row.other) == ("0", ('Why "so?', "Why?"), {"id": "0"})
+        assert (row.id, row.input, row.fields) == ("0", ('Why "so?', "Why?"), {"id": "0"})
         with pytest.raises(UserError, match="test.tsv:3: 2 fields, but the header has 3; fix"):
             next(rows)
 
@@ -195,7 +198,7 @@ def test_any_text_survives_json_lines(tmp_path_factory, texts):
     lines = [json.dumps({"text": text, "id": text}, ensure_ascii=False) for text in texts]
     path.write_bytes("".join(line + "\n" for line in lines).encode())
     with open_texts(path) as rows:
-        assert [(row.item, row.other) for row in rows] == [(text, {"id": text}) for text in texts]
+        assert [(row.input, row.fields) for row in rows] == [(text, {"id": text}) for text in texts]
 
 
 def test_what_has_no_lines_is_not_read_as_text(tmp_path):
@@ -210,4 +213,4 @@ def test_ndjson_is_jsonl(tmp_path):
     path = tmp_path / "in.ndjson"
     path.write_text('{"text": "a", "id": 7}\n')
     with open_texts(path) as rows:
-        assert [(row.item, row.other) for row in rows] == [("a", {"id": 7})]
+        assert [(row.input, row.fields) for row in rows] == [("a", {"id": 7})]

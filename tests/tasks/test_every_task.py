@@ -16,7 +16,6 @@ from bert_jax.experiment import Experiment
 from bert_jax.inference.engine import Engine
 from bert_jax.inference.predict import predict
 from bert_jax.planning.roofline import program_flops
-from bert_jax.tasks.base.predict_spec import PredictOptions
 
 NAMES = sorted({*tasks.task_names()} - {"pretraining", "replaced_tokens"})
 
@@ -112,7 +111,7 @@ def test_load_and_predict_know_its_name(load, tmp_path, name):
     (tmp_path / "in.jsonl").write_text(json.dumps(row) + "\n")
     model = load(name)
     source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    options = PredictOptions(progress=False, batch_size=1)
+    options = {"progress": False, "batch_size": 1}
     assert predict(model, name, source, target, options) == 1
     assert keys <= set(json.loads(target.read_text()))
 
@@ -125,13 +124,14 @@ def test_what_is_packed_is_computed_in_packed_rows(load, tmp_path, name):
     model = load(head)
     source = tmp_path / "in.jsonl"
     source.write_text((json.dumps(row) + "\n") * 40)
-    spec, options = tasks.find_task(name, "PREDICT").PREDICT, PredictOptions(batch_size=4)
+    spec = tasks.find_task(name, "PREDICT").PREDICT
+    options = spec.options(batch_size=4)
 
     def flops(packs_rows):
         predictor = spec.predictor(model, options)
         predictor.packs_rows &= packs_rows
-        with spec.open(source, options) as entries:
-            encoded = predictor.encode([entry.item for entry in entries])
+        with spec.reader.open(source, options) as examples:
+            encoded = predictor.encode([example.input for example in examples])
         batches = [batch.arrays for batch in Engine(predictor).batches(encoded)]
         is_packed = any("pack_indices" in batch for batch in batches)
         programs = (jax.make_jaxpr(predictor.compute)(batch) for batch in batches)

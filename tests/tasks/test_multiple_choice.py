@@ -10,7 +10,7 @@ import pytest
 
 import bert_jax
 from bert_jax.config import complete_config, set_key
-from bert_jax.data.examples import ChoiceExample
+from bert_jax.data.examples import Choices
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.inference.streams import predict_examples
@@ -25,7 +25,7 @@ def logits(model, examples, **options):
 
 
 def item(prompt, *choices, question=""):
-    return ChoiceExample(prompt, choices, None, "0", "here:1", question)
+    return Choices(prompt, choices, question)
 
 
 ITEMS = [

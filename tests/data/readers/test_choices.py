@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bert_jax.data.examples import Choices
 from bert_jax.data.readers.choices import ChoiceOptions, read_choices
 from bert_jax.errors import UserError
 
@@ -19,8 +20,11 @@ def choices(tmp_path):
         path = tmp_path / name
         path.write_text(content)
         found = list(read_choices(path, ChoiceOptions(**options), needs_labels=needs_labels))
-        assert all(item.location.startswith(f"{path}:") for item in found)
-        return [(item.prompt, item.question, item.choices, item.label, item.id) for item in found]
+        assert all(row.location.startswith(f"{path}:") for row in found)
+        return [
+            (row.input.prompt, row.input.question, row.input.choices, row.label, row.id)
+            for row in found
+        ]
 
     return read
 
@@ -203,7 +207,8 @@ ROWS = st.lists(st.tuples(TEXT, TEXT, st.lists(TEXT, min_size=2, max_size=5), st
 def test_any_choices_survive(tmp_path_factory, rows):
     folder = tmp_path_factory.mktemp("choices")
     expected = [
-        (context, question, tuple(texts), label) for context, question, texts, label in rows
+        (Choices(context, tuple(texts), question), label)
+        for context, question, texts, label in rows
     ]
     with (folder / "a.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -216,4 +221,4 @@ def test_any_choices_survive(tmp_path_factory, rows):
             file.write(json.dumps(fields) + "\n")
     for name in ("a.csv", "a.jsonl"):
         found = read_choices(folder / name)
-        assert [(row.prompt, row.question, row.choices, row.label) for row in found] == expected
+        assert [(row.input, row.label) for row in found] == expected

@@ -2,8 +2,9 @@
 
 import pytest
 
-from bert_jax.data.readers.glue import GLUE, GlueSet
-from bert_jax.data.readers.texts import TextOptions, read_texts
+from bert_jax.data.readers.columns import TextOptions
+from bert_jax.data.readers.glue import GLUE
+from bert_jax.data.readers.texts import read_texts
 from bert_jax.errors import UserError
 
 MNLI = "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\t"
@@ -85,13 +86,17 @@ def read(path, content, task, **options):
 @pytest.mark.parametrize(("task", "content", "text", "pair", "label", "id"), FILES)
 def test_files_of_every_task(tmp_path, task, content, text, pair, label, id):
     first = read(tmp_path / "train.tsv", content, task)[0]
-    assert (first.text, first.pair, first.label, first.id) == (text, pair, label, id)
+    assert (first.input, first.label, first.id) == (
+        (text, pair) if pair else text,
+        label,
+        id,
+    )
 
 
 def test_a_file_without_header_loses_no_row(tmp_path):
     content = "gj04\t0\t*\tThey drank.\ngj04\t1\t\tBill sank.\n"
     rows = read(tmp_path / "train.tsv", content, "cola")
-    assert [(row.text, row.label, row.id) for row in rows] == [
+    assert [(row.input, row.label, row.id) for row in rows] == [
         ("They drank.", "0", "0"),
         ("Bill sank.", "1", "1"),
     ]
@@ -103,7 +108,7 @@ def test_broken_rows_and_empty_questions_of_qqp(tmp_path, capsys):
         "1\t2\t3\tA?\tB\n?\t0\n4\t5\t6\tC?\t\t1\n7\t8\t9\tD?\tE?\t0\n"
     )
     rows = read(tmp_path / "train.tsv", content, "qqp")
-    assert [(row.id, row.pair) for row in rows] == [("4", ""), ("7", "E?")]
+    assert [(row.id, row.input[1]) for row in rows] == [("4", ""), ("7", "E?")]
     path = tmp_path / "train.tsv"
     assert capsys.readouterr().err == (
         f"1 empty texts kept; the first: {path}:4\n"
@@ -153,12 +158,9 @@ def test_layouts():
         "rte": "accuracy",
         "wnli": "accuracy",
     }
-    assert {part.submission for layout in GLUE.values() for part in layout.test} == {
+    assert {name for layout in GLUE.values() for name in layout.test.values()} == {
         *("CoLA.tsv", "SST-2.tsv", "MRPC.tsv", "STS-B.tsv", "QQP.tsv"),
         *("MNLI-m.tsv", "MNLI-mm.tsv", "QNLI.tsv", "RTE.tsv", "WNLI.tsv"),
     }
-    assert GLUE["mnli"].validation == (
-        GlueSet("dev_matched.tsv", "matched"),
-        GlueSet("dev_mismatched.tsv", "mismatched"),
-    )
+    assert GLUE["mnli"].validation == ("dev_matched.tsv", "dev_mismatched.tsv")
     assert GLUE["rte"].classes == ("entailment", "not_entailment")

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from bert_jax.data.examples import GoldAnswer, Question
+from bert_jax.data.examples import Example, GoldAnswer, Question
 from bert_jax.data.readers.squad import UNKNOWN, QuestionOptions, distinct, read_questions
 from bert_jax.errors import UserError
 
@@ -60,15 +60,24 @@ def read(tmp_path, monkeypatch):
 
 
 EXPECTED = [
-    Question(
-        "What was low?",
-        "The sea was low.",
+    Example(
+        Question("What was low?", "The sea was low."),
         (GoldAnswer("The sea", 0), GoldAnswer("sea", 4)),
         "a1",
         "dev.json: data[0].paragraphs[0].qas[0]",
     ),
-    Question("Who sang?", "The sea was low.", (), "a2", "dev.json: data[0].paragraphs[0].qas[1]"),
-    Question("Who sang?", "A bird sang.", None, "7", "dev.json: data[0].paragraphs[1].qas[0]"),
+    Example(
+        Question("Who sang?", "The sea was low."),
+        (),
+        "a2",
+        "dev.json: data[0].paragraphs[0].qas[1]",
+    ),
+    Example(
+        Question("Who sang?", "A bird sang."),
+        None,
+        "7",
+        "dev.json: data[0].paragraphs[1].qas[0]",
+    ),
 ]
 
 
@@ -83,7 +92,7 @@ def test_squad_by_hand(read):
         read("dev.json", "\ufeff" + json.dumps(SQUAD, indent=1).replace("\n", "\r\n")) == EXPECTED
     )
     packed = read("dev.json.gz", gzip.compress(json.dumps(SQUAD).encode()))
-    assert [question.answers for question in packed] == [item.answers for item in EXPECTED]
+    assert [question.label for question in packed] == [item.label for item in EXPECTED]
     assert len(read("questions", SQUAD, format="squad")) == 3
 
 
@@ -111,10 +120,10 @@ def test_squad_by_hand(read):
 def test_forms_of_answers(read, fields, expected):
     line = '{"question": "What?", "context": "The sea", ' + fields + "}\n"
     (found,) = read("a.jsonl", line)
-    assert found == Question("What?", "The sea", expected, "0", "a.jsonl:1")
+    assert found == Example(Question("What?", "The sea"), expected, "0", "a.jsonl:1")
     # The same object below "data", as others export data sets.
     (same,) = read("a.json", f'{{"data": [{line}]}}')
-    assert same.answers == expected
+    assert same.label == expected
     assert same.location == "a.json: data[0]"
     assert UNKNOWN == -1
 
@@ -126,7 +135,7 @@ def test_rows(read):
 {"question": "Who?", "context": "A bird"}
 """
     found = read("a.jsonl", lines)
-    assert [(item.id, item.passage, item.location) for item in found] == [
+    assert [(item.id, item.input.passage, item.location) for item in found] == [
         ("x", "The sea", "a.jsonl:1"),
         ("1", "A bird", "a.jsonl:3"),
     ]
@@ -142,9 +151,9 @@ def test_columns_of_ones_own(read):
         answers_column="Antwort",
         id_column="nr",
     )
-    assert [(item.id, item.question, item.passage, item.answers) for item in found] == [
-        ("1", "Wer?", "Die See", (GoldAnswer("See", -1),)),
-        ("2", "Was?", "Die Sonne", ()),
+    assert [(row.id, row.input, row.label) for row in found] == [
+        ("1", Question("Wer?", "Die See"), (GoldAnswer("See", -1),)),
+        ("2", Question("Was?", "Die Sonne"), ()),
     ]
 
 

@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.readers.texts import TextOptions, read_texts
+from bert_jax.data.readers.columns import TextOptions
+from bert_jax.data.readers.texts import read_texts
 from bert_jax.errors import UserError
+
+
+def both(example):
+    """The text and its pair, or None."""
+    text = example.input
+    return (text, None) if isinstance(text, str) else text
 
 
 @pytest.fixture
@@ -22,8 +29,8 @@ def texts(tmp_path):
             path, TextOptions(**options), regression=regression, needs_labels=needs_labels
         )
         return [
-            (item.text, item.pair, item.label, item.id, int(item.location.removeprefix(f"{path}:")))
-            for item in found
+            (*both(row), row.label, row.id, int(row.location.removeprefix(f"{path}:")))
+            for row in found
         ]
 
     return read
@@ -267,4 +274,4 @@ def test_any_text_survives(tmp_path_factory, rows):
     keys = ("sentence1", "sentence2", "label")
     lines = [json.dumps(dict(zip(keys, row, strict=True)), ensure_ascii=False) for row in rows]
     path.write_bytes("".join(line + "\n" for line in lines).encode())
-    assert [(item.text, item.pair, item.label) for item in read_texts(path)] == rows
+    assert [(*row.input, row.label) for row in read_texts(path)] == rows

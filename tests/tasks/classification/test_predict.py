@@ -181,7 +181,7 @@ def test_the_answers_are_those_of_classify(answered, make_labelled):
 
 def test_glue_has_an_index_and_a_prediction(answered, classifier):
     content = "index\tsentence1\tsentence2\n5\ta\tb\n3\tc\td\n"
-    assert answered(classifier, content, "test.tsv", "RTE.tsv", input_format="glue:rte") == (
+    assert answered(classifier, content, "test.tsv", "RTE.tsv", format="glue:rte") == (
         "index\tprediction\n5\tgood\n3\tgood\n"
     )
     # Without ids the rows are numbered.
@@ -229,7 +229,7 @@ def test_columns_that_cannot_be_kept(answered, classifier, keep, message):
 def test_a_file_of_glue_without_header(answered, classifier):
     """CoLA's training and validation files have none."""
     content = 'gj04\t1\t\tThe sailors rode "in.\ngj04\t0\t*\tLong low\n'
-    found = answered(classifier, content, "dev.tsv", input_format="glue:cola")
+    found = answered(classifier, content, "dev.tsv", format="glue:cola")
     assert [list(json.loads(line)) for line in found.splitlines()] == [
         ["source", "expected", "mark", "label", "score", "probabilities"]
     ] * 2
@@ -238,7 +238,7 @@ def test_a_file_of_glue_without_header(answered, classifier):
 def test_numbers(answered, make_labelled):
     model = make_labelled(Head.CLASSIFICATION, ("LABEL_0",), (2.34567,), problem_type="regression")
     content = "index\tsentence1\tsentence2\tscore\n0\ta\tb\t5.0\n"
-    found = answered(model, content, "test.tsv", "STS-B.tsv", input_format="glue:stsb")
+    found = answered(model, content, "test.tsv", "STS-B.tsv", format="glue:stsb")
     assert found == "index\tprediction\n0\t2.346\n"
     record = json.loads(answered(model, content, "test.tsv"))
     assert record == {"index": "0", "score": "5.0", "value": pytest.approx(2.34567)}
@@ -280,7 +280,7 @@ def test_a_text_of_a_million_characters(answered, classifier, capsys):
             "in.jsonl:1: 'probabilities' conflicts",
         ),
         ("a\n", "in.txt", {"output_format": "conll"}, "output_format is 'conll'; this task has"),
-        ("a\n", "in.txt", {"input_format": "glue:x"}, "data.format is 'glue:x'"),
+        ("a\n", "in.txt", {"format": "glue:x"}, "data.format is 'glue:x'"),
         ("a\n", "in.txt", {"task": "tagging"}, "task 'tagging' needs a model with the head tagg"),
     ],
 )

@@ -151,10 +151,7 @@ def test_long_questions_are_cut_and_counted(finder, capsys):
 
 
 def questions(pairs):
-    return [
-        Question(question, passage, None, str(number), "")
-        for number, (question, passage) in enumerate(pairs)
-    ]
+    return [Question(question, passage) for number, (question, passage) in enumerate(pairs)]
 
 
 @pytest.mark.slow

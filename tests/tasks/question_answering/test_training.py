@@ -10,7 +10,7 @@ import pytest
 
 import bert_jax
 from bert_jax.config import complete_config, set_key
-from bert_jax.data.examples import GoldAnswer, Question
+from bert_jax.data.examples import Example, GoldAnswer, Question
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.metrics.squad import score_v1, score_v2
@@ -178,7 +178,12 @@ PASSAGE = "the cat sat on the mat . it was warm . the dog ran to the sea and the
 
 def questions(*answers, passage=PASSAGE):
     return [
-        Question("it ?", passage, tuple(GoldAnswer(*gold) for gold in golds), str(number), "a:1")
+        Example(
+            Question("it ?", passage),
+            tuple(GoldAnswer(*gold) for gold in golds),
+            str(number),
+            "a:1",
+        )
         for number, golds in enumerate(answers)
     ]
 

@@ -11,7 +11,6 @@ from bert_jax.data.readers.tagged import read_tagged
 from bert_jax.errors import UserError
 from bert_jax.inference.predict import predict
 from bert_jax.models.config import Head
-from bert_jax.tasks.base.predict_spec import PredictOptions
 from bert_jax.tasks.base.splits import EvalSet
 
 LABELS = ("O", "B-PER", "I-PER")
@@ -104,7 +103,7 @@ def test_a_sentence_of_a_pipe_is_answered_when_it_has_ended(constant, tmp_path, 
 
     writer = threading.Thread(target=write)
     writer.start()
-    options = PredictOptions(input_format="conll", progress=False)
+    options = {"format": "conll", "progress": False}
     assert predict(constant, None, pipe, "-", options, stopped) == 1
     writer.join()
     assert json.loads(capsys.readouterr().out)["words"] == ["the", "cat"]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.data.examples import Entry
+from bert_jax.data.examples import Example
 from bert_jax.data.readers.conll import read_blocks
 from bert_jax.data.readers.lines import Lines
 from bert_jax.errors import OptionError, UserError
@@ -224,7 +224,7 @@ class _Endless(io.RawIOBase):
 
 
 def test_records(knowing, tmp_path):
-    row = Entry("boy bird", {"id": "7", "tags": 1}, "f:1", "7", gold="tags")
+    row = Example("boy bird", fields={"id": "7", "tags": 1}, label_field="tags")
     PREDICT.write(tmp_path / "a.jsonl", [row], [tag(knowing(), "boy bird")])
     score = pytest.approx(SURE)
     assert json.loads((tmp_path / "a.jsonl").read_text()) == {

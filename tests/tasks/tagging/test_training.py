@@ -12,7 +12,7 @@ import pytest
 import bert_jax
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config import complete_config
-from bert_jax.data.examples import TaggedSentence
+from bert_jax.data.examples import Example, Sentence
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.inference.evaluation import evaluate
@@ -140,7 +140,7 @@ def make_task(tiny_config, tokenizer):
     """A task of one sentence of 9 words, and parameters for its model."""
     words = ["the", "cat", "dogs", "sat", "on", "zzz", "mat", "walked", "."]
     tags = ["O", "B-A", "I-A", "O", "O", "B-A", "I-A", "I-A", "O"]
-    example = TaggedSentence(tuple(words), tuple(tags), "0", "f:1")
+    example = Example(Sentence(tuple(words)), tuple(tags), "0", "f:1")
 
     def make(length, *, use_crf=True):
         config = dataclasses.replace(tiny_config, num_labels=3, use_crf=use_crf)
