@@ -383,7 +383,7 @@ def test_the_version_is_that_of_the_file_whatever_is_drawn(base_model, write):
         set_key(config, f"data.{key}", write(f"{key}.jsonl", found), where="test")
     config.data.update(limit=1, length=32)
     task = Experiment.from_config(config).task
-    assert [bool(question.answers) for question in task.splits.train] == [True]
+    assert [bool(question.label) for question in task.splits.train] == [True]
     assert task.description.other == {"null_score_diff_threshold": 0.0}
 
 

@@ -206,7 +206,7 @@ def test_a_file_without_end_is_tagged_as_it_comes(knowing):
     endless = (line for line in itertools.cycle([b"boy\n", b"\n"]))
     stream = io.BufferedReader(_Endless(endless))
     blocks = read_blocks(Lines("stdin", stream, None))
-    found = taggings(knowing(), (block.words for block in blocks), batch_size=1)
+    found = taggings(knowing(), (block.input.words for block in blocks), batch_size=1)
     assert [tagging.tags for tagging in itertools.islice(found, 200)] == [("B-PER",)] * 200
 
 

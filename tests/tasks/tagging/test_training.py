@@ -279,4 +279,4 @@ def test_rare_tags_that_are_not_drawn_are_known(base_model, tmp_path):
     )
     task = Experiment.from_config(config).task
     assert "I-PLANT" in task.description.labels
-    assert not any("rose" in example.words for example in task.splits.train)
+    assert not any("rose" in example.input.words for example in task.splits.train)
