@@ -120,7 +120,7 @@ class Lines:
         mark = next((mark for mark in _MARKS if first.startswith(mark)), None)
         if mark is not None:
             self._stream.read(len(mark))
-            recoded = _Recoded(self.name, self._stream, _MARKS[mark])
+            recoded = _Chunks(_recoded(self.name, self._stream, _MARKS[mark]))
             self._stream = io.BufferedReader(recoded, _BUFFER_BYTES)
             self._is_compressed = True  # the bytes of its lines are not those of the file
 
@@ -227,76 +227,56 @@ def decompress(raw: BinaryIO) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, content), _BUFFER_BYTES))
 
 
-class _Recoded(io.RawIOBase):
-    """Reads a stream of another encoding as UTF-8."""
+class _Chunks(io.RawIOBase):
+    """A stream of the bytes that an iterator yields."""
 
-    def __init__(self, name: str, stream: io.BufferedReader, encoding: str):
-        self._name = name
-        self._stream = stream
-        self._encoding = encoding
-        self._decoder = codecs.getincrementaldecoder(encoding)()
-        self._text = memoryview(b"")
+    def __init__(self, chunks: Iterator[bytes]):
+        self._chunks = filter(None, chunks)
+        self._rest = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any, /) -> int:
-        while not self._text:
-            data = self._stream.read1(_BUFFER_BYTES)
-            try:
-                self._text = memoryview(self._decoder.decode(data, final=not data).encode())
-            except UnicodeDecodeError as error:
-                raise UserError(
-                    f"{self._name}: not valid {self._encoding[:6].upper()}: {error.reason}; save "
-                    "it as UTF-8"
-                ) from error
-            if not data:
-                break
-        count = min(len(buffer), len(self._text))
-        buffer[:count] = self._text[:count]
-        self._text = self._text[count:]
+        self._rest = self._rest or memoryview(next(self._chunks, b""))
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
         return count
 
 
-class _ZstandardReader(io.RawIOBase):
-    """Reads the frames of a .zst file one after the other.
+def _recoded(name: str, stream: io.BufferedReader, encoding: str) -> Iterator[bytes]:
+    """A stream of another encoding in UTF-8."""
+    decoder = codecs.getincrementaldecoder(encoding)()
+    data = None
+    while data != b"":
+        data = stream.read1(_BUFFER_BYTES)
+        try:
+            yield decoder.decode(data, final=not data).encode()
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{name}: not valid {encoding[:6].upper()}: {error.reason}; save it as UTF-8"
+            ) from error
+
+
+def _zstandard_content(raw: BinaryIO) -> Iterator[bytes]:
+    """The content of the frames of a .zst file, one after the other.
 
     Unlike the library's own stream reader, it does not mistake a truncated file for the end of the
     text.
     """
-
-    def __init__(self, raw: BinaryIO):
-        self._raw = raw
-        self._frame = zstandard.ZstdDecompressor().decompressobj()
-        self._frame_begun = False
-        self._text = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:
-        while not self._text:
-            data = b""
-            if self._frame.eof:
-                data = self._frame.unused_data
-                self._frame = zstandard.ZstdDecompressor().decompressobj()
-                self._frame_begun = False
-            data = data or self._raw.read(_FRAME_BYTES)
-            if not data:
-                if self._frame_begun:
-                    raise EOFError("it ends in the middle of a frame")
-                return 0
-            self._frame_begun = True
-            self._text = memoryview(self._frame.decompress(data))
-        count = min(len(buffer), len(self._text))
-        buffer[:count] = self._text[:count]
-        self._text = self._text[count:]
-        return count
+    frame = None
+    while data := (frame.unused_data if frame and frame.eof else b"") or raw.read(_FRAME_BYTES):
+        if frame is None or frame.eof:
+            frame = zstandard.ZstdDecompressor().decompressobj()
+        yield frame.decompress(data)
+    if frame is not None and not frame.eof:
+        raise EOFError("it ends in the middle of a frame")
 
 
 _DECOMPRESSORS: dict[str, Callable[[BinaryIO], Any]] = {
     GZIP: lambda raw: gzip.GzipFile(fileobj=raw),
     BZIP2: bz2.BZ2File,
     XZ: lzma.LZMAFile,
-    ZSTANDARD: _ZstandardReader,
+    ZSTANDARD: lambda raw: _Chunks(_zstandard_content(raw)),
 }
