@@ -15,7 +15,6 @@ import contextlib
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from bert_jax.data.examples import Choices, Example, Examples
 from bert_jax.data.readers.columns import USUAL_IDS, record_id, usual_column
 from bert_jax.data.readers.rows import Report, TableShape
 from bert_jax.data.readers.sources import open_records
-from bert_jax.data.readers.tables import FORMATS, FileOptions, Record, Table, string_field
+from bert_jax.data.readers.tables import FORMATS, FileOptions, Record, string_field
 from bert_jax.errors import UserError
 
 PROMPTS = ("prompt", "context", "passage", "ctx", "question_stem")
@@ -114,22 +113,28 @@ class ChoiceParser:
 
 @contextlib.contextmanager
 def open_choices(
-    source: str | Path, options: ChoiceOptions, answers: Sequence[str]
+    source: str | Path,
+    options: ChoiceOptions,
+    answers: Sequence[str] = (),
+    report: Report = TableShape.say,
 ) -> Iterator[Examples[Choices]]:
-    """Opens choices to predict, in a table or in JSON lines, which standard input has, too.
+    """Opens choices in a table or in JSON lines.
 
     Args:
         source: a file, also compressed; "-" for stdin; or "tfds:NAME[/CONFIG][:VERSION][:SPLIT]".
         options: options of the reader.
-        answers: see `ChoiceParser`.
+        answers: see `ChoiceParser`; with names of answers, a file of unknown format is read as
+            JSON lines.
+        report: see `Report`.
 
     Raises:
         UserError: the file cannot be read; or, during iteration, a record is malformed.
     """
-    with _open(source, options, TableShape.say, default="jsonl") as table:
-        parse = ChoiceParser(options, answers)
-        examples = (parse(record, number) for number, record in enumerate(table.records))
-        yield Examples(examples, table.fraction)
+    is_layout = options.format in _LAYOUTS
+    default = _LAYOUTS.get(options.format, "jsonl" if answers else "")
+    file_options = dataclasses.replace(options, format="") if is_layout else options
+    with open_records(source, file_options, report, default=default) as table:
+        yield table.examples(ChoiceParser(options, answers))
 
 
 def read_choices(
@@ -139,40 +144,25 @@ def read_choices(
     needs_labels: bool = False,
     report: Report = TableShape.say,
 ) -> Iterator[Example[Choices]]:
-    """The examples of a source, in its order; either all have a label or none.
+    """The examples of a source, in its order; either all have a label or none, see `open_choices`.
 
     Args:
         source: a source, see `open_choices`.
         options: options of the reader.
         needs_labels: whether missing labels are an error.
         report: see `Report`.
-
-    Raises:
-        UserError: see `open_choices`.
     """
     has_labels: bool | None = True if needs_labels else None
-    with _open(source, options, report) as table:
-        parse = ChoiceParser(options)
-        for number, record in enumerate(table.records):
-            example = parse(record, number)
+    with open_choices(source, options, report=report) as examples:
+        for example in examples:
             is_labelled = example.label is not None
-            if has_labels is None:
-                has_labels = is_labelled
-            if has_labels != is_labelled:
+            if has_labels not in (None, is_labelled):
                 what = "no answer" if has_labels else "an answer, but the rows before have none"
                 raise UserError(
-                    f"{record.location}: the row has {what}; give every row one, or none"
+                    f"{example.location}: the row has {what}; give every row one, or none"
                 )
-            yield Example(example.input, example.label, example.id, example.location)
-
-
-def _open(
-    source: str | Path, options: ChoiceOptions, report: Report, default: str = ""
-) -> AbstractContextManager[Table]:
-    default = _LAYOUTS.get(options.format, default)
-    is_layout = options.format in _LAYOUTS
-    read = dataclasses.replace(options, format="" if is_layout else options.format)
-    return open_records(source, read, report, default=default)
+            has_labels = is_labelled
+            yield example.without_fields()
 
 
 def layout_of(record: Record) -> str:

@@ -123,9 +123,7 @@ def open_questions(
         return
     default = "jsonl" if answers else ""
     with open_records(source, options, report, default=default) as table:
-        parse = QuestionParser(options, answers)
-        examples = (parse(record, number) for number, record in enumerate(table.records))
-        yield Examples(examples, table.fraction)
+        yield table.examples(QuestionParser(options, answers))
 
 
 def read_questions(
@@ -136,7 +134,7 @@ def read_questions(
     """The questions of a source with their answers, see `open_questions`."""
     with open_questions(source, options, report=report) as examples:
         for example in examples:
-            yield Example(example.input, example.label, example.id, example.location)
+            yield example.without_fields()
 
 
 def is_squad(source: str | Path, form: str) -> bool:

@@ -7,11 +7,14 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
+from bert_jax.data.examples import Example, Examples
 from bert_jax.data.readers.lines import Lines, open_lines, uncompressed_name
 from bert_jax.data.readers.rows import NumberedFields, Report, TableShape, table_rows, without_end
 from bert_jax.errors import OptionError, UserError, require_one_of
+
+Input = TypeVar("Input")
 
 FORMATS = ("jsonl", "tsv", "csv", "text", "label_text")
 QUOTES = ("auto", "none", "csv")
@@ -98,6 +101,10 @@ class Table:
     location: str = ""
     broken: Sequence[str] = ()
     fraction: Callable[[], float | None] = lambda: None
+
+    def examples(self, parse: Callable[[Record, int], Example[Input]]) -> Examples[Input]:
+        """The examples that a function makes of the records and their numbers, from 0."""
+        return Examples(map(parse, self.records, itertools.count()), self.fraction)
 
 
 @contextlib.contextmanager

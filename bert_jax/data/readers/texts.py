@@ -190,11 +190,10 @@ def open_texts(source: str | Path, options: TextOptions = _DEFAULTS) -> Iterator
     options = options.resolved()
     is_plain = not is_dataset(source) and (options.format or format_of(source) or "text") == "text"
     with open_records(source, options, default="text", headless=headless) as table:
-        examples = text_examples(table, _DEFAULTS if is_plain else options)
-        yield Examples(examples, table.fraction)
+        yield text_examples(table, _DEFAULTS if is_plain else options)
 
 
-def text_examples(table: Table, options: TextOptions) -> Iterator[Example[Text]]:
+def text_examples(table: Table, options: TextOptions) -> Examples[Text]:
     """The examples of an input whose labels are columns like any other, see `open_texts`.
 
     Raises:
@@ -207,7 +206,7 @@ def text_examples(table: Table, options: TextOptions) -> Iterator[Example[Text]]
     parse = TextParser(options)
     if table.columns:
         parse.find(table.columns, table.location)
-    return (parse(record, number) for number, record in enumerate(table.records))
+    return table.examples(parse)
 
 
 def _report(locations: Sequence[str], what: str) -> None:
