@@ -134,18 +134,8 @@ def read_texts(
             example = parse(record, number)
             columns = parse.columns
             if labels is None:
-                by_number = options.header and options.label_column not in ("", columns.label)
-                labels = Labels(
-                    columns.classes or ((columns.label,) if columns.label else ()),
-                    regression=regression,
-                    one_class=one_class,
-                    separator=options.label_separator,
-                    names=options.names,
-                    known=layout.classes if layout else (),
-                    needed=needs_labels,
-                    are_bits=bool(columns.classes),
-                    header=(columns.label or "") if by_number else "",
-                )
+                known = layout.classes if layout else ()
+                labels = Labels(options, columns, regression, one_class, known, needs_labels)
                 # `Labels` decides whether a missing label is an error.
                 allowed = (columns, columns.without_labels)
             if columns not in allowed:
