@@ -104,11 +104,7 @@ def test_tabs_alone_may_stand_between_columns():
     [
         ("a O\nb\n", {}, r"f.txt:2: 1 columns, but line 1 has 2; fix the line"),
         ("a O\n\nb X O\n", {}, r"f.txt:3: 3 columns, but line 1 has 2"),
-        (
-            "a O\n",
-            {"word_column": 2},
-            r"f.txt:1: there is no column 2, only 2; set data.word_column",
-        ),
+        ("a O\n", {"word_column": 2}, r"f.txt:1: there is no column 2, only 2; set data.word_colu"),
         ("a\tO\nb\t\n", {"separator": "tab"}, r"f.txt:2: the tag is empty; give the word one"),
     ],
 )

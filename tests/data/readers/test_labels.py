@@ -140,27 +140,15 @@ def test_labels_of_a_column(labels, values, options, expected):
 @pytest.mark.parametrize(
     ("values", "options", "message"),
     [
-        (
-            ["x", "[joy]"],
-            {},
-            "a.csv:3: 'label' is '[joy]', which looks like a list, but 'joy' is n",
-        ),
-        (
-            ["x", "['x']"],
-            {},
-            "a.csv:3: 'label' is a list of labels, but one label in the rows befo",
-        ),
+        (["x", "[joy]"], {}, "a.csv:3: 'label' is '[joy]', which looks like a list, but 'joy' is"),
+        (["x", "['x']"], {}, "a.csv:3: 'label' is a list of labels, but one label in the rows bef"),
         (["['x']", ""], {}, "a.csv:3: the label ('label') is empty"),
         (["3", "2,10"], {}, "a.csv:3: 'label' is '2,10', which looks like a list, but it has no "),
         (["[0, 1, 0]", "[0, 1]"], {}, "a.csv:3: a vector of 2 numbers, but the first row has 3"),
         (["[]", "[0, 1, 0]"], {}, "a.csv:3: a vector of 3 numbers, but the first row has 0; fix"),
         (["[0, 1, 0]", "[0, 2]"], {}, "a.csv:3: '2' in a list is neither 0 nor 1, as in the other"),
         (["[0, 1, 0]"], {"labels": ("a", "b")}, "a.csv:2: a vector of 3 numbers, but 2 labels are"),
-        (
-            ["[0.2, 0.8]"],
-            {},
-            "a.csv:2: 'label' has 0.2 in a list, which is neither the number of a",
-        ),
+        (["[0.2, 0.8]"], {}, "a.csv:2: 'label' has 0.2 in a list, which is neither the number of"),
         (["[nan]"], {}, "a.csv:2: the label ('label') is 'nan', which stands for a missing one"),
         ([["x"], None], {}, "a.jsonl:2: the label ('label') is empty"),
         ([["x", None]], {}, "a.jsonl:1: 'label' is not a label but NoneType"),

@@ -273,12 +273,7 @@ def test_a_text_of_a_million_characters(answered, classifier, capsys):
 @pytest.mark.parametrize(
     ("content", "name", "options", "message"),
     [
-        (
-            '{"text": "a", "probabilities": 1}',
-            "in.jsonl",
-            {},
-            "in.jsonl:1: 'probabilities' conflicts",
-        ),
+        ('{"text": "a", "probabilities": 1}', "in.jsonl", {}, "in.jsonl:1: 'probabilities' confli"),
         ("a\n", "in.txt", {"output_format": "conll"}, "output_format is 'conll'; this task has"),
         ("a\n", "in.txt", {"format": "glue:x"}, "data.format is 'glue:x'"),
         ("a\n", "in.txt", {"task": "tagging"}, "task 'tagging' needs a model with the head tagg"),

@@ -152,11 +152,7 @@ def test_objects_with_words_or_texts(answered, constant):
 @pytest.mark.parametrize(
     ("content", "name", "message"),
     [
-        (
-            "text1,text2\na,b\n",
-            "in.csv",
-            "in.csv:2: a pair of texts; set data.text_column to the one",
-        ),
+        ("text1,text2\na,b\n", "in.csv", "in.csv:2: a pair of texts; set data.text_column to the"),
         ("-DOCSTART- O\n\na x\n", "in.txt", "in.txt:1: -DOCSTART- marks a file in columns; if"),
     ],
 )
