@@ -11,6 +11,7 @@ import pytest
 import bert_jax
 from bert_jax import tasks
 from bert_jax.config import complete_config
+from bert_jax.data.readers.tables import Record
 from bert_jax.errors import NotFiniteError, UserError
 from bert_jax.experiment import Experiment
 from bert_jax.inference.engine import Engine
@@ -67,7 +68,25 @@ def test_a_metric_that_is_none_is_refused_before_a_training(base_model, tmp_path
     names = str(found.value).rpartition("only ")[2].partition(";")[0].split(", ")
     for known in names:
         config.data.best_metric = known
-        _ = Experiment.from_config(config).task
+        task = Experiment.from_config(config).task
+    # A labelled file has the inputs of a file to predict.
+    spec = tasks.find_task(name, "PREDICT").PREDICT
+    parsed = spec.reader.parser(spec.options())(Record(rows[1], ""), 1)
+    example = task.splits.validation[0].examples[1]
+    assert (example.input, example.id) == (parsed.input, parsed.id)
+    assert example.location == f"{file}:2"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_record_is_the_same_example_in_a_request_and_in_a_file(tmp_path, name):
+    row, file = ROWS[name][0] | LABELS[name] | {"id": "7", "x": 1}, tmp_path / "rows.jsonl"
+    file.write_text(json.dumps(row) + "\n")
+    spec = tasks.find_task(name, "PREDICT").PREDICT
+    parsed = spec.reader.parser(spec.options())(Record(row, f"{file}:1"), 0)
+    with spec.reader.open(file, spec.options()) as examples:
+        assert list(examples) == [parsed]
+    assert parsed.id == "7"
+    assert parsed.fields == LABELS[name] | {"id": "7", "x": 1}
 
 
 @pytest.fixture(scope="module")
