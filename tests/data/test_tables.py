@@ -99,8 +99,8 @@ def test_semicolons_where_the_header_has_no_comma(table):
 def test_keys_of_objects_inside_objects(tmp_path):
     lines = '{"doc": {"text": "a", "by": {"id": 7}}}\n{"doc": 3, "doc.text": "b", "doc.by.id": 8}\n'
     (tmp_path / "a.jsonl").write_text(lines)
-    names = ("doc.text", "other.x", "doc.none", (), (), "doc.by.id")
-    with open_table(tmp_path / "a.jsonl", TextOptions("", True, "auto", None, *names)) as found:
+    names = {"text_column": "doc.text", "pair_column": "other.x", "id_column": "doc.by.id"}
+    with open_table(tmp_path / "a.jsonl", TextOptions(**names)) as found:
         assert [list(record.fields.values()) for record in found.records] == [
             [{"text": "a", "by": {"id": 7}}, "a", 7],
             [3, "b", 8],

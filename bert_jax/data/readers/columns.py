@@ -41,32 +41,47 @@ EMPTY = ("error", "keep")
 
 
 @dataclasses.dataclass(frozen=True)
-class TextOptions(FileOptions):
+class LabelledFileOptions(FileOptions):
+    """How a file of labelled texts or sentences is read; keys of the same names in section `data`.
+
+    A column is named, or numbered from 0; "" stands for one with a usual name.
+
+    Attributes:
+        text_column: column of the text or the words.
+        label_column: column of the label or the tags. A file without it has no labels.
+        id_column: column of the id; without a usual name, the number of the row is the id.
+        labels: names of the classes in the order of their numbers, see `labels`; (): the labels
+            name themselves.
+    """
+
+    text_column: str = ""
+    label_column: str = ""
+    id_column: str = ""
+    labels: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the classes, which a command line may give as numbers."""
+        return tuple(map(str, self.labels))
+
+
+@dataclasses.dataclass(frozen=True)
+class TextOptions(LabelledFileOptions):
     """How a file of texts is read; keys of the same names in section `data`.
 
     Attributes:
         format: file format, see `FileOptions`; or "glue:NAME", one of GLUE's tasks with its own
             columns, see `glue.GLUE`, where the other options are ignored.
-        text_column: column of the text: a name, or a number from 0; "": one with a usual name, see
-            `find_columns`.
         pair_column: column of the second text; "": none, or a usual name if `text_column` is ""
             too.
-        label_column: column of the label; "": a usual name. A file without it has no labels.
         label_columns: several labels, each with a column of 0 and 1; (): see `label_column`.
-        labels: names of the classes in the order of their numbers, see `labels`; (): the labels
-            name themselves.
-        id_column: column of the id; "": a usual name, else the number of the row.
         label_separator: separator of several labels in a row; "": a row has one label.
         empty: whether an empty text is an error ("error") or an example ("keep", with a count on
             stderr); in prediction it is always kept.
     """
 
-    text_column: str = ""
     pair_column: str = ""
-    label_column: str = ""
     label_columns: tuple[str, ...] = ()
-    labels: tuple[str, ...] = ()
-    id_column: str = ""
     label_separator: str = ""
     empty: str = "error"
 
@@ -88,8 +103,7 @@ class TextOptions(FileOptions):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the classes, which a command line may give as numbers."""
-        return tuple(map(str, self.labels)) or (self.layout.classes if self.layout else ())
+        return super().names or (self.layout.classes if self.layout else ())
 
     def resolved(self) -> "TextOptions":
         """The same options, or those of GLUE's files, where empty texts count in its numbers."""

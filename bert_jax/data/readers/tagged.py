@@ -11,6 +11,7 @@ from bert_jax.data.examples import Example, Examples, Sentence, Text
 from bert_jax.data.readers.columns import (
     USUAL_TAGS,
     USUAL_WORDS,
+    LabelledFileOptions,
     TextOptions,
     record_id,
     usual_column,
@@ -26,7 +27,7 @@ from bert_jax.data.readers.labels import names_by_number
 from bert_jax.data.readers.lines import open_lines, uncompressed_name
 from bert_jax.data.readers.rows import Report, TableShape, is_number
 from bert_jax.data.readers.sources import is_dataset, open_records
-from bert_jax.data.readers.tables import FileOptions, Record, Table, format_of
+from bert_jax.data.readers.tables import Record, Table, format_of
 from bert_jax.data.readers.texts import TextParser, open_texts, text_examples
 from bert_jax.data.readers.word_tables import WordColumns, word_records
 from bert_jax.errors import LARGEST_WHOLE, OptionError, UserError
@@ -34,44 +35,27 @@ from bert_jax.errors import LARGEST_WHOLE, OptionError, UserError
 CONLL = "conll"
 CONLL_ENDINGS = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".bioes")
 
-_TABLE_FORMATS = ("csv", "tsv")
-
 
 @dataclasses.dataclass(frozen=True)
-class TaggedOptions(FileOptions, ColumnOptions):
+class TaggedOptions(LabelledFileOptions, ColumnOptions):
     """How a file of sentences is read; keys of the same names in section `data`.
 
     Attributes:
         format: "conll", words in columns; "jsonl", one object per line with lists of words and of
             tags; "csv" or "tsv", a table, see `word_tables`. "": selected by the file extension,
             "conll" unless it is JSON lines or CSV.
-        text_column: key or column of the words in JSON lines and tables; "": a usual name.
-        label_column: key or column of the tags; "": a usual name.
-        id_column: key or column of the id; in a table, of the sentence that a row belongs to. "": a
-            usual name.
+        text_column: key or column of the words in JSON lines and tables.
+        label_column: key or column of the tags.
+        id_column: key or column of the id; in a table, of the sentence that a row belongs to.
         labels: names of the tags in the order of their numbers, where files have numbers, see
             `labels.names_by_number`; (): tags are names.
     """
 
-    FORMATS = (CONLL, "jsonl", *_TABLE_FORMATS)
-
-    text_column: str = ""
-    label_column: str = ""
-    id_column: str = ""
-    labels: tuple[str, ...] = ()
+    FORMATS = (CONLL, "jsonl", "csv", "tsv")
 
     def __post_init__(self) -> None:
-        FileOptions.__post_init__(self)
+        super().__post_init__()
         ColumnOptions.__post_init__(self)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the tags, which a command line may give as numbers."""
-        return tuple(map(str, self.labels))
-
-    def find(self, table: Table) -> WordColumns:
-        """The columns of a table, see `WordColumns.find`."""
-        return WordColumns.find(table, self.text_column, self.label_column, self.id_column)
 
     def keys(self, record: Record) -> WordColumns:
         """The keys of an object; `words` may be missing."""
@@ -125,7 +109,11 @@ def _read(
             yield from read_sentences(lines, options, needs_tags=needs_tags)
         return
     with open_records(source, options, report) as table:
-        columns = None if table.columns is None or is_dataset(source) else options.find(table)
+        columns = (
+            None
+            if table.columns is None or is_dataset(source)
+            else WordColumns.find(table, options)
+        )
         records = word_records(table, columns) if columns else table.records
         for number, record in enumerate(records):
             yield _tagged_sentence(
@@ -200,7 +188,7 @@ def _examples(table: Table, options: TaggedOptions, texts: TextOptions) -> Itera
     elif not _is_word_table(table.columns, options):
         yield from map(_of_text, text_examples(table, texts))
     else:
-        columns = options.find(table)
+        columns = WordColumns.find(table, options)
         # Tags are read only where they tell a row for each word from one for each sentence.
         read = columns if columns.sentence else dataclasses.replace(columns, tags=None)
         for number, record in enumerate(word_records(table, read)):

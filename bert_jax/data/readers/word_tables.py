@@ -17,6 +17,7 @@ from bert_jax.data.readers.columns import (
     USUAL_IDS,
     USUAL_TAGS,
     USUAL_WORDS,
+    LabelledFileOptions,
     named_column,
     usual_column,
 )
@@ -54,16 +55,16 @@ class WordColumns:
     id: str | None
 
     @classmethod
-    def find(cls, table: Table, words: str, tags: str, id: str) -> "WordColumns":
+    def find(cls, table: Table, options: LabelledFileOptions) -> "WordColumns":
         """The columns of a table: the configured ones (name or number), else usual names.
 
         Raises:
             OptionError: a named column is missing, or none has a usual name of words.
         """
         columns, location = table.columns or (), table.location
-        of_words = named_column("data.text_column", words, columns, location) or usual_column(
-            (*USUAL_WORDS, *reversed(_TEXTS)), columns
-        )
+        of_words = named_column(
+            "data.text_column", options.text_column, columns, location
+        ) or usual_column((*USUAL_WORDS, *reversed(_TEXTS)), columns)
         if of_words is None:
             raise OptionError(
                 "data.text_column",
@@ -73,10 +74,10 @@ class WordColumns:
                 f"{', '.join(map(repr, columns)) or 'nothing'}",
             )
         others = [column for column in columns if column != of_words]
-        of_tags = named_column("data.label_column", tags, columns, location) or usual_column(
-            USUAL_TAGS, others
-        )
-        of_sentence = named_column("data.id_column", id, columns, location)
+        of_tags = named_column(
+            "data.label_column", options.label_column, columns, location
+        ) or usual_column(USUAL_TAGS, others)
+        of_sentence = named_column("data.id_column", options.id_column, columns, location)
         of_sentence = of_sentence or usual_column(_SENTENCES, others)
         return cls(of_words, of_tags, of_sentence, of_sentence or usual_column(USUAL_IDS, others))
 
