@@ -131,6 +131,7 @@ def labels(tmp_path):
         (["[joy]", "['x']"], {"one_class": True}, ["[joy]", "['x']"]),
         ([["x"]], {"one_class": True}, [("x",)]),  # the task refuses it
         (["(other)", "x"], {}, ["(other)", "x"]),
+        (["None", "NA", "null"], {}, ["None", "NA", "null"]),
     ],
 )
 def test_labels_of_a_column(labels, values, options, expected):
@@ -150,6 +151,13 @@ def test_labels_of_a_column(labels, values, options, expected):
         (["[0, 1, 0]"], {"labels": ("a", "b")}, "a.csv:2: a vector of 3 numbers, but 2 labels are"),
         (["[0.2, 0.8]"], {}, "a.csv:2: 'label' has 0.2 in a list, which is neither the number of"),
         (["[nan]"], {}, "a.csv:2: the label ('label') is 'nan', which stands for a missing one"),
+        (
+            ["x", "<NA>"],
+            {},
+            "a.csv:3: the label ('label') is '<NA>', which stands for a missing one",
+        ),
+        (["x", "#N/A"], {}, "a missing one; give the row a label, or remove it"),
+        ([float("nan")], {}, "a.jsonl:1: the label ('label') is 'nan', which stands for a missing"),
         ([["x"], None], {}, "a.jsonl:2: the label ('label') is empty"),
         ([["x", None]], {}, "a.jsonl:1: 'label' is not a label but NoneType"),
         (["[1.5]"], {"regression": True}, "a.csv:2: 'label' is '[1.5]', which is not a number"),
