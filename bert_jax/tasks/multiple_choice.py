@@ -165,10 +165,7 @@ def choice_examples(
 
 @dataclasses.dataclass(frozen=True)
 class ChoicePredictOptions(PredictOptions, ChoiceOptions):
-    @property
-    def answers(self) -> tuple[str, ...]:
-        """Names of the columns of answers, which are kept and not read."""
-        return (self.label_column,) if self.label_column else ANSWERS
+    """The options of `bert-jax predict`."""
 
 
 def _record(example: Choices, scores: np.ndarray) -> Mapping[str, Any]:
@@ -183,8 +180,8 @@ def _record(example: Choices, scores: np.ndarray) -> Mapping[str, Any]:
 
 PREDICT = PredictSpec(
     InputReader(
-        lambda options: ChoiceParser(options, options.answers),
-        lambda source, options: open_choices(source, options, options.answers),
+        lambda options: ChoiceParser(options, options.answers(ANSWERS)),
+        lambda source, options: open_choices(source, options, options.answers(ANSWERS)),
     ),
     ChoicePredictOptions,
     lambda model, options: ChoicePredictor(model, options.batches),

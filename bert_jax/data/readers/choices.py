@@ -191,14 +191,13 @@ def layout_of(record: Record) -> str:
 
 
 def _swag(record: Record) -> _Parts:
-    fields = record.fields
-    endings = _numbered(record, "ending")
-    if "sent1" not in fields:
-        start = _needed(record, ("startphrase",))
-        return _Parts(start, "", endings, fields.get("label"), range(len(endings)))
-    start = _needed(record, ("sent2",))
-    choices = [f"{start} {ending}" if ending else ending for ending in endings]
-    return _Parts(fields["sent1"], "", choices, fields.get("label"), range(len(choices)))
+    fields, endings = record.fields, _numbered(record, "ending")
+    if "sent1" in fields:
+        prompt, start = fields["sent1"], _needed(record, ("sent2",))
+        endings = [f"{start} {ending}" if ending else ending for ending in endings]
+    else:
+        prompt = _needed(record, ("startphrase",))
+    return _Parts(prompt, "", endings, fields.get("label"), range(len(endings)))
 
 
 def _cosmos(record: Record) -> _Parts:

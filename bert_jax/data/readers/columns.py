@@ -21,14 +21,7 @@ USUAL_PAIRS = (
 )
 USUAL_TEXTS = ("text", "sentence", "review", "comment", "content", "tweet", "question")
 USUAL_CLASSES = (
-    "label",
-    "labels",
-    "gold_label",
-    "class",
-    "category",
-    "sentiment",
-    "emotion",
-    "intent",
+    *("label", "labels", "gold_label", "class", "category", "sentiment", "emotion", "intent"),
     "target",
 )
 USUAL_SCORES = ("score", "similarity", "rating", "label", "target")
@@ -155,9 +148,9 @@ def find_columns(
 ) -> TextColumns:
     """Finds the columns among those of a file.
 
-    A text column that is not configured is found by `USUAL_PAIRS` and `USUAL_TEXTS`; if it is
-    configured and the pair is not, there is no pair. A label column that is not configured is found
-    by `USUAL_CLASSES`, for a regression first by `USUAL_SCORES`, an id by `USUAL_IDS`.
+    A text column that is not configured is chosen by `USUAL_PAIRS` and `USUAL_TEXTS`; if it is
+    configured and the pair is not, there is no pair. A label column that is not configured is
+    chosen by `USUAL_CLASSES`, for a regression first by `USUAL_SCORES`, an id by `USUAL_IDS`.
 
     Args:
         named: the configured columns.
@@ -167,8 +160,8 @@ def find_columns(
         needs_labels: whether a missing label column is an error; otherwise it becomes None.
 
     Raises:
-        OptionError: a configured text, pair or id is missing, no text is found, or a required label
-            is missing; the message names the columns and the option to set.
+        OptionError: a configured text, pair or id is missing, no column has texts, or a required
+            label is missing; the message names the columns and the option to set.
     """
     if named.pair_column and not named.text_column:
         raise OptionError("data.pair_column", named.pair_column, "set data.text_column, too")
@@ -210,8 +203,8 @@ def _label_columns(
     if wanted := tuple(map(str, named.label_columns)):
         if all(_lookup(name, present) is None for name in wanted):
             return None, ()
-        found = (named_column("data.label_columns", name, present, location) for name in wanted)
-        return None, tuple(filter(None, found))
+        names = (named_column("data.label_columns", name, present, location) for name in wanted)
+        return None, tuple(filter(None, names))
     if named.label_column:
         return _lookup(named.label_column, present), ()
     usual = (*USUAL_SCORES, *USUAL_CLASSES) if regression else (*USUAL_CLASSES, *USUAL_SCORES)

@@ -69,19 +69,20 @@ def read_blocks(
             column of words; the message names file and line.
     """
     table = _Table(lines.name, options)
-    number = 0
+    number, location = 0, lines.name
     waiting: list[str] = []
     rows: list[int] = []
-    words: list[_Row] = []
+    words: list[str] = []
+    tags: list[str | None] = []
 
     def block() -> Example[Sentence]:
-        tags = tuple(word.tag for word in words if word.tag is not None)
         column_lines = ColumnLines("".join(waiting), tuple(rows), options.separator)
+        label = tuple(tag for tag in tags if tag is not None)
         return Example(
-            Sentence(tuple(word.text for word in words), column_lines),
-            tags if words and len(tags) == len(words) else None,
+            Sentence(tuple(words), column_lines),
+            label if words and len(label) == len(words) else None,
             str(number),
-            words[0].location if words else lines.name,
+            location if words else lines.name,
         )
 
     for line_number, line in lines:
@@ -92,13 +93,16 @@ def read_blocks(
                 waiting.append(line)
             yield block()
             number += 1
-            waiting, rows, words = [], [], []
+            waiting, rows, words, tags = [], [], [], []
             if is_blank:
                 continue
         is_comment = bool(options.comments) and line.startswith(options.comments)
         if not (is_blank or is_start or is_comment):
+            location = location if words else f"{lines.name}:{line_number}"
+            word, tag = table.row(line, line_number)
             rows.append(len(waiting))
-            words.append(table.row(line, line_number))
+            words.append(word)
+            tags.append(tag)
         waiting.append(line)
     if waiting:
         yield block()
@@ -198,13 +202,6 @@ def as_columns(words: Iterable[str], *tags: Iterable[str]) -> str:
     return "".join("\t".join(row) + "\n" for row in rows) + "\n"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Row:
-    text: str
-    tag: str | None
-    location: str
-
-
 class _Table:
     """Parses the rows of one file; the first row sets the number of columns."""
 
@@ -213,7 +210,8 @@ class _Table:
         self._options = options
         self._width: tuple[int, int] | None = None  # columns, and the line that has them
 
-    def row(self, line: str, number: int) -> _Row:
+    def row(self, line: str, number: int) -> tuple[str, str | None]:
+        """The word and its tag."""
         location = f"{self._name}:{number}"
         columns = _columns(line, self._options.separator)
         if self._width is None:
@@ -244,7 +242,7 @@ class _Table:
         tag = _index(self._options.tag_column, width)
         if tag is not None and not columns[tag]:
             raise UserError(f"{location}: the tag is empty; give the word one, O for none")
-        return _Row(columns[word], None if tag in (None, word) else columns[tag], location)
+        return columns[word], None if tag in (None, word) else columns[tag]
 
 
 def _columns(line: str, separator: str) -> list[str]:

@@ -38,7 +38,7 @@ class Labels:
 
     Attributes:
         options: the separator of several classes in a cell, and the names of classes.
-        found: the column of the label, or a column of 0 and 1 for each class.
+        columns: the column of the label, or a column of 0 and 1 for each class.
         regression: whether a label is a number.
         one_class: whether a cell is one class, also if it looks like a list; lists in JSON stay.
         known: the classes as the file writes them; (): any.
@@ -46,15 +46,15 @@ class Labels:
     """
 
     options: TextOptions
-    found: TextColumns
+    columns: TextColumns
     regression: bool = False
     one_class: bool = False
     known: Collection[str] = ()
     needed: bool = False
 
     def __post_init__(self) -> None:
-        options, label = self.options, self.found.label
-        self._columns = self.found.classes or ((label,) if label else ())
+        options, label = self.options, self.columns.label
+        self._columns = self.columns.classes or ((label,) if label else ())
         self._separator, self._names = options.label_separator, options.names
         self._by_number = names_by_number(self._names)
         # If a row has a label that is in the header, too, the line is not a header.
@@ -72,7 +72,7 @@ class Labels:
         """
         if not self._columns:
             return None
-        if self.found.classes:
+        if self.columns.classes:
             label: Label | None = self._of_columns(record)
         else:
             label = self._parse(record.fields.get(self._columns[0]), record.location)
@@ -103,7 +103,7 @@ class Labels:
             UserError: a vector has another length than the first, or not only 0 and 1; or a number
                 in a list is not whole.
         """
-        if self.found.classes or self._kind != _kind(()):
+        if self.columns.classes or self._kind != _kind(()):
             yield from examples
             return
         lists = [cast(tuple[str, ...], example.label) for example in examples]

@@ -290,11 +290,6 @@ class AnswerPredictOptions(PredictOptions, QuestionOptions):
             require_at_least(name, getattr(self, name), 1)
         require_between("null_threshold", self.null_threshold, -math.inf, math.inf)
 
-    @property
-    def answers(self) -> tuple[str, ...]:
-        """Names of the columns of answers, which are kept and not read."""
-        return (self.label_column,) if self.label_column else ANSWERS
-
 
 class _RankedSpanPredictor(SpanPredictor):
     """Predicts spans with the options of the output files."""
@@ -327,7 +322,7 @@ def _open(source: str | Path, options: AnswerPredictOptions) -> Iterator[Example
 
     For SQuAD's output format, ids must be unique.
     """
-    with open_questions(source, options, options.answers) as examples:
+    with open_questions(source, options, options.answers(ANSWERS)) as examples:
         if options.output_format == SQUAD:
             yield Examples(distinct(examples), examples.fraction)
         else:
@@ -406,7 +401,7 @@ def _key_and_value(key: str, value: Any) -> str:
 
 
 PREDICT = PredictSpec(
-    InputReader(lambda options: QuestionParser(options, options.answers), _open),
+    InputReader(lambda options: QuestionParser(options, options.answers(ANSWERS)), _open),
     AnswerPredictOptions,
     _RankedSpanPredictor,
     _record,
