@@ -130,7 +130,7 @@ class _Job:
         self._write = write
         self._outputs = outputs
         self._digest = hashlib.sha256()
-        # Entries that were read and wait for their prediction, at most two windows.
+        # Examples that were read and wait for their prediction, at most two windows.
         self._waiting: deque[Example[Any]] = deque()
 
     def predict(self, examples: Examples[Any], source: str | Path) -> int:

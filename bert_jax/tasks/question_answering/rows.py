@@ -39,7 +39,7 @@ class SpanRows:
         """
         used = [question for question in questions if _has_text(question)]
         empty = [question.location for question in questions if not _has_text(question)]
-        without: list[str] = []  # places of questions
+        without: list[str] = []  # locations of questions
         moved: list[str] = []
         positions: list[tuple[int, int]] = []
         passages: list[tuple[int, int]] = []
@@ -65,12 +65,12 @@ class SpanRows:
         sequences = Sequences.of(encodings())
         total = f"of {len(questions)} training questions"
         report = [
-            f"{len(places)} {total} {what}: left out ({listed(places)})"
-            for places, what in (
+            f"{len(locations)} {total} {what}: left out ({listed(locations)})"
+            for locations, what in (
                 (empty, "are empty or have an empty passage"),
                 (without, "have no answer that is in the passage"),
             )
-            if places
+            if locations
         ]
         if moved:
             report.append(f"answers at another place than the file says: {len(moved)}")
@@ -94,9 +94,9 @@ def _answer_tokens(
 ) -> tuple[tuple[int, int] | None, bool]:
     """The tokens of the first answer that has any, and whether the file's position is correct."""
     for answer in example.label or ():
-        place = find_answer(example.input.passage, answer)
-        tokens = token_span(window.passage, place.start, place.stop) if place else None
-        if place and tokens:
+        span = find_answer(example.input.passage, answer)
+        tokens = token_span(window.passage, span.start, span.stop) if span else None
+        if span and tokens:
             # A start that the file does not give cannot be wrong.
-            return tokens, place.is_stated or answer.start < 0
+            return tokens, span.is_stated or answer.start < 0
     return None, True

@@ -46,7 +46,7 @@ class Objective(abc.ABC):
         """Labels as numbers, [n, …].
 
         Raises:
-            UserError: a label is of the wrong kind; the message names its place.
+            UserError: a label is of the wrong kind; the message names its location.
         """
 
     @abc.abstractmethod
