@@ -180,8 +180,8 @@ def _record(example: Choices, scores: np.ndarray) -> Mapping[str, Any]:
 
 PREDICT = PredictSpec(
     InputReader(
-        lambda options: ChoiceParser(options, options.answers(ANSWERS)),
-        lambda source, options: open_choices(source, options, options.answers(ANSWERS)),
+        lambda options: ChoiceParser(options, options.answer_columns(ANSWERS)),
+        lambda source, options: open_choices(source, options, options.answer_columns(ANSWERS)),
     ),
     ChoicePredictOptions,
     lambda model, options: ChoicePredictor(model, options.batches),

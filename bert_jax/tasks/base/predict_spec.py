@@ -65,7 +65,7 @@ class PredictOptions(FileOptions):
         """How rows are grouped."""
         return BatchOptions(self.batch_size, self.max_length)
 
-    def answers(self, usual: tuple[str, ...]) -> tuple[str, ...]:
+    def answer_columns(self, usual: tuple[str, ...]) -> tuple[str, ...]:
         """Names of the columns of labels, which are kept and not read."""
         return (self.label_column,) if self.label_column else usual
 

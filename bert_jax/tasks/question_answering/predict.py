@@ -322,7 +322,7 @@ def _open(source: str | Path, options: AnswerPredictOptions) -> Iterator[Example
 
     For SQuAD's output format, ids must be unique.
     """
-    with open_questions(source, options, options.answers(ANSWERS)) as examples:
+    with open_questions(source, options, options.answer_columns(ANSWERS)) as examples:
         if options.output_format == SQUAD:
             yield Examples(distinct(examples), examples.fraction)
         else:
@@ -401,7 +401,7 @@ def _key_and_value(key: str, value: Any) -> str:
 
 
 PREDICT = PredictSpec(
-    InputReader(lambda options: QuestionParser(options, options.answers(ANSWERS)), _open),
+    InputReader(lambda options: QuestionParser(options, options.answer_columns(ANSWERS)), _open),
     AnswerPredictOptions,
     _RankedSpanPredictor,
     _record,
