@@ -138,12 +138,12 @@ def best_choice(choices: Sequence[str], scores: np.ndarray) -> Choice:
     return Choice(best, choices[best], float(probabilities[best]), tuple(probabilities.tolist()))
 
 
-def choice_examples(
+def choice_inputs(
     prompt: str | Sequence[str],
     choices: Sequence[str] | Sequence[Sequence[str]],
     question: str | Sequence[str] = "",
 ) -> list[Choices]:
-    """The choices of one or several prompts; the arguments are those of `LoadedModel.choose`.
+    """The inputs of one or several prompts; the arguments are those of `LoadedModel.choose`.
 
     Raises:
         UserError: lists differ in length.

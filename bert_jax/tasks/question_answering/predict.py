@@ -214,9 +214,7 @@ def best_answers(
     ]
 
 
-def question_examples(
-    question: str | Sequence[str], passage: str | Sequence[str]
-) -> list[Question]:
+def question_inputs(question: str | Sequence[str], passage: str | Sequence[str]) -> list[Question]:
     """One or several questions; arguments are those of `LoadedModel.answer`.
 
     Raises:

@@ -239,7 +239,6 @@ def test_evaluation_and_its_baseline(make_task):
 @pytest.mark.parametrize(
     ("text", "keys", "message"),
     [
-        ("a B-X\nb\n", {}, r"train.txt:2: 1 columns, but line 1 has 2"),
         ("a\nb\n", {}, r"train.txt:1: there is no column -1 of tags"),
         ("a B-X\n\nb B_X\n" * 9, {}, r"'B_X', the tag of 'b', marks no entity"),
         ("a B-X\n\n" * 9, {"data__scheme": "iob"}, r"data.scheme is 'iob'"),
@@ -249,7 +248,6 @@ def test_evaluation_and_its_baseline(make_task):
             {"data__class_weights": "balanced", "model__use_crf": True},
             r"with a CRF the loss is that of whole paths",
         ),
-        ("a B-X\n\n" * 9, {"data__format": "xml"}, r"data.format is 'xml'"),
         ("a B-X\n\n" * 9, {"data__length": 2}, r"data.length is 2; it must be at least 3"),
     ],
 )
