@@ -30,9 +30,10 @@ from bert_jax.planning.plan import PlanOptions
 from bert_jax.sharding.distributed import ProcessOptions
 from bert_jax.sharding.mesh import MeshShape
 from bert_jax.tasks import task_names
-from bert_jax.tasks.base.predict_spec import PredictOptions
 from bert_jax.tasks.base.predictor import BatchOptions
-from bert_jax.tasks.question_answering.predict import AnswerOptions
+from bert_jax.tasks.fill_mask import MaskOptions
+from bert_jax.tasks.question_answering.predict import AnswerOptions, AnswerPredictOptions
+from bert_jax.tasks.tagging.predict import TagOptions
 from bert_jax.training.optimizer import OptimizerOptions
 from bert_jax.training.options import TrainOptions
 
@@ -149,7 +150,9 @@ CLASSES = {
     MeshShape: {},
     OptimizerOptions: {},
     PlanOptions: {},
-    PredictOptions: {},
+    AnswerPredictOptions: {},
+    MaskOptions: {},
+    TagOptions: {},
     PrepareOptions: {"sources": (SourceSpec("text:a"),)},
     PretrainingOptions: {},
     ProcessOptions: {"coordinator": "host:80", "processes": 2, "process_id": 0},

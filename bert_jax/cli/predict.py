@@ -2,16 +2,78 @@
 
 import argparse
 import contextlib
+from typing import Any
 
-from bert_jax.cli.common import Parser, fields_from
+from bert_jax.cli.common import Parser
 from bert_jax.errors import OptionError
 from bert_jax.process import say
 
 SUMMARY = "a model's answers to a file, row by row"
 
+# The options of tasks by group: flag, name of the value, its type, and what it is. Each is a field
+# of the same name of a task's options, which have the default.
+_Options = tuple[tuple[str, str, type, str], ...]
+_BATCHES: _Options = (
+    ("--batch-size", "N", int, "rows computed together"),
+    ("--max-length", "N", int, "maximum tokens of a row; longer texts are cut"),
+)
+_INPUT: _Options = (
+    (
+        *("--input-format", "NAME", str),
+        "text, jsonl, tsv, csv, conll, squad or glue:TASK (default: by the file extension)",
+    ),
+    (
+        *("--text-column", "NAME", str),
+        "column or key of the texts (default: a usual name, as text or sentence1)",
+    ),
+    ("--pair-column", "NAME", str, "column or key of their pairs"),
+    ("--label-column", "NAME", str, "column or key of right answers, which the output keeps"),
+    ("--id-column", "NAME", str, "column or key of the ids"),
+    ("--question-column", "NAME", str, "column or key of the questions"),
+    ("--passage-column", "NAME", str, "column or key of the passages"),
+    (
+        *("--keep-columns", "NAME,NAME", str),
+        "columns that the output has, those of the text included (default: in JSON lines all "
+        "others, in a table the id)",
+    ),
+    ("--quotes", "HOW", str, "quotation marks in TSV: auto (default), none or csv"),
+    ("--no-header", "", bool, "the table has no header line"),
+    ("--word-column", "N", int, "column of the words in CoNLL files, from 0"),
+    ("--separator", "tab", str, "separator of CoNLL columns, if words contain spaces"),
+    ("--comments", "MARK", str, "prefix of comment lines in CoNLL files"),
+)
+_ANSWERS: _Options = (
+    (
+        *("--output-format", "NAME", str),
+        "jsonl; glue (classification), conll (tagging), squad (question_answering); default: "
+        "by the file extension, .tsv, .conll or .txt, .json",
+    ),
+    ("--top-k", "N", int, "answers per mask (default 5) or question (default 1)"),
+    ("--null-threshold", "X", float, "score margin above which no answer is returned"),
+    ("--window-step", "N", int, "tokens between windows (default 128)"),
+    ("--answer-length", "N", int, "maximum tokens of an answer (default 30)"),
+    (
+        *("--pooling", "HOW", str),
+        "pooling of vectors: mean, max, cls, pooler, …, or several with commas (default: that "
+        "of the model)",
+    ),
+    ("--normalize", "", bool, "scale vectors to length 1, or not (default: as the model says)"),
+    ("--prompt", "NAME", str, "the model's prompt of this name, or a text to put before"),
+    ("--raw-scores", "", bool, "a classifier's logits, without an activation"),
+    ("--layers", "N,N", str, "layers: 0 the embeddings, -1 the last layer"),
+    ("--combine", "HOW", str, "how layers are combined: sum, mean or concatenate"),
+)
+# Names of fields that are not those of their flags, and settings of the flags without a value.
+_FIELDS = {"--input-format": "format", "--no-header": "header"}
+_SWITCHES: dict[str, Any] = {
+    "--no-header": "store_false",
+    "--raw-scores": "store_true",
+    "--normalize": argparse.BooleanOptionalAction,
+}
+
 
 def add_arguments(parser: Parser) -> None:
-    """The arguments of the verb; most have the name of a field of `PredictOptions`."""
+    """The arguments of the verb; `task_options` has the names of those that a task reads."""
     add = parser.add_argument
     add("--model", required=True, metavar="DIR", help="model directory or hub id")
     add(
@@ -23,72 +85,20 @@ def add_arguments(parser: Parser) -> None:
     add("--input", required=True, metavar="FILE", help="- is stdin, answered line by line")
     add("--output", required=True, metavar="FILE", help="- is stdout")
     add("--precision", default="float32", help="float32 (default), bfloat16, or auto")
-    add("--batch-size", type=int, metavar="N", help="rows computed together")
-    add("--max-length", type=int, metavar="N", help="maximum tokens of a row; longer texts are cut")
-
-    add = parser.add_argument_group("how the input is read").add_argument
-    add(
-        "--input-format",
-        metavar="NAME",
-        help="text, jsonl, tsv, csv, conll, squad or glue:TASK (default: by the file extension)",
+    groups = (
+        (parser, _BATCHES),
+        (parser.add_argument_group("how the input is read"), _INPUT),
+        (parser.add_argument_group("answers"), _ANSWERS),
     )
-    for name, what in (
-        ("text", "the texts (default: a usual name, as text or sentence1)"),
-        ("pair", "their pairs"),
-        ("label", "right answers, which the output keeps"),
-        ("id", "the ids"),
-        ("question", "the questions"),
-        ("passage", "the passages"),
-    ):
-        add(f"--{name}-column", metavar="NAME", help=f"column or key of {what}")
-    add(
-        "--keep-columns",
-        metavar="NAME,NAME",
-        help="columns that the output has, those of the text included (default: in JSON lines all "
-        "others, in a table the id)",
-    )
-    add("--quotes", metavar="HOW", help="quotation marks in TSV: auto (default), none or csv")
-    add("--no-header", dest="header", action="store_false", help="the table has no header line")
-    add("--word-column", type=int, metavar="N", help="column of the words in CoNLL files, from 0")
-    add("--separator", metavar="tab", help="separator of CoNLL columns, if words contain spaces")
-    add("--comments", metavar="MARK", help="prefix of comment lines in CoNLL files")
-
-    add = parser.add_argument_group("answers").add_argument
-    add(
-        "--output-format",
-        metavar="NAME",
-        help="jsonl; glue (classification), conll (tagging), squad (question_answering); default: "
-        "by the file extension, .tsv, .conll or .txt, .json",
-    )
-    add(
-        "--top-k",
-        type=int,
-        metavar="N",
-        help="answers per mask (default 5) or question (default 1)",
-    )
-    add(
-        "--null-threshold",
-        type=float,
-        metavar="X",
-        help="score margin above which no answer is returned",
-    )
-    add("--window-step", type=int, metavar="N", help="tokens between windows (default 128)")
-    add("--answer-length", type=int, metavar="N", help="maximum tokens of an answer (default 30)")
-    add(
-        "--pooling",
-        metavar="HOW",
-        help="pooling of vectors: mean, max, cls, pooler, …, or several with commas (default: that "
-        "of the model)",
-    )
-    add(
-        "--normalize",
-        action=argparse.BooleanOptionalAction,
-        help="scale vectors to length 1, or not (default: as the model says)",
-    )
-    add("--prompt", metavar="NAME", help="the model's prompt of this name, or a text to put before")
-    add("--raw-scores", action="store_true", help="a classifier's logits, without an activation")
-    add("--layers", metavar="N,N", help="layers: 0 the embeddings, -1 the last layer")
-    add("--combine", metavar="HOW", help="how layers are combined: sum, mean or concatenate")
+    names = []
+    for group, options in groups:
+        for flag, metavar, kind, what in options:
+            how = (
+                {"action": _SWITCHES[flag]} if kind is bool else {"metavar": metavar, "type": kind}
+            )
+            dest = _FIELDS.get(flag, flag.removeprefix("--").replace("-", "_"))
+            names.append(group.add_argument(flag, dest=dest, default=None, help=what, **how).dest)
+    parser.set_defaults(task_options=names)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -101,12 +111,13 @@ def run(options: argparse.Namespace) -> int:
     from bert_jax.sharding.mesh import MeshShape, make_mesh
     from bert_jax.sharding.runtime import use_compilation_cache
     from bert_jax.sharding.stopping import StopSignals
-    from bert_jax.tasks.base.predict_spec import PredictOptions
 
     use_compilation_cache()
-    lists = {"layers": _layers(options.layers), "keep_columns": _names(options.keep_columns)}
-    predict_options = fields_from(PredictOptions, options, **lists)
-    check_request(options.task, options.input, options.output, predict_options)
+    options.layers = _layers(options.layers)
+    options.keep_columns = _names(options.keep_columns)
+    given = {name: getattr(options, name) for name in options.task_options}
+    values = {name: value for name, value in given.items() if value is not None}
+    check_request(options.task, options.input, options.output, values)
     # Each device has the whole model and predicts its part of every batch.
     mesh = make_mesh(MeshShape(), jax.local_devices())
     model = load(options.model, precision=options.precision, mesh=mesh)
@@ -118,7 +129,7 @@ def run(options: argparse.Namespace) -> int:
             options.task,
             options.input,
             options.output,
-            predict_options,
+            values,
             stopped=lambda: stop is not None and stop.requested,
         )
     say(f"{options.output}: {count:,} records")

@@ -1,19 +1,21 @@
-"""The examples of labelled files, one class per kind of task, and inputs to predict.
-
-Every example has an `id`, that of its file or else the number of its row, from 0; a `place`,
-"file:line", for errors; an `item`, the input of a predictor; and a `label`, in the form of
-prediction files. An example with label None can only be predicted.
-"""
+"""The example: what a record of a file is to a task, from the file to its prediction."""
 
 import dataclasses
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
 
-Item = TypeVar("Item")
+Input = TypeVar("Input")
+
+Pair = tuple[str, str]
+Text = str | Pair
+"""A text, or a pair of texts."""
 
 Label = str | float | tuple[str, ...]
 """A class, a value to regress on, or the classes of a multi-label text, possibly none."""
+
+_NO_COLUMNS: Mapping[str, Any] = MappingProxyType({})
 
 
 class LabelVector(tuple[str, ...]):
@@ -33,55 +35,32 @@ class LabelVector(tuple[str, ...]):
         return vector
 
 
-class LabelledExample(Protocol):
-    """The attributes of every example."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def place(self) -> str: ...
-
-    @property
-    def item(self) -> Any: ...
-
-    @property
-    def label(self) -> Any: ...
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
-class TextExample:
-    """A text, or a pair of texts, with its label."""
+class ColumnLines:
+    """The lines of a sentence in a file in columns, with those before it and after it.
+
+    Attributes:
+        text: the lines as in the file, with their line ends.
+        rows: indices of the lines that are words.
+        separator: separator of the columns, see `conll.ColumnOptions`.
+    """
 
     text: str
-    pair: str | None
-    label: Label | None
-    id: str
-    place: str
-
-    @property
-    def item(self) -> str | tuple[str, str]:
-        return self.text if self.pair is None else (self.text, self.pair)
+    rows: tuple[int, ...]
+    separator: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class TaggedSentence:
-    """The words of a sentence, and a tag for each."""
+class Sentence:
+    """The words of a sentence; a label is a tag for each, `tuple[str, ...]`.
+
+    Attributes:
+        words: the words.
+        lines: the sentence's lines of a file in columns; None: of another file.
+    """
 
     words: tuple[str, ...]
-    tags: tuple[str, ...] | None
-    id: str
-    place: str
-
-    @property
-    def item(self) -> tuple[str, ...]:
-        return self.words
-
-    @property
-    def label(self) -> tuple[str, ...] | None:
-        return self.tags
+    lines: ColumnLines | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,112 +75,118 @@ class GoldAnswer:
 class Question:
     """A question about a passage.
 
-    Attributes:
-        answers: the accepted answers; empty if the passage has no answer; None if they are unknown.
+    A label has the accepted answers, `tuple[GoldAnswer, ...]`: empty if the passage has no answer.
     """
 
     question: str
     passage: str
-    answers: tuple[GoldAnswer, ...] | None
-    id: str
-    place: str
-
-    @property
-    def item(self) -> "Question":
-        return self
-
-    @property
-    def label(self) -> list[str] | None:
-        """The texts of the accepted answers."""
-        return None if self.answers is None else [answer.text for answer in self.answers]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ChoiceExample:
-    """A prompt and several endings or answers, of which one is right.
+class Choices:
+    """A prompt and several endings or answers; a label is the number of the right one, from 0.
 
     Attributes:
         prompt: text before all choices: a beginning, or a passage.
         choices: two or more texts.
-        label: number of the right choice, from 0.
         question: question about the prompt, in data sets that have one; else "".
     """
 
     prompt: str
     choices: tuple[str, ...]
-    label: int | None
-    id: str
-    place: str
     question: str = ""
-
-    @property
-    def item(self) -> "ChoiceExample":
-        return self
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Entry(Generic[Item]):
-    """An example of an input to predict, with the other fields of its line or object.
+class Example(Generic[Input]):
+    """An example to train on, to evaluate or to predict.
 
     Attributes:
-        item: the text, sentence or question; the input of the task's predictor.
-        other: the remaining columns or keys, which the output keeps.
-        place: "file:line", for errors.
-        id: id in the input, else the number of the entry, from 0.
-        gold: name of the column among `other` that holds the label; "": none.
-        columns: all columns or keys of the line, those of the text included; empty in formats that
-            have none.
+        input: what the predictor of its task takes: a text or a pair, a sentence, a question, or
+            choices.
+        label: the label; None: unknown, so that the example can only be predicted.
+        id: id in the file, else the number of the record, from 0.
+        location: "file:line", for errors.
+        fields: columns or keys of the record that are not part of the input, which a prediction
+            keeps; none in training.
+        label_field: the one of `fields` that has the label; "": none.
+        record: all columns or keys of the record, to choose others to keep; empty in formats that
+            have none, and in training.
     """
 
-    item: Item
-    other: dict[str, Any]
-    place: str
-    id: str
-    gold: str = ""
-    columns: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    input: Input
+    label: Any = None
+    id: str = ""
+    location: str = ""
+    fields: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _NO_COLUMNS)
+    label_field: str = ""
+    record: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _NO_COLUMNS)
+
+    def without_fields(self) -> "Example[Input]":
+        """The example to train on, or to evaluate."""
+        return Example(self.input, self.label, self.id, self.location)
 
 
-def without_place(example: Any) -> str:
-    """The content of an example or an entry for a digest, without its place: a file may move."""
-    fields = []
-    for name in example.__dataclass_fields__:
-        if name not in ("place", "columns"):  # columns are the item and the others
-            value = getattr(example, name)
-            is_example = hasattr(value, "__dataclass_fields__")
-            fields.append(without_place(value) if is_example else repr(value))
-    return f"[{', '.join(fields)}]"
+def texts_of(text: Text) -> tuple[str, ...]:
+    """The one text, or both texts of a pair."""
+    return (text,) if isinstance(text, str) else text
 
 
-def digest_of(examples: Iterable[Any]) -> str:
-    """16 hex digits of SHA-256 of examples, see `without_place`."""
+def digest_of(examples: Iterable[Example[Any]]) -> str:
+    """16 hex digits of SHA-256 of the contents of examples, see `content_of`."""
     digest = hashlib.sha256()
     for example in examples:
-        digest.update(f"{without_place(example)}\n".encode(errors="surrogatepass"))
+        digest.update(content_of(example))
     return digest.hexdigest()[:16]
 
 
-class Entries(Generic[Item]):
-    """The entries of an input, read once; every reader returns them to `bert-jax predict`.
+def content_of(example: Example[Any]) -> bytes:
+    """The content of an example for a digest, without its location: a file may move.
+
+    The order of the values is the one of the digests in run directories.
+    """
+    after: tuple[Any, ...] = ()
+    match example.input:
+        case Sentence(words, lines):
+            before: tuple[Any, ...] = (words,)
+            after = (lines.text, lines.rows, lines.separator) if lines else ()
+        case Question(question, passage):
+            before = (question, passage)
+        case Choices(prompt, choices, question):
+            before, after = (prompt, choices), (question,)
+        case str() as text:
+            before = (text, None)
+        case pair:
+            before = tuple(pair)
+    kept = (example.fields, example.label_field) if example.fields else ()
+    values = (*before, example.label, example.id, *after, *kept)
+    return f"[{', '.join(map(repr, values))}]\n".encode(errors="surrogatepass")
+
+
+class Examples(Generic[Input]):
+    """The examples of an input, read once; every reader returns them to `bert-jax predict`.
 
     Attributes:
-        count: number of entries read so far.
+        count: number of examples read so far.
         fraction: returns the share of the input that has been read; None if it is unknown.
     """
 
     def __init__(
-        self, entries: Iterable[Entry[Item]], fraction: Callable[[], float | None] = lambda: None
+        self,
+        examples: Iterable[Example[Input]],
+        fraction: Callable[[], float | None] = lambda: None,
     ) -> None:
-        """Entries are read lazily, during iteration."""
+        """Examples are read lazily, during iteration."""
         self.count = 0
-        self._entries = entries
+        self._examples = examples
         self.fraction = fraction
 
-    def __iter__(self) -> Iterator[Entry[Item]]:
-        for entry in self._entries:
+    def __iter__(self) -> Iterator[Example[Input]]:
+        for example in self._examples:
             self.count += 1
-            yield entry
+            yield example
 
     def estimated_total(self) -> int | None:
-        """The number of entries, estimated from the share of bytes read so far; None: unknown."""
+        """The number of examples, estimated from the share of bytes read so far; None: unknown."""
         fraction = self.fraction()
         return round(self.count / fraction) if fraction and self.count else None

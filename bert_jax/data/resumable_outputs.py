@@ -27,7 +27,7 @@ class ResumableOutputs(Outputs):
     Attributes:
         directory: the directory.
         rows: number of rows that an earlier call has written.
-        digest: digest of the entries of these rows, as it was given to `mark`.
+        digest: digest of the examples of these rows, as it was given to `mark`.
     """
 
     def __init__(self, target: Path, layouts: Sequence[Layout], journal: Journal) -> None:
@@ -50,7 +50,7 @@ class ResumableOutputs(Outputs):
 
         Args:
             rows: number of rows so far.
-            digest: digest of their entries.
+            digest: digest of their examples.
         """
         self._journal.mark(rows, {"digest": digest})
 

@@ -55,7 +55,7 @@ def milliseconds_per_text(tasks: Sequence[tuple[Task, Any]], mesh: Mesh) -> list
 def _work(task: Task, params: Any, mesh: Mesh) -> tuple[Callable[[], Any], int]:
     """What is timed, and the number of its texts."""
     if isinstance(task, LabelledTask):
-        items = [example.item for example in task.splits.validation[0].examples[:_TEXTS]]
+        items = [example.input for example in task.splits.validation[0].examples[:_TEXTS]]
         engine = Engine(task.evaluator.predictor(task.model(params, mesh)))
         return lambda: engine.predict(items), len(items)
     assert isinstance(task, PretrainingTask), "the only other task"

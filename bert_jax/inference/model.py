@@ -10,7 +10,7 @@ from typing import overload
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.hub import check_not_of_run
 from bert_jax.checkpoints.parameters import LoadReport
-from bert_jax.data.readers.texts import Text
+from bert_jax.data.examples import Text
 from bert_jax.errors import require_at_least, require_between
 from bert_jax.files import as_path
 from bert_jax.inference import surgery, vectors
@@ -25,14 +25,14 @@ from bert_jax.tasks.multiple_choice import (
     Choice,
     ChoicePredictor,
     best_choice,
-    choice_examples,
+    choice_inputs,
 )
 from bert_jax.tasks.question_answering.predict import (
     Answer,
     AnswerOptions,
     SpanPredictor,
     best_answers,
-    question_examples,
+    question_inputs,
     stored_threshold,
 )
 from bert_jax.tasks.tagging.predict import Tagging, TagPredictor, Words
@@ -284,7 +284,7 @@ class LoadedModel(ModelOfFiles):
             null_threshold = stored_threshold(self.description)
         predictor = SpanPredictor(self, options)
         every: list[Answers] = []
-        for spans in predict_examples(predictor, question_examples(question, passage)):
+        for spans in predict_examples(predictor, question_inputs(question, passage)):
             best = best_answers(spans, null_threshold, top_k)
             every.append(best[0] if top_k == 1 else best)
         return every[0] if isinstance(question, str) and isinstance(passage, str) else every
@@ -327,7 +327,7 @@ class LoadedModel(ModelOfFiles):
         Raises:
             UserError: the model does not score choices, or lists differ in length.
         """
-        examples = choice_examples(prompt, choices, question)
+        examples = choice_inputs(prompt, choices, question)
         predictor = ChoicePredictor(self, BatchOptions(batch_size, max_length))
         scores = list(predict_examples(predictor, examples))
         best = [*map(best_choice, (example.choices for example in examples), scores)]

@@ -1,16 +1,16 @@
-"""A model's predictions for the entries of a file, in their order and in constant memory."""
+"""A model's predictions for the examples of a file, in their order and in constant memory."""
 
 import contextlib
-import dataclasses
 import functools
 import hashlib
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from bert_jax.data.examples import Entries, Entry, without_place
+from bert_jax.data.examples import Example, Examples, content_of
 from bert_jax.data.outputs import STDOUT, is_regular
 from bert_jax.data.readers.lines import STDIN, may_wait
 from bert_jax.data.readers.sources import is_dataset
@@ -31,9 +31,9 @@ from bert_jax.tasks.base.predict_spec import (
 )
 from bert_jax.tasks.base.predictor import ExampleError
 
-_DEFAULTS = PredictOptions()
 # The attribute of a task's module.
 _PREDICT = "PREDICT"
+_NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 # The task of a model without a head.
 _ENCODER_TASK = "embed"
 
@@ -43,12 +43,12 @@ def predict(
     task: str | None,
     source: str | Path,
     target: str | Path,
-    options: PredictOptions = _DEFAULTS,
+    values: Mapping[str, Any] = _NO_OPTIONS,
     stopped: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Predicts every entry of a file, or of a pipe as they arrive.
+    """Predicts every example of a file, or of a pipe as they arrive.
 
-    As JSON lines, each record has the columns or keys of its entry that are not part of the text,
+    As JSON lines, each record has the columns or keys of its example that are not part of the text,
     such as an "id", or those of `keep_columns`, followed by the prediction:
 
         embed               {"embedding": [D]}
@@ -61,9 +61,9 @@ def predict(
         multiple_choice     {"index", "choice", "score", "probabilities"}
         similarity          {"similarity"}
 
-    A label of the entry with the name of an output field becomes "expected". Other formats: "glue"
-    for classification, a table of the id, or of `keep_columns`, and the label; "conll" for tagging,
-    "squad" for question answering.
+    A label of the example with the name of an output field becomes "expected". Other formats:
+    "glue" for classification, a table of the id, or of `keep_columns`, and the label; "conll" for
+    tagging, "squad" for question answering.
 
     Args:
         model: a model with the head that the task needs.
@@ -75,35 +75,35 @@ def predict(
             options and input continues after a stop, an error or a kill; the result is the same to
             the byte. Inputs and outputs that are pipes start anew. Only a file that bert_jax wrote
             is replaced: it is listed in `bert_jax.json` beside it.
-        options: options of reading, of batches and of the task.
+        values: options of reading, of batches and of the task, by the names of the fields of its
+            `PredictSpec.options`; others are refused.
         stopped: whether to stop; called after each batch and each prediction.
 
     Returns:
         The number of predictions.
 
     Raises:
-        UserError: an option is wrong, an entry is malformed or cannot be predicted (with file and
+        UserError: an option is wrong, an example is malformed or cannot be predicted (with file and
             line), a file cannot be read or written, TARGET exists and is not from bert_jax, or
-            TARGET.partial has predictions of another request or of other entries.
+            TARGET.partial has predictions of another request or of other examples.
         KeyboardInterrupt: `stopped` returned True; the message is empty or says that predictions
             are kept.
     """
-    check_request(task, source, target, options)
+    check_request(task, source, target, values)
     task, chosen = _task_for(model, task)
-    chosen.check_options(task, options)
-    options = dataclasses.replace(options, output_format=chosen.output_format(target, options))
+    options = chosen.read_options(task, target, values)
     with (
-        chosen.open(source, options) as entries,
+        chosen.reader.open(source, options) as examples,
         contextlib.ExitStack() as files,
     ):
         if str(target) == STDOUT or not is_regular(Path(target)):
             write = files.enter_context(chosen.writer(target, options))
-            return _Job(model, chosen, options, stopped, write).predict(entries, source)
+            return _Job(model, chosen, options, stopped, write).predict(examples, source)
         request = None if may_wait(source) else functools.partial(_request, model, task, options)
         write, outputs = files.enter_context(
             chosen.resumable_writer(Path(target), options, request)
         )
-        return _Job(model, chosen, options, stopped, write, outputs).predict(entries, source)
+        return _Job(model, chosen, options, stopped, write, outputs).predict(examples, source)
 
 
 class _Job:
@@ -129,21 +129,21 @@ class _Job:
         self._write = write
         self._outputs = outputs
         self._digest = hashlib.sha256()
-        # Entries that were read and wait for their prediction, at most two windows.
-        self._waiting: deque[Entry[Any]] = deque()
+        # Examples that were read and wait for their prediction, at most two windows.
+        self._waiting: deque[Example[Any]] = deque()
 
-    def predict(self, entries: Entries[Any], source: str | Path) -> int:
-        """Predicts all entries; returns their number."""
-        following = iter(entries)
+    def predict(self, examples: Examples[Any], source: str | Path) -> int:
+        """Predicts all examples; returns their number."""
+        following = iter(examples)
         if self._outputs is not None and self._outputs.rows:
             self._skip(following, self._outputs, source)
         enabled = self._options.progress
-        with Progress(entries.estimated_total, enabled=enabled, initial=self.count) as progress:
+        with Progress(examples.estimated_total, enabled=enabled, initial=self.count) as progress:
             for batch in micro_batches(following) if may_wait(source) else (following,):
                 self._predict(batch, progress)
         return self.count
 
-    def _predict(self, entries: Iterable[Entry[Any]], progress: Progress) -> None:
+    def _predict(self, examples: Iterable[Example[Any]], progress: Progress) -> None:
         before = self.count
 
         def advance(texts: int) -> None:
@@ -151,43 +151,42 @@ class _Job:
             self._check_stop()  # the first prediction of a window may be the last to be computed
 
         try:
-            for window in predict_windows(self._engine, self._items(entries), advance=advance):
+            for window in predict_windows(self._engine, self._inputs(examples), advance=advance):
                 for prediction in window.predictions:
-                    entry = self._waiting.popleft()
-                    self._write(entry, prediction)
-                    self._done(entry)
+                    example = self._waiting.popleft()
+                    self._write(example, prediction)
+                    self._done(example)
                 if window.is_full:
                     self._mark()
         except ExampleError as error:
-            place = self._waiting[before + (error.index or 0) - self.count].place
-            raise UserError(f"{place}: {error.message}") from error
+            location = self._waiting[before + (error.index or 0) - self.count].location
+            raise UserError(f"{location}: {error.message}") from error
 
-    def _items(self, entries: Iterable[Entry[Any]]) -> Iterator[Any]:
-        for entry in entries:
+    def _inputs(self, examples: Iterable[Example[Any]]) -> Iterator[Any]:
+        for example in examples:
             if not (self.count or self._waiting):
-                check_kept_columns(entry, self._options)
-            self._waiting.append(entry)
-            yield entry.item
+                check_kept_columns(example, self._options)
+            self._waiting.append(example)
+            yield example.input
 
     def _skip(
-        self, entries: Iterator[Entry[Any]], outputs: ResumableOutputs, source: str | Path
+        self, examples: Iterator[Example[Any]], outputs: ResumableOutputs, source: str | Path
     ) -> None:
-        """Reads the entries that an earlier call has predicted."""
-        for entry in itertools.islice(entries, outputs.rows):
-            self._done(entry)
+        """Reads the examples that an earlier call has predicted."""
+        for example in itertools.islice(examples, outputs.rows):
+            self._done(example)
         if (self.count, self._digest.hexdigest()) != (outputs.rows, outputs.digest):
             raise UserError(
-                f"{source}: the first {outputs.rows:,} entries are not those whose predictions "
+                f"{source}: the first {outputs.rows:,} examples are not those whose predictions "
                 f"{outputs.directory} has; give the same input, remove that directory to start "
                 "anew, or give another output"
             )
         say(f"{outputs.directory}: continuing after {self.count:,} predictions")
 
-    def _done(self, entry: Entry[Any]) -> None:
+    def _done(self, example: Example[Any]) -> None:
         self.count += 1
         if self._outputs is not None:
-            text = f"{without_place(entry)}\n"
-            self._digest.update(text.encode(errors="surrogatepass"))
+            self._digest.update(content_of(example))
         self._check_stop()
 
     def _check_stop(self) -> None:
@@ -214,7 +213,7 @@ def check_request(
     task: str | None,
     source: str | Path,
     target: str | Path,
-    options: PredictOptions = _DEFAULTS,
+    values: Mapping[str, Any] = _NO_OPTIONS,
 ) -> None:
     """Checks what can be checked before a model is loaded.
 
@@ -222,9 +221,7 @@ def check_request(
         UserError: the task, format or input does not exist, or the output cannot be created.
     """
     if task is not None:
-        spec = find_task(task, _PREDICT).PREDICT
-        spec.check_options(task, options)
-        spec.output_format(target, options)
+        find_task(task, _PREDICT).PREDICT.read_options(task, target, values)
     if is_remote(target):
         raise UserError(
             f"{target}: predictions are written to this machine; copy the file afterwards"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from bert_jax.data.readers.texts import Text
+from bert_jax.data.examples import Text
 from bert_jax.errors import require_at_least
 from bert_jax.inference.engine import Engine
 from bert_jax.inference.streams import Progress, predict_examples, predict_windows

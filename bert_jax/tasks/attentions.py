@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from bert_jax.models.encoder import Encoder
-from bert_jax.tasks.base.predict_spec import PredictSpec, open_texts
+from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
 from bert_jax.tasks.base.predictor import (
     LARGE_OUTPUT_WINDOW,
     BatchOptions,
@@ -74,9 +74,17 @@ def _weights(
     return output.attentions.swapaxes(0, 1)
 
 
+@dataclasses.dataclass(frozen=True)
+class AttentionsOptions(TextPredictOptions):
+    """Attributes: `layers`: see `LoadedModel.attentions`."""
+
+    batch_size: int = 8
+    layers: tuple[int, ...] | None = None
+
+
 PREDICT = PredictSpec(
-    open_texts,
-    lambda model, options: AttentionsPredictor(model, options.batches(8), layers=options.layers),
+    TEXTS,
+    AttentionsOptions,
+    lambda model, options: AttentionsPredictor(model, options.batches, layers=options.layers),
     lambda text, maps: {"tokens": maps.tokens, "attentions": maps.weights},
-    options=("layers",),
 )

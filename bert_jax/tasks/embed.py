@@ -10,12 +10,12 @@ import jax
 import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.readers.texts import Text
+from bert_jax.data.examples import Text
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.heads.text_vectors import TEXT_VECTORS, TextPooling, TextVectors
 from bert_jax.models.layers import l2_normalize
 from bert_jax.process import say
-from bert_jax.tasks.base.predict_spec import PredictSpec, open_texts
+from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
     Model,
@@ -152,15 +152,24 @@ def stored_length(description: ModelDescription, tokenizer: Tokenizer) -> int | 
     return tokenizer.model_max_length if own is None else own
 
 
+@dataclasses.dataclass(frozen=True)
+class EmbedOptions(TextPredictOptions):
+    """Attributes: `pooling`, `normalize`, `prompt`: see `LoadedModel.embed`."""
+
+    pooling: str | None = None
+    normalize: bool | None = None
+    prompt: str | None = None
+
+
 PREDICT = PredictSpec(
-    open_texts,
+    TEXTS,
+    EmbedOptions,
     lambda model, options: EmbeddingPredictor(
         model,
-        options.batches(),
+        options.batches,
         pooling=options.pooling,
         normalize=options.normalize,
         prompt=options.prompt,
     ),
     lambda text, vector: {"embedding": vector},
-    options=("pooling", "normalize", "prompt"),
 )

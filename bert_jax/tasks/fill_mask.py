@@ -9,11 +9,11 @@ import flax.linen as nn
 import jax
 import numpy as np
 
-from bert_jax.data.readers.texts import Text
+from bert_jax.data.examples import Text
 from bert_jax.data.records import shortest
 from bert_jax.errors import require_at_least
 from bert_jax.models.heads.pretraining import PreTrainingOutput
-from bert_jax.tasks.base.predict_spec import PredictSpec, open_texts
+from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
     EncodedExample,
@@ -163,10 +163,21 @@ def _as_record(text: Text, masks: list[list[MaskPrediction]]) -> Mapping[str, An
     }
 
 
+@dataclasses.dataclass(frozen=True)
+class MaskOptions(TextPredictOptions):
+    """Attributes: `top_k`: number of words for each mask."""
+
+    top_k: int = 5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_at_least("top_k", self.top_k, 1)
+
+
 PREDICT = PredictSpec(
-    open_texts,
-    lambda model, options: MaskPredictor(model, options.batches(), top_k=options.top_k or 5),
+    TEXTS,
+    MaskOptions,
+    lambda model, options: MaskPredictor(model, options.batches, top_k=options.top_k),
     _as_record,
     heads=("masked_lm", "pretraining"),
-    options=("top_k",),
 )

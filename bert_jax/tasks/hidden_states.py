@@ -11,7 +11,7 @@ import numpy as np
 
 from bert_jax.errors import require_one_of
 from bert_jax.models.encoder import Encoder
-from bert_jax.tasks.base.predict_spec import PredictSpec, open_texts
+from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
 from bert_jax.tasks.base.predictor import (
     LARGE_OUTPUT_WINDOW,
     BatchOptions,
@@ -104,18 +104,23 @@ def _states(
     return states
 
 
+@dataclasses.dataclass(frozen=True)
+class StatesOptions(TextPredictOptions):
+    """Attributes: `layers`, `combine`: see `LoadedModel.hidden_states`."""
+
+    layers: tuple[int, ...] = (-1,)
+    combine: str | None = None
+
+
 PREDICT = PredictSpec(
-    open_texts,
+    TEXTS,
+    StatesOptions,
     lambda model, options: HiddenStatesPredictor(
-        model,
-        options.batches(),
-        layers=(-1,) if options.layers is None else options.layers,
-        combine=options.combine,
+        model, options.batches, layers=options.layers, combine=options.combine
     ),
     lambda text, result: {
         "tokens": result.tokens,
         "offsets": result.offsets,
         "hidden_states": result.states,
     },
-    options=("layers", "combine"),
 )

@@ -8,8 +8,6 @@ choice stays whole as long as it takes no more than half of the row.
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,16 +16,15 @@ import numpy as np
 import optax
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.examples import ChoiceExample, Entries
+from bert_jax.data.examples import Choices, Example, Text
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.choices import (
     ANSWERS,
-    LAYOUTS,
     ChoiceOptions,
+    ChoiceParser,
     open_choices,
     read_choices,
 )
-from bert_jax.data.readers.texts import Text
 from bert_jax.data.records import shortest
 from bert_jax.errors import UserError
 from bert_jax.models.attention_inputs import MASK_VALUE
@@ -47,7 +44,7 @@ from bert_jax.tasks.base.labelled_task import (
     sequences_of,
 )
 from bert_jax.tasks.base.model_init import ModelInit
-from bert_jax.tasks.base.predict_spec import PredictOptions, PredictSpec
+from bert_jax.tasks.base.predict_spec import InputReader, PredictOptions, PredictSpec
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
     EncodedExample,
@@ -91,11 +88,11 @@ class ChoiceEncoder:
         tokenizer.check_pairs(config.type_vocab_size, "choices")
         self._texts = TextEncoder(tokenizer, config, limit)
 
-    def __call__(self, examples: Sequence[ChoiceExample]) -> list[EncodedExample | ExampleError]:
+    def __call__(self, examples: Sequence[Choices]) -> list[EncodedExample | ExampleError]:
         return self._texts.groups(list(map(_pairs, examples)))
 
 
-def _pairs(example: ChoiceExample) -> list[Text] | ExampleError:
+def _pairs(example: Choices) -> list[Text] | ExampleError:
     """The two texts of each choice."""
     for text in (example.prompt, example.question, *example.choices):
         if not isinstance(text, str):
@@ -106,7 +103,7 @@ def _pairs(example: ChoiceExample) -> list[Text] | ExampleError:
     return [(example.prompt, question + choice) for choice in example.choices]
 
 
-class ChoicePredictor(Predictor[ChoiceExample, np.ndarray]):
+class ChoicePredictor(Predictor[Choices, np.ndarray]):
     """The scores of the choices of each example, float32 [C], before softmax; C may vary."""
 
     def __init__(self, model: Model, options: BatchOptions) -> None:
@@ -115,7 +112,7 @@ class ChoicePredictor(Predictor[ChoiceExample, np.ndarray]):
         super().__init__(model, options)
         self._encode = ChoiceEncoder(model.tokenizer, model.config, self.limit)
 
-    def encode(self, examples: Sequence[ChoiceExample]) -> list[EncodedExample | ExampleError]:
+    def encode(self, examples: Sequence[Choices]) -> list[EncodedExample | ExampleError]:
         return self._encode(examples)
 
     def inputs(
@@ -125,13 +122,11 @@ class ChoicePredictor(Predictor[ChoiceExample, np.ndarray]):
         ids = ("input_ids", "token_type_ids", "attention_mask")
         return arrays | {key: arrays[key][:, None] for key in ids}
 
-    def decode(
-        self, example: ChoiceExample, encoded: EncodedExample, outputs: list[Any]
-    ) -> np.ndarray:
+    def decode(self, example: Choices, encoded: EncodedExample, outputs: list[Any]) -> np.ndarray:
         scores = np.concatenate(outputs)
         return check_finite(scores, "the scores of the choices of an example")
 
-    def characters(self, example: ChoiceExample) -> int:
+    def characters(self, example: Choices) -> int:
         beginning = super().characters((example.prompt, example.question))
         return len(example.choices) * beginning + super().characters(example.choices)
 
@@ -143,12 +138,12 @@ def best_choice(choices: Sequence[str], scores: np.ndarray) -> Choice:
     return Choice(best, choices[best], float(probabilities[best]), tuple(probabilities.tolist()))
 
 
-def choice_examples(
+def choice_inputs(
     prompt: str | Sequence[str],
     choices: Sequence[str] | Sequence[Sequence[str]],
     question: str | Sequence[str] = "",
-) -> list[ChoiceExample]:
-    """The examples of one or several prompts; the arguments are those of `LoadedModel.choose`.
+) -> list[Choices]:
+    """The inputs of one or several prompts; the arguments are those of `LoadedModel.choose`.
 
     Raises:
         UserError: lists differ in length.
@@ -163,35 +158,17 @@ def choice_examples(
             "questions; give one of each for each prompt"
         )
     return [
-        ChoiceExample(
-            text,
-            tuple(not_one_string(of_prompt, "choices")),
-            None,
-            str(number),
-            f"prompt {number}",
-            about,
-        )
-        for number, (text, of_prompt, about) in enumerate(
-            zip(prompts, all_choices, questions, strict=True)
-        )
+        Choices(text, tuple(not_one_string(of_prompt, "choices")), about)
+        for text, of_prompt, about in zip(prompts, all_choices, questions, strict=True)
     ]
 
 
-def _open(
-    source: str | Path, options: PredictOptions
-) -> AbstractContextManager[Entries[ChoiceExample]]:
-    """Any of `LAYOUTS`, in a table or in JSON lines, which standard input has, too."""
-    name = options.input_format or ""
-    is_layout = name in LAYOUTS
-    return open_choices(
-        source,
-        options.reading(ChoiceOptions, format=name if is_layout else ""),
-        file_format="" if is_layout else name,
-        gold=(options.label_column,) if options.label_column else ANSWERS,
-    )
+@dataclasses.dataclass(frozen=True)
+class ChoicePredictOptions(PredictOptions, ChoiceOptions):
+    """The options of `bert-jax predict`."""
 
 
-def _record(example: ChoiceExample, scores: np.ndarray) -> Mapping[str, Any]:
+def _record(example: Choices, scores: np.ndarray) -> Mapping[str, Any]:
     choice = best_choice(example.choices, scores)
     return {
         "index": choice.index,
@@ -202,23 +179,27 @@ def _record(example: ChoiceExample, scores: np.ndarray) -> Mapping[str, Any]:
 
 
 PREDICT = PredictSpec(
-    _open,
-    lambda model, options: ChoicePredictor(model, options.batches()),
+    InputReader(
+        lambda options: ChoiceParser(options, options.answer_columns(ANSWERS)),
+        lambda source, options: open_choices(source, options, options.answer_columns(ANSWERS)),
+    ),
+    ChoicePredictOptions,
+    lambda model, options: ChoicePredictor(model, options.batches),
     _record,
     heads=("multiple_choice",),
 )
 
 
-class ChoiceEvaluator(LabelledEvaluator[ChoiceExample, np.ndarray]):
+class ChoiceEvaluator(LabelledEvaluator[Choices, np.ndarray]):
     """A prediction is the scores of the choices, float32 [C]."""
 
     PREDICT = PREDICT
 
-    def predictor(self, model: Model) -> Predictor[ChoiceExample, np.ndarray]:
+    def predictor(self, model: Model) -> Predictor[Choices, np.ndarray]:
         return ChoicePredictor(model, self.options.batches)
 
     def metrics(
-        self, examples: list[ChoiceExample], predictions: list[np.ndarray]
+        self, examples: list[Example[Choices]], predictions: list[np.ndarray]
     ) -> dict[str, float]:
         """Accuracy and mean cross-entropy."""
         losses, correct = [], []
@@ -228,20 +209,20 @@ class ChoiceEvaluator(LabelledEvaluator[ChoiceExample, np.ndarray]):
             correct.append(scores.argmax() == target)
         return {"loss": float(np.mean(losses)), "accuracy": float(np.mean(correct))}
 
-    def metric_names(self, examples: list[ChoiceExample]) -> Iterable[str]:
+    def metric_names(self, examples: list[Example[Choices]]) -> Iterable[str]:
         return "loss", "accuracy"
 
-    def baseline_metrics(self, examples: list[ChoiceExample]) -> dict[str, float]:
+    def baseline_metrics(self, examples: list[Example[Choices]]) -> dict[str, float]:
         """`accuracy_majority`: always the most common number; `accuracy_chance`: a random guess."""
         labels = Counter(example.label for example in examples)
-        chances = [1 / len(example.choices) for example in examples]
+        chances = [1 / len(example.input.choices) for example in examples]
         return {
             "accuracy_majority": max(labels.values()) / len(examples),
             "accuracy_chance": float(np.mean(chances)),
         }
 
 
-class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
+class MultipleChoiceTask(LabelledTask[Choices, np.ndarray]):
     score_kind = "classes"
 
     def make_evaluator(self) -> ChoiceEvaluator:
@@ -255,7 +236,9 @@ class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
         """
         examples = self.splits.train
         encode = ChoiceEncoder(self.tokenizer, self.description.config, self.options.length)
-        sequences, row_numbers, notes = sequences_of(encode_in_chunks(encode, examples))
+        sequences, row_numbers, notes = sequences_of(
+            encode_in_chunks(encode, (example.input for example in examples))
+        )
         lengths = np.where(row_numbers < 0, 0, sequences.lengths[row_numbers]).max(axis=1)
         targets = _targets(examples)
 
@@ -269,9 +252,6 @@ class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
             }
 
         return TrainingRows(sequences, lengths, make, notes)
-
-    def content(self, example: ChoiceExample) -> Any:
-        return example.prompt, example.question, example.choices
 
     def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
         """Cross-entropy over the choices of each example, and the number of correct predictions."""
@@ -287,18 +267,14 @@ class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
     def examples_as_text(self, count: int) -> str:
         """The right choice, prompt, question, and all choices, one example a line."""
         return "\n".join(
-            "\t".join(filter(None, (str(row.label), row.prompt, row.question, *row.choices)))
-            for row in self.splits.train[:count]
+            "\t".join(filter(None, (str(row.label), each.prompt, each.question, *each.choices)))
+            for row, each in ((row, row.input) for row in self.splits.train[:count])
         )
 
 
 @dataclasses.dataclass(frozen=True)
 class ChoiceData(LabelledData, ChoiceOptions):
     """The section `data` of a config."""
-
-    def __post_init__(self) -> None:
-        LabelledData.__post_init__(self)
-        ChoiceOptions.__post_init__(self)
 
 
 def create(config: TaskConfig[ChoiceData], model_init: ModelInit) -> MultipleChoiceTask:
@@ -328,7 +304,7 @@ def _description(model_init: ModelInit, tokenizer: Tokenizer) -> ModelDescriptio
     return model_init.describe(tokenizer, "multiple_choice")
 
 
-def _targets(examples: list[ChoiceExample]) -> np.ndarray:
+def _targets(examples: list[Example[Choices]]) -> np.ndarray:
     """The numbers of the right choices, int32 [n]; all examples are labelled."""
     return np.array([example.label for example in examples], np.int32)
 

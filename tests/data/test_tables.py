@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.readers.tables import Record, TableOptions, format_of, open_table
+from bert_jax.data.readers.columns import TextOptions
+from bert_jax.data.readers.tables import FileOptions, Record, format_of, open_table
 from bert_jax.errors import UserError
 
 
@@ -15,13 +16,15 @@ from bert_jax.errors import UserError
 def table(tmp_path):
     """Writes a file and reads its columns and the values of its records by line."""
 
-    def read(name, content, **options):
+    def read(name, content, headless=(), skip_broken=False, **options):
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        with open_table(path, TableOptions(**options)) as found:
+        with open_table(
+            path, FileOptions(**options), headless=headless, skip_broken=skip_broken
+        ) as found:
             records = list(found.records)
             broken = [int(place.removeprefix(f"{path}:")) for place in found.broken]
-            rows = {int(r.place.removeprefix(f"{path}:")): [*r.fields.values()] for r in records}
+            rows = {int(r.location.removeprefix(f"{path}:")): [*r.fields.values()] for r in records}
             return found.columns, rows, broken
 
     return read
@@ -31,8 +34,10 @@ def test_records_have_the_fields_of_the_header(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text("text\tlabel\nthe sun\t1\n")
     with open_table(path) as table:
-        assert list(table.records) == [Record({"text": "the sun", "label": "1"}, f"{path}:2")]
-        assert (table.columns, table.place) == (("text", "label"), f"{path}:1")
+        assert list(table.records) == [
+            Record({"text": "the sun", "label": "1"}, f"{path}:2", table.columns)
+        ]
+        assert (table.columns, table.location) == (("text", "label"), f"{path}:1")
         assert table.fraction() == 1.0
 
 
@@ -51,8 +56,8 @@ def test_without_header_columns_are_numbers(table):
 
 def test_a_header_that_may_be_there(table):
     columns = ("source", "label")
-    assert table("a.tsv", "gj04\t1\n", columns=columns) == (columns, {1: ["gj04", "1"]}, [])
-    assert table("a.tsv", "label\tx\n0\t1\n", columns=columns) == (
+    assert table("a.tsv", "gj04\t1\n", headless=columns) == (columns, {1: ["gj04", "1"]}, [])
+    assert table("a.tsv", "label\tx\n0\t1\n", headless=columns) == (
         ("label", "x"),
         {2: ["0", "1"]},
         [],
@@ -91,11 +96,15 @@ def test_semicolons_where_the_header_has_no_comma(table):
     assert table("a.csv", "text\na;b\n")[1] == {2: ["a;b"]}
 
 
-def test_keys_of_objects_inside_objects(table):
+def test_keys_of_objects_inside_objects(tmp_path):
     lines = '{"doc": {"text": "a", "by": {"id": 7}}}\n{"doc": 3, "doc.text": "b", "doc.by.id": 8}\n'
-    nested = ("doc.text", "doc.by.id", "doc.none", "other.x")
-    _, rows, _ = table("a.jsonl", lines, nested=nested)
-    assert rows == {1: [{"text": "a", "by": {"id": 7}}, "a", 7], 2: [3, "b", 8]}
+    (tmp_path / "a.jsonl").write_text(lines)
+    names = {"text_column": "doc.text", "pair_column": "other.x", "id_column": "doc.by.id"}
+    with open_table(tmp_path / "a.jsonl", TextOptions(**names)) as found:
+        assert [list(record.fields.values()) for record in found.records] == [
+            [{"text": "a", "by": {"id": 7}}, "a", 7],
+            [3, "b", 8],
+        ]
 
 
 def test_rows_that_are_passed_over(table):
@@ -124,9 +133,9 @@ def test_endings_and_options_that_say_nothing(table):
     with pytest.raises(UserError, match="a.txt: its ending names no format; set data.form"):
         table("a.txt", "a\tb\n")
     with pytest.raises(UserError, match="data.format is 'xml'; known are jsonl, tsv, csv"):
-        TableOptions("xml")
+        FileOptions("xml")
     with pytest.raises(UserError, match="data.quotes is 'all'; known are auto, none, csv"):
-        TableOptions(quotes="all")
+        FileOptions(quotes="all")
 
 
 CLASSES = "good,pos\nbad,neg\n" * 3
@@ -192,5 +201,5 @@ def test_what_a_spreadsheet_writes_between_tabs_is_read(tmp_path_factory, rows, 
     path.write_bytes(text.getvalue().encode("utf-8-sig"))
     no_tabs = not any("\t" in field for row in rows for field in row)
     for quotes in ("csv", "auto") if no_tabs else ("csv",):
-        with open_table(path, TableOptions(header=False, quotes=quotes)) as table:
+        with open_table(path, FileOptions(header=False, quotes=quotes)) as table:
             assert [tuple(record.fields.values()) for record in table.records] == rows

@@ -21,7 +21,7 @@ from bert_jax.tasks.base.predictor import BatchOptions, EncodedExample, ExampleE
 from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tasks.classification.predict import LabelPredictor
 from bert_jax.tasks.fill_mask import MaskPredictor
-from bert_jax.tasks.multiple_choice import ChoicePredictor, choice_examples
+from bert_jax.tasks.multiple_choice import ChoicePredictor, choice_inputs
 
 
 class Lengths(Predictor):
@@ -304,7 +304,7 @@ def test_several_threads_use_several_devices(make_model, tmp_path):
         (
             ChoicePredictor,
             "multiple_choice",
-            choice_examples(["the cat", "the sea " * 9], [["sat", "ran"]] * 2),
+            choice_inputs(["the cat", "the sea " * 9], [["sat", "ran"]] * 2),
         ),
     ],
 )

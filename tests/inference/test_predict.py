@@ -14,7 +14,6 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.inference.predict import predict
-from bert_jax.tasks.base.predict_spec import PredictOptions
 
 ROWS = [
     {"id": 1, "text": "the cat sat on the mat ."},
@@ -32,7 +31,7 @@ def ask(model, tmp_path):
     def run(task, content, name="in.jsonl", model=model, **options):
         source, target = tmp_path / name, tmp_path / "out.jsonl"
         source.write_bytes(content if isinstance(content, bytes) else content.encode())
-        options = PredictOptions(**{"progress": False, "batch_size": 2, **options})
+        options = {"progress": False, "batch_size": 2, **options}
         count = predict(model, task, source, target, options)
         found = [json.loads(line) for line in target.read_text().splitlines()]
         assert len(found) == count
@@ -109,7 +108,7 @@ def test_every_format_gives_the_same_vectors(ask):
     for plain in (
         [record["embedding"] for record in named],
         [record["embedding"] for record in ask("embed", "the sun\na, b\n", "in.txt")],
-        [record["embedding"] for record in ask("embed", "the sun\na, b", "in", input_format=None)],
+        [record["embedding"] for record in ask("embed", "the sun\na, b", "in")],
     ):
         assert plain == [record["embedding"] for record in expected]
 
@@ -128,7 +127,7 @@ def test_order_and_count_over_many_windows(ask):
 def test_a_stopped_prediction_is_continued(ask, model, tmp_path, capsys):
     """A window of 2 × 64 rows is kept when all of it is predicted."""
     rows = [{"id": number, "text": "sun " * (number % 4)} for number in range(300)]
-    options = PredictOptions(progress=False, batch_size=2)
+    options = {"progress": False, "batch_size": 2}
     source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     ask("embed", as_lines(rows))
     whole = target.read_bytes()
@@ -145,9 +144,9 @@ def test_a_stopped_prediction_is_continued(ask, model, tmp_path, capsys):
         assert (tmp_path / "out.jsonl.partial").exists() == (count == 250)
     capsys.readouterr()
     source.write_text(as_lines([{"id": -1, "text": "sun"}, *rows]))
-    with pytest.raises(UserError, match=r"in.jsonl: the first 128 entries are not those whose"):
+    with pytest.raises(UserError, match=r"in.jsonl: the first 128 examples are not those whose"):
         predict(model, "embed", source, target, options)
-    changed = dataclasses.replace(options, normalize=True)
+    changed = {**options, "normalize": True}
     with pytest.raises(UserError, match=r"128 predictions of another request \(other normalize\)"):
         predict(model, "embed", source, target, changed)
     description = dataclasses.replace(model.tokenizer.description, truncation_side="left")
@@ -196,7 +195,7 @@ def test_the_bar(ask, capsys):
         ("embed", '{"text": "a"}', {"pooling": "x"}, "pooling is 'x'; known are"),
         ("embed", '{"text": "a"}', {"batch_size": 0}, "batch_size is 0"),
         ("embed", '{"text": "a"}', {"max_length": 99}, "max_length is 99"),
-        ("embed", '{"text": "a"}', {"input_format": "xml"}, "data.format is 'xml'"),
+        ("embed", '{"text": "a"}', {"format": "xml"}, "data.format is 'xml'"),
         ("hidden_states", '{"text": "a"}', {"layers": (9,)}, "layer 9 does not exist"),
         ("attentions", '{"text": "a"}', {"layers": (0,)}, "layer 0 does not exist"),
         (
@@ -233,7 +232,7 @@ def test_errors_leave_nothing_behind(ask, tmp_path, task, content, options, mess
 
 def test_places(model, tmp_path):
     (tmp_path / "in.txt").write_text("sun\n")
-    quiet = PredictOptions(progress=False)
+    quiet = {"progress": False}
     with pytest.raises(UserError, match="in.txt is input and output; give another output"):
         predict(model, "embed", tmp_path / "in.txt", tmp_path / "in.txt", quiet)
     assert (tmp_path / "in.txt").read_text() == "sun\n"
@@ -256,7 +255,7 @@ def test_lines_of_a_pipe_have_their_places(model, tmp_path, capsys):
     writer = threading.Thread(target=write)
     writer.start()
     with pytest.raises(UserError, match=r"pipe:4: the text has no \[MASK\]"):
-        predict(model, "fill_mask", pipe, "-", PredictOptions(progress=False))
+        predict(model, "fill_mask", pipe, "-", {"progress": False})
     writer.join()
     assert all("fillings" in json.loads(line) for line in capsys.readouterr().out.splitlines())
 
@@ -266,10 +265,9 @@ PROGRAM = """
 import pathlib, re, sys
 import bert_jax
 from bert_jax.inference.predict import predict
-from bert_jax.tasks.base.predict_spec import PredictOptions
 directory, task, source, target = sys.argv[1:]
-layers = (0, 1, 2) if task == "hidden_states" else None
-options = PredictOptions(progress=False, layers=layers)
+layers = {"layers": (0, 1, 2)} if task == "hidden_states" else {}
+options = {"progress": False, **layers}
 count = predict(bert_jax.load(directory), task, source, target, options)
 status = pathlib.Path("/proc/self/status")
 peak = re.search(r"VmHWM:\\s+(\\d+) kB", status.read_text())[1] if status.exists() else 0

@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.data.readers.texts import TextOptions, read_texts
+from bert_jax.data.readers.columns import TextOptions
+from bert_jax.data.readers.texts import read_texts
 from bert_jax.data.records import shortest
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import (
@@ -21,7 +22,7 @@ from bert_jax.tasks.base.labelled_options import (
     model_tokenizer,
 )
 from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel, encode_in_chunks
-from bert_jax.tasks.base.predict_spec import PredictSpec, open_texts
+from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
 from bert_jax.tasks.base.splits import read_splits
 from bert_jax.tasks.base.task import weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder, TextPredictor
@@ -53,8 +54,9 @@ def _stars(params, batch, *, module):
 
 # Read (any table or JSON lines) and write, for `predict` and for `evaluate`.
 PREDICT = PredictSpec(
-    open_texts,
-    lambda model, options: StarsPredictor(model, options.batches()),
+    TEXTS,
+    TextPredictOptions,
+    lambda model, options: StarsPredictor(model, options.batches),
     lambda text, stars: {"stars": shortest(stars)},
     heads=("classification",),
 )
@@ -82,7 +84,7 @@ class StarsTask(LabelledTask):
     def make_rows(self):
         """Encode the training texts."""
         encode = TextEncoder(self.tokenizer, self.description.config, self.options.length)
-        texts = [example.text for example in self.splits.train]
+        texts = [example.input for example in self.splits.train]
         stars = np.array([example.label for example in self.splits.train], np.float32)
         return self.one_row_each(encode_in_chunks(encode, texts), labels=stars)
 
@@ -92,16 +94,12 @@ class StarsTask(LabelledTask):
         return {"": weighted_sums(batch["weights"], {"loss": losses})}
 
     def examples_as_text(self, count):
-        return "\n".join(f"{row.label}\t{row.text}" for row in self.splits.train[:count])
+        return "\n".join(f"{row.label}\t{row.input}" for row in self.splits.train[:count])
 
 
 @dataclasses.dataclass(frozen=True)
 class StarsData(LabelledData, TextOptions):
     """The keys of section `data`; numbers out of range are refused before a file is read."""
-
-    def __post_init__(self):
-        LabelledData.__post_init__(self)
-        TextOptions.__post_init__(self)
 
 
 def create(config, model_init):

@@ -12,7 +12,6 @@ from bert_jax.config import complete_config, set_key
 from bert_jax.experiment import Experiment
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.predict import predict
-from bert_jax.tasks.base.predict_spec import PredictOptions
 
 
 @pytest.fixture
@@ -122,7 +121,7 @@ def answered(tmp_path) -> Callable[..., str]:
     ) -> str:
         source, target = tmp_path / name, tmp_path / output
         source.write_bytes(content if isinstance(content, bytes) else content.encode())
-        chosen = PredictOptions(**{"progress": False, "batch_size": 2, **options})
+        chosen = {"progress": False, "batch_size": 2, **options}
         predict(model, task, source, target, chosen)
         return target.read_text()
 

@@ -11,12 +11,12 @@ import pytest
 import bert_jax
 from bert_jax import tasks
 from bert_jax.config import complete_config
+from bert_jax.data.readers.tables import Record
 from bert_jax.errors import NotFiniteError, UserError
 from bert_jax.experiment import Experiment
 from bert_jax.inference.engine import Engine
 from bert_jax.inference.predict import predict
 from bert_jax.planning.roofline import program_flops
-from bert_jax.tasks.base.predict_spec import PredictOptions
 
 NAMES = sorted({*tasks.task_names()} - {"pretraining", "replaced_tokens"})
 
@@ -68,7 +68,25 @@ def test_a_metric_that_is_none_is_refused_before_a_training(base_model, tmp_path
     names = str(found.value).rpartition("only ")[2].partition(";")[0].split(", ")
     for known in names:
         config.data.best_metric = known
-        _ = Experiment.from_config(config).task
+        task = Experiment.from_config(config).task
+    # A labelled file has the inputs of a file to predict.
+    spec = tasks.find_task(name, "PREDICT").PREDICT
+    parsed = spec.reader.parser(spec.options())(Record(rows[1], ""), 1)
+    example = task.splits.validation[0].examples[1]
+    assert (example.input, example.id) == (parsed.input, parsed.id)
+    assert example.location == f"{file}:2"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_record_is_the_same_example_in_a_request_and_in_a_file(tmp_path, name):
+    row, file = ROWS[name][0] | LABELS[name] | {"id": "7", "x": 1}, tmp_path / "rows.jsonl"
+    file.write_text(json.dumps(row) + "\n")
+    spec = tasks.find_task(name, "PREDICT").PREDICT
+    parsed = spec.reader.parser(spec.options())(Record(row, f"{file}:1"), 0)
+    with spec.reader.open(file, spec.options()) as examples:
+        assert list(examples) == [parsed]
+    assert parsed.id == "7"
+    assert parsed.fields == LABELS[name] | {"id": "7", "x": 1}
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +130,7 @@ def test_load_and_predict_know_its_name(load, tmp_path, name):
     (tmp_path / "in.jsonl").write_text(json.dumps(row) + "\n")
     model = load(name)
     source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    options = PredictOptions(progress=False, batch_size=1)
+    options = {"progress": False, "batch_size": 1}
     assert predict(model, name, source, target, options) == 1
     assert keys <= set(json.loads(target.read_text()))
 
@@ -125,13 +143,14 @@ def test_what_is_packed_is_computed_in_packed_rows(load, tmp_path, name):
     model = load(head)
     source = tmp_path / "in.jsonl"
     source.write_text((json.dumps(row) + "\n") * 40)
-    spec, options = tasks.find_task(name, "PREDICT").PREDICT, PredictOptions(batch_size=4)
+    spec = tasks.find_task(name, "PREDICT").PREDICT
+    options = spec.options(batch_size=4)
 
     def flops(packs_rows):
         predictor = spec.predictor(model, options)
         predictor.packs_rows &= packs_rows
-        with spec.open(source, options) as entries:
-            encoded = predictor.encode([entry.item for entry in entries])
+        with spec.reader.open(source, options) as examples:
+            encoded = predictor.encode([example.input for example in examples])
         batches = [batch.arrays for batch in Engine(predictor).batches(encoded)]
         is_packed = any("pack_indices" in batch for batch in batches)
         programs = (jax.make_jaxpr(predictor.compute)(batch) for batch in batches)

@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_jax.data.examples import ChoiceExample, Entries, Entry
+from bert_jax.data.examples import Choices, Example, Examples
 from bert_jax.data.readers.columns import USUAL_IDS, record_id, usual_column
 from bert_jax.data.readers.rows import Report, TableShape
 from bert_jax.data.readers.sources import open_records
-from bert_jax.data.readers.tables import FileOptions, Record, Table, TableOptions, string_field
-from bert_jax.errors import UserError, require_one_of
+from bert_jax.data.readers.tables import FORMATS, FileOptions, Record, string_field
+from bert_jax.errors import UserError
 
 PROMPTS = ("prompt", "context", "passage", "ctx", "question_stem")
 CHOICES = ("choices", "endings", "options")
@@ -36,18 +36,20 @@ _TEXTS = re.compile(
 )
 
 
+# File format of each layout, used where the file extension does not tell.
+_LAYOUTS = {"swag": "csv", "cosmos": "csv", "arc": "jsonl", "jsonl": "jsonl"}
+
+
 @dataclasses.dataclass(frozen=True)
 class ChoiceOptions(FileOptions):
     """How a file of choices is read; keys of the same names in section `data`.
 
     Attributes:
-        format: "swag", "cosmos", "arc" or "jsonl", see the top of this file; "": chosen by the
-            columns or keys of the first record.
+        format: "swag", "cosmos", "arc" or "jsonl", see the top of this file; or another format of
+            `FileOptions`, where the columns of the first record tell the layout, as for "".
     """
 
-    def __post_init__(self) -> None:
-        if self.format:
-            require_one_of("data.format", self.format, LAYOUTS)
+    FORMATS = tuple(dict.fromkeys((*_LAYOUTS, *FORMATS)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,37 +63,78 @@ class _Parts:
     names: Sequence[object] | None = None  # of the choices in answers; None: see "jsonl"
 
 
+class ChoiceParser:
+    """Makes examples of records; the first record shows the layout, unless the options name it."""
+
+    def __init__(self, options: ChoiceOptions = ChoiceOptions(), answers: Sequence[str] = ()):
+        """Takes the options of the reader, and names of answers.
+
+        Args:
+            options: options of the reader.
+            answers: names of the answer columns, if answers are to be predicted: these columns are
+                kept among the other columns and not read. Texts may then be empty.
+        """
+        self._layout = options.format if options.format in _LAYOUTS else ""
+        self._answers = answers
+
+    def __call__(self, record: Record, number: int) -> Example[Choices]:
+        """The example of a record; `number` counts from 0.
+
+        Raises:
+            UserError: its layout is unknown, or it is malformed, has fewer than two choices, an
+                empty text, or an answer that is none of its choices.
+        """
+        fields = {key: value for key, value in record.fields.items() if key not in self._answers}
+        content = dataclasses.replace(record, fields=fields)
+        self._layout = self._layout or layout_of(content)
+        parts, location = LAYOUTS[self._layout](content), record.location
+        texts = {"prompt": parts.prompt, "question": parts.question}
+        texts |= {f"choice {index}": text for index, text in enumerate(parts.choices)}
+        for what in texts:
+            text = string_field(texts, what, location)
+            if what != "question" and not (self._answers or text.strip()):
+                raise UserError(f"{location}: the {what} is empty; fix the row, or remove it")
+        if len(parts.choices) < 2:
+            raise UserError(
+                f"{location}: {len(parts.choices)} choices, but there must be two or more; fix the "
+                "row"
+            )
+        other = {key: value for key, value in record.fields.items() if not _TEXTS.fullmatch(key)}
+        return Example(
+            Choices(str(parts.prompt), tuple(map(str, parts.choices)), str(parts.question)),
+            None if parts.answer in (None, "", -1, "-1") else _answer(parts, location),
+            record_id(fields, usual_column(USUAL_IDS, content.keys), number, location),
+            location,
+            other,
+            next((key for key in self._answers if key in other), ""),
+            record.fields,
+        )
+
+
 @contextlib.contextmanager
 def open_choices(
     source: str | Path,
-    options: ChoiceOptions = ChoiceOptions(),
-    *,
-    file_format: str = "",
-    gold: Sequence[str] = (),
+    options: ChoiceOptions,
+    answers: Sequence[str] = (),
     report: Report = TableShape.say,
-) -> Iterator[Entries[ChoiceExample]]:
-    """Opens examples of any layout, in a table or in JSON lines.
+) -> Iterator[Examples[Choices]]:
+    """Opens choices in a table or in JSON lines.
 
     Args:
         source: a file, also compressed; "-" for stdin; or "tfds:NAME[/CONFIG][:VERSION][:SPLIT]".
         options: options of the reader.
-        file_format: file format, see `TableOptions.format`; "": selected by the file extension.
-        gold: names of the answer columns, if answers are to be predicted: these columns are kept
-            among the other columns and not read. Texts may then be empty, and a file of unknown
-            format is read as JSON lines.
+        answers: see `ChoiceParser`; with names of answers, a file of unknown format is read as
+            JSON lines.
         report: see `Report`.
 
     Raises:
-        UserError: the file cannot be read; or, during iteration, its layout is unknown, or a row is
-            malformed, has fewer than two choices, an empty text, or an answer that is none of its
-            choices; the message names file and line.
+        UserError: the file cannot be read; or, during iteration, a record is malformed.
     """
-    default = FILES[options.format] or ("jsonl" if gold else "")
-    table_options = TableOptions(
-        file_format, header=options.header, quotes=options.quotes, default=default
-    )
-    with open_records(source, table_options, options.data_dir, report) as table:
-        yield Entries(_entries(table, options.format, gold), table.fraction)
+    is_layout = options.format in _LAYOUTS
+    default = _LAYOUTS.get(options.format, "jsonl" if answers else "")
+    file_options = dataclasses.replace(options, format="") if is_layout else options
+    with open_records(source, file_options, report, default=default) as table:
+        yield table.examples(ChoiceParser(options, answers))
 
 
 def read_choices(
@@ -100,7 +143,7 @@ def read_choices(
     *,
     needs_labels: bool = False,
     report: Report = TableShape.say,
-) -> Iterator[ChoiceExample]:
+) -> Iterator[Example[Choices]]:
     """The examples of a source, in its order; either all have a label or none, see `open_choices`.
 
     Args:
@@ -110,26 +153,16 @@ def read_choices(
         report: see `Report`.
     """
     has_labels: bool | None = True if needs_labels else None
-    with open_choices(source, options, report=report) as entries:
-        for entry in entries:
-            is_labelled = entry.item.label is not None
-            if has_labels is None:
-                has_labels = is_labelled
-            if has_labels != is_labelled:
+    with open_choices(source, options, report=report) as examples:
+        for example in examples:
+            is_labelled = example.label is not None
+            if has_labels not in (None, is_labelled):
                 what = "no answer" if has_labels else "an answer, but the rows before have none"
-                raise UserError(f"{entry.place}: the row has {what}; give every row one, or none")
-            yield entry.item
-
-
-def _entries(table: Table, layout: str, gold: Sequence[str]) -> Iterator[Entry[ChoiceExample]]:
-    for number, record in enumerate(table.records):
-        fields = {key: value for key, value in record.fields.items() if key not in gold}
-        content = Record(fields, record.place)
-        layout = layout or layout_of(content)
-        example = choice_of(content, layout, number, allow_empty=bool(gold))
-        other = {key: value for key, value in record.fields.items() if not _TEXTS.fullmatch(key)}
-        label = next((key for key in gold if key in other), "")
-        yield Entry(example, other, record.place, example.id, label, record.fields)
+                raise UserError(
+                    f"{example.location}: the row has {what}; give every row one, or none"
+                )
+            has_labels = is_labelled
+            yield example.without_fields()
 
 
 def layout_of(record: Record) -> str:
@@ -152,20 +185,19 @@ def layout_of(record: Record) -> str:
     if isinstance(choices, list):
         return "arc" if choices and isinstance(choices[0], Mapping) else "jsonl"
     raise UserError(
-        f"{record.place}: no choices as in {', '.join(LAYOUTS)}; there is only "
+        f"{record.location}: no choices as in {', '.join(LAYOUTS)}; there is only "
         f"{', '.join(map(repr, fields)) or 'nothing'}; rename the columns"
     )
 
 
 def _swag(record: Record) -> _Parts:
-    fields = record.fields
-    endings = _numbered(record, "ending")
-    if "sent1" not in fields:
-        start = _needed(record, ("startphrase",))
-        return _Parts(start, "", endings, fields.get("label"), range(len(endings)))
-    start = _needed(record, ("sent2",))
-    choices = [f"{start} {ending}" if ending else ending for ending in endings]
-    return _Parts(fields["sent1"], "", choices, fields.get("label"), range(len(choices)))
+    fields, endings = record.fields, _numbered(record, "ending")
+    if "sent1" in fields:
+        prompt, start = fields["sent1"], _needed(record, ("sent2",))
+        endings = [f"{start} {ending}" if ending else ending for ending in endings]
+    else:
+        prompt = _needed(record, ("startphrase",))
+    return _Parts(prompt, "", endings, fields.get("label"), range(len(endings)))
 
 
 def _cosmos(record: Record) -> _Parts:
@@ -188,11 +220,11 @@ def _arc(record: Record) -> _Parts:
             texts = [choice["text"] for choice in choices or ()]
     except (KeyError, TypeError) as error:
         raise UserError(
-            f'{record.place}: choices are not of the form {{"label", "text"}}; fix the line'
+            f'{record.location}: choices are not of the form {{"label", "text"}}; fix the line'
         ) from error
     if len(names) != len(texts) or len(set(map(str, names))) != len(names):
         raise UserError(
-            f"{record.place}: {len(texts)} choices with the labels {names}; give each its own"
+            f"{record.location}: {len(texts)} choices with the labels {names}; give each its own"
         )
     return _Parts(stem, "", texts, _first(fields, ("answerKey", "label", "answer")), names)
 
@@ -200,7 +232,7 @@ def _arc(record: Record) -> _Parts:
 def _plain(record: Record) -> _Parts:
     choices = _needed(record, CHOICES)
     if not isinstance(choices, list):
-        raise UserError(f"{record.place}: the choices are no list; write [text, …]")
+        raise UserError(f"{record.location}: the choices are no list; write [text, …]")
     prompt = _first(record.fields, PROMPTS)
     question = record.fields.get("question", "")
     if prompt is None:
@@ -215,9 +247,6 @@ LAYOUTS: dict[str, Callable[[Record], _Parts]] = {
     "jsonl": _plain,
 }
 
-# File format of each layout, used where the file extension does not tell.
-FILES = {"": "", "swag": "csv", "cosmos": "csv", "arc": "jsonl", "jsonl": "jsonl"}
-
 
 def _first(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
     """The first of several fields that is present."""
@@ -227,7 +256,7 @@ def _first(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
 def _needed(record: Record, names: Sequence[str]) -> Any:
     if not any(name in record.fields for name in names):
         there = ", ".join(map(repr, record.fields)) or "nothing"
-        raise UserError(f"{record.place}: there is no {names[0]!r}, only {there}; fix the row")
+        raise UserError(f"{record.location}: there is no {names[0]!r}, only {there}; fix the row")
     return _first(record.fields, names)
 
 
@@ -241,42 +270,7 @@ def _numbered(record: Record, name: str) -> list[str]:
     return texts
 
 
-def choice_of(
-    record: Record, layout: str, number: int, *, allow_empty: bool = False
-) -> ChoiceExample:
-    """The example of a record.
-
-    Args:
-        record: the record.
-        layout: layout of the file, a key of `LAYOUTS`.
-        number: number of the record, from 0.
-        allow_empty: whether texts may be empty.
-
-    Raises:
-        UserError: the record is malformed, see `read_choices`.
-    """
-    parts, place = LAYOUTS[layout](record), record.place
-    texts = {"prompt": parts.prompt, "question": parts.question}
-    texts |= {f"choice {index}": text for index, text in enumerate(parts.choices)}
-    for what in texts:
-        text = string_field(texts, what, place)
-        if what != "question" and not (allow_empty or text.strip()):
-            raise UserError(f"{place}: the {what} is empty; fix the row, or remove it")
-    if len(parts.choices) < 2:
-        raise UserError(
-            f"{place}: {len(parts.choices)} choices, but there must be two or more; fix the row"
-        )
-    return ChoiceExample(
-        prompt=str(parts.prompt),
-        choices=tuple(map(str, parts.choices)),
-        label=None if parts.answer in (None, "", -1, "-1") else _answer(parts, place),
-        id=record_id(record.fields, usual_column(USUAL_IDS, record.keys), number, place),
-        place=place,
-        question=str(parts.question),
-    )
-
-
-def _answer(parts: _Parts, place: str) -> int:
+def _answer(parts: _Parts, location: str) -> int:
     """The number of the choice that an answer refers to.
 
     Raises:
@@ -298,4 +292,6 @@ def _answer(parts: _Parts, place: str) -> int:
         return matches.pop()
     known = ", ".join(map(str, parts.names or range(count)))
     what = "could mean two" if matches else "is none"
-    raise UserError(f"{place}: the answer {answer!r:.40} {what} of the {count} choices ({known})")
+    raise UserError(
+        f"{location}: the answer {answer!r:.40} {what} of the {count} choices ({known})"
+    )

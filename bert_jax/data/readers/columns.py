@@ -4,7 +4,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bert_jax.errors import OptionError, UserError
+from bert_jax.data.readers.glue import GlueLayout, glue_layout
+from bert_jax.data.readers.tables import FileOptions
+from bert_jax.errors import OptionError, UserError, require_one_of
 
 # Searched in this order, without regard to case; a pair before a single text.
 USUAL_PAIRS = (
@@ -19,14 +21,7 @@ USUAL_PAIRS = (
 )
 USUAL_TEXTS = ("text", "sentence", "review", "comment", "content", "tweet", "question")
 USUAL_CLASSES = (
-    "label",
-    "labels",
-    "gold_label",
-    "class",
-    "category",
-    "sentiment",
-    "emotion",
-    "intent",
+    *("label", "labels", "gold_label", "class", "category", "sentiment", "emotion", "intent"),
     "target",
 )
 USUAL_SCORES = ("score", "similarity", "rating", "label", "target")
@@ -35,28 +30,93 @@ USUAL_WORDS = ("words", "tokens", "word", "token")
 USUAL_TAGS = ("tags", "ner_tags", "ner", "labels", "tag", "ner_tag", "label")
 
 
+EMPTY = ("error", "keep")
+
+
 @dataclasses.dataclass(frozen=True)
-class TextColumns:
-    """Columns by name, or by number from 0; "": not configured.
+class LabelledFileOptions(FileOptions):
+    """How a file of labelled texts or sentences is read; keys of the same names in section `data`.
+
+    A column is named, or numbered from 0; "" stands for one with a usual name.
 
     Attributes:
-        text: column of the text.
-        pair: column of the second text.
-        label: column of the label.
-        id: column of the id.
-        classes: a column for each class, in place of a column of the label.
+        text_column: column of the text or the words.
+        label_column: column of the label or the tags. A file without it has no labels.
+        id_column: column of the id; without a usual name, the number of the row is the id.
+        labels: names of the classes in the order of their numbers, see `labels`; (): the labels
+            name themselves.
     """
 
-    text: str = ""
-    pair: str = ""
-    label: str = ""
-    id: str = ""
-    classes: tuple[str, ...] = ()
+    text_column: str = ""
+    label_column: str = ""
+    id_column: str = ""
+    labels: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the classes, which a command line may give as numbers."""
+        return tuple(map(str, self.labels))
 
 
 @dataclasses.dataclass(frozen=True)
-class ResolvedColumns:
-    """The names in a file of the columns of `TextColumns`, or None where there is none.
+class TextOptions(LabelledFileOptions):
+    """How a file of texts is read; keys of the same names in section `data`.
+
+    Attributes:
+        format: file format, see `FileOptions`; or "glue:NAME", one of GLUE's tasks with its own
+            columns, see `glue.GLUE`, where the other options are ignored.
+        pair_column: column of the second text; "": none, or a usual name if `text_column` is ""
+            too.
+        label_columns: several labels, each with a column of 0 and 1; (): see `label_column`.
+        label_separator: separator of several labels in a row; "": a row has one label.
+        empty: whether an empty text is an error ("error") or an example ("keep", with a count on
+            stderr); in prediction it is always kept.
+    """
+
+    pair_column: str = ""
+    label_columns: tuple[str, ...] = ()
+    label_separator: str = ""
+    empty: str = "error"
+
+    def __post_init__(self) -> None:
+        if self.layout is None:
+            super().__post_init__()
+        require_one_of("data.empty", self.empty, EMPTY)
+        if self.label_columns and self.label_column:
+            raise OptionError(
+                "data.label_columns",
+                self.label_columns,
+                "leave out one of it and data.label_column",
+            )
+
+    @property
+    def layout(self) -> GlueLayout | None:
+        """The layout of a GLUE task; None: another file."""
+        return glue_layout(self.format)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return super().names or (self.layout.classes if self.layout else ())
+
+    def resolved(self) -> "TextOptions":
+        """The same options, or those of GLUE's files, where empty texts count in its numbers."""
+        if (layout := self.layout) is None:
+            return self
+        return TextOptions(
+            "tsv",
+            quotes="none",
+            data_dir=self.data_dir,
+            text_column=layout.text,
+            pair_column=layout.pair,
+            label_column=layout.label,
+            labels=self.names,
+            empty="keep",
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class TextColumns:
+    """The columns of a file that has texts, or None where there is none.
 
     Attributes:
         text: column of the text.
@@ -73,41 +133,41 @@ class ResolvedColumns:
     classes: tuple[str, ...] = ()
 
     @property
-    def without_labels(self) -> "ResolvedColumns":
+    def without_labels(self) -> "TextColumns":
         """The columns of an object that has no label."""
         return dataclasses.replace(self, label=None, classes=())
 
 
 def find_columns(
-    named: TextColumns,
+    named: TextOptions,
     present: Sequence[str],
-    place: str,
+    location: str,
     *,
     regression: bool = False,
     needs_labels: bool = False,
-) -> ResolvedColumns:
+) -> TextColumns:
     """Finds the columns among those of a file.
 
-    A text column that is not configured is found by `USUAL_PAIRS` and `USUAL_TEXTS`; if it is
-    configured and the pair is not, there is no pair. A label column that is not configured is found
-    by `USUAL_CLASSES`, for a regression first by `USUAL_SCORES`, an id by `USUAL_IDS`.
+    A text column that is not configured is chosen by `USUAL_PAIRS` and `USUAL_TEXTS`; if it is
+    configured and the pair is not, there is no pair. A label column that is not configured is
+    chosen by `USUAL_CLASSES`, for a regression first by `USUAL_SCORES`, an id by `USUAL_IDS`.
 
     Args:
         named: the configured columns.
         present: column names of the file, or keys of its first object.
-        place: place of these names, "file:line".
+        location: location of these names, "file:line".
         regression: whether the label is a number.
         needs_labels: whether a missing label column is an error; otherwise it becomes None.
 
     Raises:
-        OptionError: a configured text, pair or id is missing, no text is found, or a required label
-            is missing; the message names the columns and the option to set.
+        OptionError: a configured text, pair or id is missing, no column has texts, or a required
+            label is missing; the message names the columns and the option to set.
     """
-    if named.pair and not named.text:
-        raise OptionError("data.pair_column", named.pair, "set data.text_column, too")
-    if named.text:
-        text = named_column("data.text_column", named.text, present, place)
-        pair = named_column("data.pair_column", named.pair, present, place)
+    if named.pair_column and not named.text_column:
+        raise OptionError("data.pair_column", named.pair_column, "set data.text_column, too")
+    if named.text_column:
+        text = named_column("data.text_column", named.text_column, present, location)
+        pair = named_column("data.pair_column", named.pair_column, present, location)
     else:
         text, pair = _usual_texts(present)
     if text is None:
@@ -116,9 +176,9 @@ def find_columns(
             None,
             "set data.text_column (and data.pair_column, data.label_column)"
             + _header_hint(present),
-            problem=f"{place}: no column has a usual name of a text, only {_names(present)}",
+            problem=f"{location}: no column has a usual name of a text, only {_names(present)}",
         )
-    label, classes = _label_columns(named, present, place, regression=regression)
+    label, classes = _label_columns(named, present, location, regression=regression)
     if label is None and not classes and needs_labels:
         raise OptionError(
             "data.label_column",
@@ -127,31 +187,31 @@ def find_columns(
             + _header_hint(present)
             + ", or data.label_columns where each label "
             "has a column of 0 and 1",
-            problem=f"{place}: there is no column {named.label or 'label'!r} among "
+            problem=f"{location}: there is no column {named.label_column or 'label'!r} among "
             f"{_names(present)}, but labels are required",
         )
-    id = named_column("data.id_column", named.id, present, place) or usual_column(
+    id = named_column("data.id_column", named.id_column, present, location) or usual_column(
         USUAL_IDS, present
     )
-    return ResolvedColumns(text, pair, label, id, classes)
+    return TextColumns(text, pair, label, id, classes)
 
 
 def _label_columns(
-    named: TextColumns, present: Sequence[str], place: str, *, regression: bool
+    named: TextOptions, present: Sequence[str], location: str, *, regression: bool
 ) -> tuple[str | None, tuple[str, ...]]:
     """The column of the label, or the configured columns of classes if there is one of them."""
-    if named.classes:
-        if all(_lookup(name, present) is None for name in named.classes):
+    if wanted := tuple(map(str, named.label_columns)):
+        if all(_lookup(name, present) is None for name in wanted):
             return None, ()
-        found = (named_column("data.label_columns", name, present, place) for name in named.classes)
-        return None, tuple(filter(None, found))
-    if named.label:
-        return _lookup(named.label, present), ()
+        names = (named_column("data.label_columns", name, present, location) for name in wanted)
+        return None, tuple(filter(None, names))
+    if named.label_column:
+        return _lookup(named.label_column, present), ()
     usual = (*USUAL_SCORES, *USUAL_CLASSES) if regression else (*USUAL_CLASSES, *USUAL_SCORES)
     return usual_column(usual, present), ()
 
 
-def named_column(key: str, name: str, present: Sequence[str], place: str) -> str | None:
+def named_column(key: str, name: str, present: Sequence[str], location: str) -> str | None:
     """The column that an option names, or gives the number of from 0; None where it is "".
 
     Raises:
@@ -163,7 +223,7 @@ def named_column(key: str, name: str, present: Sequence[str], place: str) -> str
             key,
             name,
             f"set {key} to one of these, or to its number from 0",
-            problem=f"{place}: there is no column {name!r}, only {_names(present)}",
+            problem=f"{location}: there is no column {name!r}, only {_names(present)}",
         )
     return column
 
@@ -174,14 +234,14 @@ def usual_column(names: Sequence[str], present: Sequence[str]) -> str | None:
     return next((by_lower[name] for name in names if name in by_lower), None)
 
 
-def record_id(fields: Mapping[str, Any], column: str | None, number: int, place: str) -> str:
+def record_id(fields: Mapping[str, Any], column: str | None, number: int, location: str) -> str:
     """The id of a record.
 
     Args:
         fields: the fields of the record.
         column: name of the column of ids; if it is None, missing or empty, the number is the id.
         number: index of the record, from 0.
-        place: "file:line", for errors.
+        location: "file:line", for errors.
 
     Raises:
         UserError: the id is a list or an object.
@@ -190,7 +250,7 @@ def record_id(fields: Mapping[str, Any], column: str | None, number: int, place:
     if id is None or id == "":
         return str(number)
     if not isinstance(id, str | int | float):
-        raise UserError(f"{place}: the id ({column!r}) is {id!r:.40}; give the row one")
+        raise UserError(f"{location}: the id ({column!r}) is {id!r:.40}; give the row one")
     return str(id)
 
 

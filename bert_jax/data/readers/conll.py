@@ -12,7 +12,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from bert_jax.data.examples import TaggedSentence
+from bert_jax.data.examples import ColumnLines, Example, Sentence
 from bert_jax.data.readers.columns import USUAL_TAGS, USUAL_WORDS, usual_column
 from bert_jax.data.readers.lines import Lines
 from bert_jax.errors import LARGEST_WHOLE, OptionError, UserError, require_at_least
@@ -57,22 +57,9 @@ class ColumnOptions:
             require_at_least(f"data.{name}", getattr(self, name), -LARGEST_WHOLE)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ColumnSentence(TaggedSentence):
-    """A sentence with its lines, the lines before it and the blank line that ends it.
-
-    Attributes:
-        lines: the text of the lines as in the file, with their line ends.
-        rows: indices of the lines that are words.
-        separator: `ColumnOptions.separator`.
-    """
-
-    lines: str
-    rows: tuple[int, ...]
-    separator: str
-
-
-def read_blocks(lines: Lines, options: ColumnOptions = ColumnOptions()) -> Iterator[ColumnSentence]:
+def read_blocks(
+    lines: Lines, options: ColumnOptions = ColumnOptions()
+) -> Iterator[Example[Sentence]]:
     """The sentences of a file in order, with all its lines; the last may have lines but no words.
 
     A sentence's `id` is its number in the file, from 0.
@@ -82,21 +69,20 @@ def read_blocks(lines: Lines, options: ColumnOptions = ColumnOptions()) -> Itera
             column of words; the message names file and line.
     """
     table = _Table(lines.name, options)
-    number = 0
+    number, location = 0, lines.name
     waiting: list[str] = []
     rows: list[int] = []
-    words: list[_Row] = []
+    words: list[str] = []
+    tags: list[str | None] = []
 
-    def block() -> ColumnSentence:
-        tags = tuple(word.tag for word in words if word.tag is not None)
-        return ColumnSentence(
-            tuple(word.text for word in words),
-            tags if words and len(tags) == len(words) else None,
+    def block() -> Example[Sentence]:
+        column_lines = ColumnLines("".join(waiting), tuple(rows), options.separator)
+        label = tuple(tag for tag in tags if tag is not None)
+        return Example(
+            Sentence(tuple(words), column_lines),
+            label if words and len(label) == len(words) else None,
             str(number),
-            words[0].place if words else lines.name,
-            "".join(waiting),
-            tuple(rows),
-            options.separator,
+            location if words else lines.name,
         )
 
     for line_number, line in lines:
@@ -107,13 +93,16 @@ def read_blocks(lines: Lines, options: ColumnOptions = ColumnOptions()) -> Itera
                 waiting.append(line)
             yield block()
             number += 1
-            waiting, rows, words = [], [], []
+            waiting, rows, words, tags = [], [], [], []
             if is_blank:
                 continue
         is_comment = bool(options.comments) and line.startswith(options.comments)
         if not (is_blank or is_start or is_comment):
+            location = location if words else f"{lines.name}:{line_number}"
+            word, tag = table.row(line, line_number)
             rows.append(len(waiting))
-            words.append(table.row(line, line_number))
+            words.append(word)
+            tags.append(tag)
         waiting.append(line)
     if waiting:
         yield block()
@@ -121,53 +110,65 @@ def read_blocks(lines: Lines, options: ColumnOptions = ColumnOptions()) -> Itera
 
 def read_sentences(
     lines: Lines, options: ColumnOptions = ColumnOptions(), *, needs_tags: bool = False
-) -> Iterator[TaggedSentence]:
+) -> Iterator[Example[Sentence]]:
     """The sentences of a file; lines after the last one belong to it.
 
     Raises:
         UserError: see `read_blocks`; or tags are required and there are none.
     """
-    for sentence in with_last_lines(read_blocks(lines, options)):
-        if needs_tags and sentence.words and sentence.tags is None:
+    for example in with_last_lines(read_blocks(lines, options)):
+        if needs_tags and example.input.words and example.label is None:
             raise OptionError(
                 "data.tag_column",
                 options.tag_column,
                 "set data.tag_column to where they are",
-                f"{sentence.place}: there is no column {options.tag_column} of tags beside the "
+                f"{example.location}: there is no column {options.tag_column} of tags beside the "
                 "words",
             )
-        if sentence.words:
-            yield sentence
+        if example.input.words:
+            yield example
 
 
-def with_last_lines(sentences: Iterable[ColumnSentence]) -> Iterator[ColumnSentence]:
+def with_last_lines(examples: Iterable[Example[Sentence]]) -> Iterator[Example[Sentence]]:
     """The sentences, where lines after the last one belong to it. Reads one sentence ahead."""
     previous = None
-    for sentence in sentences:
-        if previous is None or sentence.words:
+    for example in examples:
+        if previous is None or example.input.words:
             if previous is not None:
                 yield previous
-            previous = sentence
+            previous = example
         else:
-            previous = dataclasses.replace(previous, lines=previous.lines + sentence.lines)
+            previous = _with_lines(previous, example.input.lines)
     if previous is not None:
         yield previous
 
 
-def add_tag_column(sentences: Sequence[TaggedSentence], tags: Iterable[Sequence[str]]) -> str:
+def _with_lines(example: Example[Sentence], more: ColumnLines | None) -> Example[Sentence]:
+    lines = example.input.lines
+    if lines is None or more is None:
+        return example
+    lines = dataclasses.replace(lines, text=lines.text + more.text)
+    return dataclasses.replace(example, input=dataclasses.replace(example.input, lines=lines))
+
+
+def add_tag_column(examples: Sequence[Example[Sentence]], tags: Iterable[Sequence[str]]) -> str:
     """The sentences with their predicted tags as one more column, see `with_tag_column`.
 
     Sentences of several files do not keep their lines, which may differ in their columns.
     """
-    files = {sentence.place.rpartition(":")[0] for sentence in sentences}
+    files = {example.location.rpartition(":")[0] for example in examples}
     return "".join(
-        with_tag_column(sentence, predicted, keep_lines=len(files) == 1)
-        for sentence, predicted in zip(sentences, tags, strict=True)
+        with_tag_column(example.input, example.label, predicted, keep_lines=len(files) == 1)
+        for example, predicted in zip(examples, tags, strict=True)
     )
 
 
 def with_tag_column(
-    sentence: TaggedSentence, tags: Sequence[str], *, keep_lines: bool = True
+    sentence: Sentence,
+    gold: Sequence[str] | None,
+    tags: Sequence[str],
+    *,
+    keep_lines: bool = True,
 ) -> str:
     """A sentence in columns, with a tag for each word as one more column.
 
@@ -176,17 +177,19 @@ def with_tag_column(
 
     Args:
         sentence: the sentence.
+        gold: tags of the words; None: unknown.
         tags: one tag for each word.
         keep_lines: whether lines of a file are kept.
     """
-    if not (keep_lines and isinstance(sentence, ColumnSentence)):
-        return as_columns(sentence.words, *([sentence.tags] if sentence.tags else []), tags)
-    added = dict(zip(sentence.rows, tags, strict=True))
+    lines = sentence.lines
+    if lines is None or not keep_lines:
+        return as_columns(sentence.words, *([gold] if gold else []), tags)
+    added = dict(zip(lines.rows, tags, strict=True))
     return "".join(
-        _with_tag(line, added.get(row, OUTSIDE), sentence.separator)
+        _with_tag(line, added.get(row, OUTSIDE), lines.separator)
         if row in added or line.startswith(DOCUMENT_START)
         else line
-        for row, line in enumerate(io.StringIO(sentence.lines, newline="\n"))
+        for row, line in enumerate(io.StringIO(lines.text, newline="\n"))
     )
 
 
@@ -199,13 +202,6 @@ def as_columns(words: Iterable[str], *tags: Iterable[str]) -> str:
     return "".join("\t".join(row) + "\n" for row in rows) + "\n"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Row:
-    text: str
-    tag: str | None
-    place: str
-
-
 class _Table:
     """Parses the rows of one file; the first row sets the number of columns."""
 
@@ -214,8 +210,9 @@ class _Table:
         self._options = options
         self._width: tuple[int, int] | None = None  # columns, and the line that has them
 
-    def row(self, line: str, number: int) -> _Row:
-        place = f"{self._name}:{number}"
+    def row(self, line: str, number: int) -> tuple[str, str | None]:
+        """The word and its tag."""
+        location = f"{self._name}:{number}"
         columns = _columns(line, self._options.separator)
         if self._width is None:
             self._width = len(columns), number
@@ -224,7 +221,7 @@ class _Table:
                     "data.format",
                     None,
                     "remove it, or set data.format=tsv if a column says where sentences end",
-                    f"{place}: the line is a header, which columns of words do not have",
+                    f"{location}: the line is a header, which columns of words do not have",
                 )
         width, first = self._width
         if len(columns) != width:
@@ -232,7 +229,7 @@ class _Table:
                 "data.separator",
                 self._options.separator,
                 "fix the line (data.comments marks lines that are no rows, data.separator columns)",
-                f"{place}: {len(columns)} columns, but line {first} has {width}",
+                f"{location}: {len(columns)} columns, but line {first} has {width}",
             )
         word = _index(self._options.word_column, width)
         if word is None:
@@ -240,12 +237,12 @@ class _Table:
                 "data.word_column",
                 self._options.word_column,
                 "set data.word_column to where the words are, from 0",
-                f"{place}: there is no column {self._options.word_column}, only {width}",
+                f"{location}: there is no column {self._options.word_column}, only {width}",
             )
         tag = _index(self._options.tag_column, width)
         if tag is not None and not columns[tag]:
-            raise UserError(f"{place}: the tag is empty; give the word one, O for none")
-        return _Row(columns[word], None if tag in (None, word) else columns[tag], place)
+            raise UserError(f"{location}: the tag is empty; give the word one, O for none")
+        return columns[word], None if tag in (None, word) else columns[tag]
 
 
 def _columns(line: str, separator: str) -> list[str]:

@@ -9,7 +9,8 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, cast
 
-from bert_jax.data.examples import Label, LabelVector, TextExample
+from bert_jax.data.examples import Example, Label, LabelVector, Text
+from bert_jax.data.readers.columns import TextColumns, TextOptions
 from bert_jax.data.readers.label_cells import parse_list, parse_vector
 from bert_jax.data.readers.rows import is_number
 from bert_jax.data.readers.tables import Record
@@ -36,32 +37,31 @@ class Labels:
     """Reads the labels of a file; the first row decides whether there are any, and their kind.
 
     Attributes:
-        columns: the column of the label, or a column of 0 and 1 for each class; (): no labels.
+        options: the separator of several classes in a cell, and the names of classes.
+        columns: the column of the label, or a column of 0 and 1 for each class.
         regression: whether a label is a number.
         one_class: whether a cell is one class, also if it looks like a list; lists in JSON stay.
-        separator: separator of several classes in a cell; "": there is none.
-        names: names of the classes, in the order of their numbers; (): they have no names.
         known: the classes as the file writes them; (): any.
         needed: whether missing labels are an error.
-        are_bits: whether there is a column for each class.
-        header: field of the header line in the column of the label, if that is configured by its
-            number. If it equals a label of the rows, the line is not a header.
     """
 
-    columns: tuple[str, ...]
+    options: TextOptions
+    columns: TextColumns
     regression: bool = False
     one_class: bool = False
-    separator: str = ""
-    names: tuple[str, ...] = ()
     known: Collection[str] = ()
     needed: bool = False
-    are_bits: bool = False
-    header: str = ""
 
     def __post_init__(self) -> None:
-        self._by_number = names_by_number(self.names)
+        options, label = self.options, self.columns.label
+        self._columns = self.columns.classes or ((label,) if label else ())
+        self._separator, self._names = options.label_separator, options.names
+        self._by_number = names_by_number(self._names)
+        # If a row has a label that is in the header, too, the line is not a header.
+        is_by_number = options.header and options.label_column not in ("", label)
+        self._header = (label or "") if is_by_number else ""
         self._kind: str | None = None
-        self._what = ", ".join(map(repr, self.columns))
+        self._what = ", ".join(map(repr, self._columns))
 
     def read(self, record: Record) -> Label | None:
         """The label of a row; None if its file has no labels. A list is not final, see `named`.
@@ -70,29 +70,30 @@ class Labels:
             UserError: a label is empty, of another kind than the one before, not a number, or not
                 one of the classes; or it looks like a list and is none.
         """
-        if not self.columns:
+        if not self._columns:
             return None
-        if self.are_bits:
+        if self.columns.classes:
             label: Label | None = self._of_columns(record)
         else:
-            label = self._parse(record.fields.get(self.columns[0]), record.place)
+            label = self._parse(record.fields.get(self._columns[0]), record.location)
         kind = _kind(label)
         if label is None and (self.needed or self._kind not in (None, kind)):
             raise UserError(
-                f"{record.place}: the label ({self._what}) is empty; give the row one, or remove it"
+                f"{record.location}: the label ({self._what}) is empty; give the row one, or "
+                "remove it"
             )
         if self._kind not in (None, kind):
             hint = ", or set data.label_separator if a row may have several"
             raise OptionError(
                 "data.label_separator",
-                self.separator,
+                self._separator,
                 "give every row the same" + (hint if _kind(()) in (kind, self._kind) else ""),
-                f"{record.place}: {self._what} is {kind}, but {self._kind} in the rows before",
+                f"{record.location}: {self._what} is {kind}, but {self._kind} in the rows before",
             )
         self._kind = kind
         return label
 
-    def named(self, examples: Sequence[TextExample]) -> Iterator[TextExample]:
+    def named(self, examples: Sequence[Example[Text]]) -> Iterator[Example[Text]]:
         """All examples of the file, with names of classes in place of the numbers in their lists.
 
         Lists of 0 and 1 are vectors if one of them has a number twice, or if all have the same
@@ -102,18 +103,18 @@ class Labels:
             UserError: a vector has another length than the first, or not only 0 and 1; or a number
                 in a list is not whole.
         """
-        if self.are_bits or self._kind != _kind(()):
+        if self.columns.classes or self._kind != _kind(()):
             yield from examples
             return
         lists = [cast(tuple[str, ...], example.label) for example in examples]
         are_vectors, width = self._are_vectors(lists), len(lists[0])
-        names = self.names or tuple(f"LABEL_{number}" for number in range(width))
+        names = self._names or tuple(f"LABEL_{number}" for number in range(width))
         for example, parts in zip(examples, lists, strict=True):
             label: Label
             if are_vectors:
-                label = _vector(parts, width, names, example.place)
+                label = _vector(parts, width, names, example.location)
             else:
-                label = tuple(dict.fromkeys(self._name(part, example.place) for part in parts))
+                label = tuple(dict.fromkeys(self._name(part, example.location) for part in parts))
             yield dataclasses.replace(example, label=label)
 
     def _are_vectors(self, lists: Sequence[tuple[str, ...]]) -> bool:
@@ -121,39 +122,39 @@ class Labels:
         if any(len(set(parts)) < len(parts) for parts in of_bits):
             return True
         lengths = set(map(len, lists))
-        expected = len(self.names) or max(lengths)
+        expected = len(self._names) or max(lengths)
         return len(of_bits) == len(lists) and lengths == {expected} and expected > 1
 
     def _of_columns(self, record: Record) -> LabelVector | None:
         """The classes whose columns are 1; None if all are empty."""
-        values = [record.fields.get(column) for column in self.columns]
+        values = [record.fields.get(column) for column in self._columns]
         texts = ["" if value is None else str(value).strip().lower() for value in values]
         if not any(texts):
             return None
-        for column, text in zip(self.columns, texts, strict=True):
+        for column, text in zip(self._columns, texts, strict=True):
             if text not in _BITS:
                 raise OptionError(
                     "data.label_columns",
-                    self.columns,
+                    self._columns,
                     "fix the row, or choose the columns with data.label_columns",
-                    problem=f"{record.place}: {column!r} is {text!r:.40}, but the column of a "
+                    problem=f"{record.location}: {column!r} is {text!r:.40}, but the column of a "
                     "label is 0 or 1",
                 )
-        names = self.names or self.columns
-        return _vector(texts, len(self.columns), names, record.place)
+        names = self._names or self._columns
+        return _vector(texts, len(self._columns), names, record.location)
 
-    def _parse(self, value: Any, place: str) -> Label | None:
-        if value is None or (isinstance(value, str) and not (value.strip() or self.separator)):
+    def _parse(self, value: Any, location: str) -> Label | None:
+        if value is None or (isinstance(value, str) and not (value.strip() or self._separator)):
             return None
         if self.regression:
-            return self._number(value, place)
-        parts = self._parts(value, place)
+            return self._number(value, location)
+        parts = self._parts(value, location)
         if parts is not None:
-            return tuple(self._class(part, place) for part in parts)
-        label = self._class(value, place)
+            return tuple(self._class(part, location) for part in parts)
+        label = self._class(value, location)
         return self._by_number.get(label.removesuffix(".0"), label)
 
-    def _parts(self, value: Any, place: str) -> Sequence[Any] | None:
+    def _parts(self, value: Any, location: str) -> Sequence[Any] | None:
         """The labels of a list, or of a cell that is one; None: the value is one label."""
         if isinstance(value, list):
             return value
@@ -161,8 +162,8 @@ class Labels:
             return None
         try:
             parts = parse_list(value)
-            if parts is None and self.separator:
-                return [part for part in map(str.strip, value.split(self.separator)) if part]
+            if parts is None and self._separator:
+                return [part for part in map(str.strip, value.split(self._separator)) if part]
             return parse_vector(value) if parts is None else parts
         except ValueError as error:
             raise OptionError(
@@ -170,80 +171,80 @@ class Labels:
                 None,
                 "fix it, or set data.label_separator; or, if it is one class, set "
                 "data.problem_type=single_label_classification",
-                problem=f"{place}: {self._what} is {value!r:.40}, which looks like a list, but "
+                problem=f"{location}: {self._what} is {value!r:.40}, which looks like a list, but "
                 f"{error}",
             ) from error
 
-    def _number(self, value: Any, place: str) -> float:
+    def _number(self, value: Any, location: str) -> float:
         try:
             number = math.nan if isinstance(value, bool) else float(value)
         except (TypeError, ValueError, OverflowError):  # overflow: JSON has numbers of any length
             number = math.nan
         if not abs(number) <= LARGEST:
             raise UserError(
-                f"{place}: {self._what} is {value!r:.40}, which is not a number, or one that is "
+                f"{location}: {self._what} is {value!r:.40}, which is not a number, or one that is "
                 "not finite in float32; a regression needs one"
             )
-        self._check_header(is_number(self.header), place)
+        self._check_header(is_number(self._header), location)
         return number
 
-    def _class(self, value: Any, place: str) -> str:
+    def _class(self, value: Any, location: str) -> str:
         if isinstance(value, bool):
             label = str(value).lower()  # as JSON spells it
         elif isinstance(value, str | int | float):
             label = str(value).strip()
         else:
             raise UserError(
-                f"{place}: {self._what} is not a label but {type(value).__name__}; give a "
+                f"{location}: {self._what} is not a label but {type(value).__name__}; give a "
                 "string or a number"
             )
         if label.casefold() in MISSING:
             raise UserError(
-                f"{place}: the label ({self._what}) is {label!r}, which stands for a missing "
+                f"{location}: the label ({self._what}) is {label!r}, which stands for a missing "
                 "one; give the row a label, or remove it"
             )
         if self.known and label not in self.known:
             known = ", ".join(self.known)
-            raise UserError(f"{place}: the label {label!r:.40} is none of {known}; fix the line")
-        self._check_header(label == self.header, place)
+            raise UserError(f"{location}: the label {label!r:.40} is none of {known}; fix the line")
+        self._check_header(label == self._header, location)
         return label
 
-    def _name(self, label: str, place: str) -> str:
+    def _name(self, label: str, location: str) -> str:
         """The name of a class in a list, where the list may have its number."""
         if is_number(label) and float(label) % 1:
             raise UserError(
-                f"{place}: {self._what} has {label} in a list, which is neither the number of a "
+                f"{location}: {self._what} has {label} in a list, which is neither the number of a "
                 "class nor 0 or 1; fix the row"
             )
         return self._by_number.get(label.removesuffix(".0"), label)
 
-    def _check_header(self, is_row: bool, place: str) -> None:
-        if is_row and self.header:
+    def _check_header(self, is_row: bool, location: str) -> None:
+        if is_row and self._header:
             raise OptionError(
                 "data.header",
                 True,
                 "if it is a row, set data.header=false",
-                problem=f"{place}: the first line of the file is taken for its header, but has the "
-                f"label {self.header!r:.40}, like a row",
+                problem=f"{location}: the first line of the file is taken for its header, but has "
+                f"the label {self._header!r:.40}, like a row",
             )
 
 
-def _vector(parts: Sequence[str], width: int, names: tuple[str, ...], place: str) -> LabelVector:
+def _vector(parts: Sequence[str], width: int, names: tuple[str, ...], location: str) -> LabelVector:
     """The classes of a vector.
 
     Args:
         parts: the vector, keys of `_BITS`.
         width: length of the first vector of the file.
         names: names of all classes.
-        place: "file:line", for errors.
+        location: "file:line", for errors.
     """
     strange = next((part for part in parts if part not in _BITS), None)
     if strange is not None:
-        problem = f"{place}: {strange!r:.40} in a list is neither 0 nor 1, as in the other rows"
+        problem = f"{location}: {strange!r:.40} in a list is neither 0 nor 1, as in the other rows"
     elif len(parts) != width:
-        problem = f"{place}: a vector of {len(parts)} numbers, but the first row has {width}"
+        problem = f"{location}: a vector of {len(parts)} numbers, but the first row has {width}"
     elif len(names) != width:
-        problem = f"{place}: a vector of {width} numbers, but {len(names)} labels are named"
+        problem = f"{location}: a vector of {width} numbers, but {len(names)} labels are named"
     else:
         return LabelVector(names, [_BITS[part] for part in parts])
     raise OptionError(

@@ -83,14 +83,14 @@ class Lines:
             while data := self._stream.readline(LINE_BYTES + 1):
                 number += 1
                 self._bytes_read += len(data)
-                place = f"{self.name}:{number}"
+                location = f"{self.name}:{number}"
                 if len(data) > LINE_BYTES:
                     limit = f"{LINE_BYTES >> 20} MiB"
                     raise UserError(
-                        f"{place}: the line is longer than the limit of {limit}; break it into "
+                        f"{location}: the line is longer than the limit of {limit}; break it into "
                         "lines"
                     )
-                line = decode(data, place, self._errors, self._remedy)
+                line = decode(data, location, self._errors, self._remedy)
                 yield number, line.removeprefix("\ufeff") if number == 1 else line
 
     def whole(self) -> str:
@@ -120,7 +120,7 @@ class Lines:
         mark = next((mark for mark in _MARKS if first.startswith(mark)), None)
         if mark is not None:
             self._stream.read(len(mark))
-            recoded = _Recoded(self.name, self._stream, _MARKS[mark])
+            recoded = _Chunks(_recoded(self.name, self._stream, _MARKS[mark]))
             self._stream = io.BufferedReader(recoded, _BUFFER_BYTES)
             self._is_compressed = True  # the bytes of its lines are not those of the file
 
@@ -187,12 +187,12 @@ def _stdin() -> BinaryIO:
         return sys.stdin.buffer  # replaced, as in tests
 
 
-def decode(data: bytes, place: str, errors: str = "strict", remedy: str = _CONVERT) -> str:
+def decode(data: bytes, location: str, errors: str = "strict", remedy: str = _CONVERT) -> str:
     """Decodes a line of UTF-8.
 
     Args:
         data: the line.
-        place: name of the line in errors.
+        location: name of the line in errors.
         errors: "strict", or "replace" for U+FFFD in place of bytes that are not UTF-8.
         remedy: advice in errors, see `OptionError.rule`.
 
@@ -203,7 +203,7 @@ def decode(data: bytes, place: str, errors: str = "strict", remedy: str = _CONVE
         return data.decode("utf-8", errors)
     except UnicodeDecodeError as error:
         byte = f"byte {error.start + 1} of the line (0x{data[error.start]:02x})"
-        problem = f"{place}: {byte} is not UTF-8"
+        problem = f"{location}: {byte} is not UTF-8"
         raise OptionError("data.errors", errors, remedy, problem) from error
 
 
@@ -227,76 +227,56 @@ def decompress(raw: BinaryIO) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, content), _BUFFER_BYTES))
 
 
-class _Recoded(io.RawIOBase):
-    """Reads a stream of another encoding as UTF-8."""
+class _Chunks(io.RawIOBase):
+    """A stream of the bytes that an iterator yields."""
 
-    def __init__(self, name: str, stream: io.BufferedReader, encoding: str):
-        self._name = name
-        self._stream = stream
-        self._encoding = encoding
-        self._decoder = codecs.getincrementaldecoder(encoding)()
-        self._text = memoryview(b"")
+    def __init__(self, chunks: Iterator[bytes]):
+        self._chunks = filter(None, chunks)
+        self._rest = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any, /) -> int:
-        while not self._text:
-            data = self._stream.read1(_BUFFER_BYTES)
-            try:
-                self._text = memoryview(self._decoder.decode(data, final=not data).encode())
-            except UnicodeDecodeError as error:
-                raise UserError(
-                    f"{self._name}: not valid {self._encoding[:6].upper()}: {error.reason}; save "
-                    "it as UTF-8"
-                ) from error
-            if not data:
-                break
-        count = min(len(buffer), len(self._text))
-        buffer[:count] = self._text[:count]
-        self._text = self._text[count:]
+        self._rest = self._rest or memoryview(next(self._chunks, b""))
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
         return count
 
 
-class _ZstandardReader(io.RawIOBase):
-    """Reads the frames of a .zst file one after the other.
+def _recoded(name: str, stream: io.BufferedReader, encoding: str) -> Iterator[bytes]:
+    """A stream of another encoding in UTF-8."""
+    decoder = codecs.getincrementaldecoder(encoding)()
+    data = None
+    while data != b"":
+        data = stream.read1(_BUFFER_BYTES)
+        try:
+            yield decoder.decode(data, final=not data).encode()
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{name}: not valid {encoding[:6].upper()}: {error.reason}; save it as UTF-8"
+            ) from error
+
+
+def _zstandard_content(raw: BinaryIO) -> Iterator[bytes]:
+    """The content of the frames of a .zst file, one after the other.
 
     Unlike the library's own stream reader, it does not mistake a truncated file for the end of the
     text.
     """
-
-    def __init__(self, raw: BinaryIO):
-        self._raw = raw
-        self._frame = zstandard.ZstdDecompressor().decompressobj()
-        self._frame_begun = False
-        self._text = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:
-        while not self._text:
-            data = b""
-            if self._frame.eof:
-                data = self._frame.unused_data
-                self._frame = zstandard.ZstdDecompressor().decompressobj()
-                self._frame_begun = False
-            data = data or self._raw.read(_FRAME_BYTES)
-            if not data:
-                if self._frame_begun:
-                    raise EOFError("it ends in the middle of a frame")
-                return 0
-            self._frame_begun = True
-            self._text = memoryview(self._frame.decompress(data))
-        count = min(len(buffer), len(self._text))
-        buffer[:count] = self._text[:count]
-        self._text = self._text[count:]
-        return count
+    frame = None
+    while data := (frame.unused_data if frame and frame.eof else b"") or raw.read(_FRAME_BYTES):
+        if frame is None or frame.eof:
+            frame = zstandard.ZstdDecompressor().decompressobj()
+        yield frame.decompress(data)
+    if frame is not None and not frame.eof:
+        raise EOFError("it ends in the middle of a frame")
 
 
 _DECOMPRESSORS: dict[str, Callable[[BinaryIO], Any]] = {
     GZIP: lambda raw: gzip.GzipFile(fileobj=raw),
     BZIP2: bz2.BZ2File,
     XZ: lzma.LZMAFile,
-    ZSTANDARD: _ZstandardReader,
+    ZSTANDARD: lambda raw: _Chunks(_zstandard_content(raw)),
 }

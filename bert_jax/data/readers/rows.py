@@ -209,8 +209,8 @@ def is_number(text: str) -> bool:
     return True
 
 
-def _more(found: Sequence[object]) -> str:
-    return f" (and {len(found) - 1:,} more)" if found[1:] else ""
+def _more(occurrences: Sequence[object]) -> str:
+    return f" (and {len(occurrences) - 1:,} more)" if occurrences[1:] else ""
 
 
 def _unquoted(field: str) -> str:

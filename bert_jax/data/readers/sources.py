@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.data.readers.rows import Report, TableShape
-from bert_jax.data.readers.tables import Record, Table, TableOptions, open_table
+from bert_jax.data.readers.tables import FileOptions, Record, Table, open_table
 from bert_jax.data.tensorflow import PreparedDataset
 from bert_jax.errors import UserError
 
@@ -21,9 +21,12 @@ def is_dataset(source: str | Path) -> bool:
 
 def open_records(
     source: str | Path,
-    options: TableOptions,
-    data_dir: str | None = None,
+    options: FileOptions,
     report: Report = TableShape.say,
+    *,
+    default: str = "",
+    headless: tuple[str, ...] = (),
+    skip_broken: bool = False,
 ) -> AbstractContextManager[Table]:
     """Opens a file, see `tables.open_table`, or "tfds:…", see `open_dataset`.
 
@@ -31,8 +34,10 @@ def open_records(
         UserError: the source cannot be opened.
     """
     if is_dataset(source):
-        return open_dataset(str(source), data_dir)
-    return open_table(source, options, report)
+        return open_dataset(str(source), options.data_dir)
+    return open_table(
+        source, options, report, default=default, headless=headless, skip_broken=skip_broken
+    )
 
 
 @contextlib.contextmanager
@@ -58,29 +63,29 @@ def open_dataset(source: str, data_dir: str | None = None) -> Iterator[Table]:
         nonlocal done
         for example in dataset.examples():
             done += 1
-            place = f"{source} example {done}"
-            yield Record(_plain(example, dataset.features, place), place)
+            location = f"{source} example {done}"
+            yield Record(_plain(example, dataset.features, location), location, columns)
 
     yield Table(records(), columns, source, fraction=lambda: done / count if count else None)
 
 
-def _plain(value: Any, feature: Any, place: str) -> Any:
+def _plain(value: Any, feature: Any, location: str) -> Any:
     """The value of a feature as plain Python types instead of NumPy's."""
     feature = getattr(feature, "feature", feature)  # of the elements of a sequence
     if isinstance(value, dict):
-        return {name: _plain(part, feature[name], place) for name, part in value.items()}
+        return {name: _plain(part, feature[name], location) for name, part in value.items()}
     if hasattr(value, "to_list"):  # a ragged tensor
         value = value.to_list()
     elif hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, list):
-        return [_plain(part, feature, place) for part in value]
+        return [_plain(part, feature, location) for part in value]
     if isinstance(value, bytes):
         try:
             return value.decode("utf-8")
         except UnicodeDecodeError as error:
             raise UserError(
-                f"{place}: byte {error.start + 1} of a text (0x{value[error.start]:02x}) is not "
+                f"{location}: byte {error.start + 1} of a text (0x{value[error.start]:02x}) is not "
                 "UTF-8; prepare the data set with text that is"
             ) from error
     if hasattr(feature, "int2str"):  # a class

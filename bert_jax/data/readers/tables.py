@@ -7,11 +7,14 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
+from bert_jax.data.examples import Example, Examples
 from bert_jax.data.readers.lines import Lines, open_lines, uncompressed_name
 from bert_jax.data.readers.rows import NumberedFields, Report, TableShape, table_rows, without_end
 from bert_jax.errors import OptionError, UserError, require_one_of
+
+Input = TypeVar("Input")
 
 FORMATS = ("jsonl", "tsv", "csv", "text", "label_text")
 QUOTES = ("auto", "none", "csv")
@@ -27,86 +30,58 @@ class Record:
 
     Attributes:
         fields: values by column or key; those of a table are text.
-        place: "file:line", for errors.
+        location: "file:line", for errors.
+        columns: names of the columns of a table; None: the record has its own keys.
     """
 
     fields: dict[str, Any]
-    place: str
+    location: str
+    columns: tuple[str, ...] | None = None
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys of an object; a key with the value null counts as missing."""
+        """The columns, or the keys of an object; a key with the value null counts as missing."""
+        if self.columns is not None:
+            return self.columns
         return tuple(key for key, value in self.fields.items() if value is not None)
 
 
 @dataclasses.dataclass(frozen=True)
-class TableOptions:
-    """How a file is read.
+class FileOptions:
+    """How a file is read; keys of the same names in section `data`.
 
     Attributes:
+        FORMATS: the formats that the reader knows.
         format: "jsonl", one object per line; "tsv" or "csv", a table; "text", one text per line;
             "label_text", per line a label, a space and a text. "": selected by the file extension.
         header: whether the first line of a table names its columns; otherwise they are "0", "1", ….
-        columns: names of the columns of a table with an optional header line: the first line is a
-            header if one of its fields is one of these names. Overrides `header`.
         quotes: meaning of quotation marks around a field of a table. "csv": they are removed, and
             separators and line ends between them belong to the field. "none": they are ordinary
             characters, as in GLUE. "auto": as "csv" in CSV; in TSV they are removed if a field
             begins and ends with one and all between them are doubled, and kept otherwise.
-        skip_broken: whether rows with a wrong number of columns are skipped and counted; otherwise
-            they are errors.
-        default: the format if neither `format` nor the file extension names one; "": an error.
-        nested: keys of objects inside JSON objects, such as "doc.text": where an object has no key
-            of this name, it gets it, with the value of the key "text" in its object "doc".
-    """
-
-    format: str = ""
-    header: bool = True
-    columns: tuple[str, ...] = ()
-    quotes: str = "auto"
-    skip_broken: bool = False
-    default: str = ""
-    nested: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        require_one_of("data.format", self.format, ("", *FORMATS))
-        require_one_of("data.quotes", self.quotes, QUOTES)
-
-    def format_of(self, source: str | Path) -> str:
-        """The format of a file; "": unknown."""
-        return self.format or format_of(source) or self.default
-
-
-@dataclasses.dataclass(frozen=True)
-class FileOptions:
-    """The options that the readers of texts, questions and choices share; keys of section `data`.
-
-    Attributes:
-        format: file format, see `TableOptions`.
-        header: whether the first line of a table names its columns.
-        quotes: meaning of quotation marks in a table, see `TableOptions`.
         data_dir: directory of prepared data sets, for "tfds:" sources; None: the default of
             TensorFlow Datasets.
     """
+
+    FORMATS: ClassVar[tuple[str, ...]] = FORMATS
 
     format: str = ""
     header: bool = True
     quotes: str = "auto"
     data_dir: str | None = None
 
-    def table(self, default: str = "") -> TableOptions:
-        """The options of the table or of JSON lines; `default` is that of `TableOptions`."""
-        return TableOptions(
-            self.format,
-            self.header,
-            quotes=self.quotes,
-            default=default,
-            nested=tuple(
-                name
-                for option, name in vars(self).items()
-                if option.endswith("_column") and "." in str(name)
-            ),
-        )
+    def __post_init__(self) -> None:
+        require_one_of("data.format", self.format, ("", *self.FORMATS))
+        require_one_of("data.quotes", self.quotes, QUOTES)
+
+    @property
+    def nested(self) -> tuple[str, ...]:
+        """The column options that name a key of an object in an object, such as "doc.text".
+
+        Where an object has no key of this name, it gets it.
+        """
+        names = (name for option, name in vars(self).items() if option.endswith("_column"))
+        return tuple(name for name in names if "." in str(name))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -116,21 +91,31 @@ class Table:
     Attributes:
         records: records in their order; iteration raises UserError at a malformed one.
         columns: names of the columns; None: each record has its own, as in JSON.
-        place: place of these names, "file:line".
-        broken: places of the rows skipped so far for a wrong number of columns.
+        location: location of these names, "file:line".
+        broken: locations of the rows skipped so far for a wrong number of columns.
         fraction: returns the share of the input that has been read; None if it is unknown.
     """
 
     records: Iterator[Record]
     columns: tuple[str, ...] | None = None
-    place: str = ""
+    location: str = ""
     broken: Sequence[str] = ()
     fraction: Callable[[], float | None] = lambda: None
+
+    def examples(self, parse: Callable[[Record, int], Example[Input]]) -> Examples[Input]:
+        """The examples that a function makes of the records and their numbers, from 0."""
+        return Examples(map(parse, self.records, itertools.count()), self.fraction)
 
 
 @contextlib.contextmanager
 def open_table(
-    source: str | Path, options: TableOptions = TableOptions(), report: Report = TableShape.say
+    source: str | Path,
+    options: FileOptions = FileOptions(),
+    report: Report = TableShape.say,
+    *,
+    default: str = "",
+    headless: tuple[str, ...] = (),
+    skip_broken: bool = False,
 ) -> Iterator[Table]:
     """Opens a file: UTF-8 with or without byte order mark, or UTF-16; lines end in LF or CRLF.
 
@@ -141,12 +126,17 @@ def open_table(
         source: a file, also a compressed one, or "-" for stdin.
         options: options of the reader.
         report: see `Report`.
+        default: the format if neither the options nor the file extension name one; "": an error.
+        headless: names of the columns of a table with an optional header line: the first line is a
+            header if one of its fields is one of these names. Overrides `options.header`.
+        skip_broken: whether rows with a wrong number of columns are skipped and counted; otherwise
+            they are errors.
 
     Raises:
         UserError: the file cannot be opened, or its extension is unknown; or, during iteration, a
             record is malformed.
     """
-    form = options.format_of(source)
+    form = options.format or format_of(source) or default
     if not form:
         raise OptionError(
             "data.format",
@@ -162,7 +152,7 @@ def open_table(
             records = _records(lines.name, read(lines), columns, "a line has")
             yield Table(records, columns, f"{lines.name}:1", fraction=lines.fraction)
         else:
-            yield _table(lines, form, options, report)
+            yield _table(lines, form, options, report, headless, skip_broken)
 
 
 def format_of(source: str | Path) -> str:
@@ -182,28 +172,33 @@ def format_of(source: str | Path) -> str:
     return _ENDINGS.get(last, "")
 
 
-def _table(lines: Lines, form: str, options: TableOptions, report: Report) -> Table:
+def _table(
+    lines: Lines,
+    form: str,
+    options: FileOptions,
+    report: Report,
+    headless: tuple[str, ...],
+    skip_broken: bool,
+) -> Table:
     shape = TableShape(lines.name)
     rows = table_rows(lines, form, options.quotes, shape)
     number, first = next(rows, (1, []))
-    place = f"{lines.name}:{number}"
-    if options.columns:
-        header, columns = bool(set(first) & set(options.columns)), options.columns
-    else:
-        header, columns = options.header, tuple(str(index) for index in range(len(first)))
+    location = f"{lines.name}:{number}"
+    header = bool({*first} & {*headless}) if headless else options.header
+    columns = tuple(first) if header else headless or tuple(map(str, range(len(first))))
     if header:
-        columns, shape.lines = tuple(first), 0
+        shape.lines = 0
     elif first:
         rows = itertools.chain([(number, first)], rows)
     if len(set(columns)) < len(columns):
         twice = next(name for name, count in Counter(columns).items() if count > 1)
-        raise UserError(f"{place}: two columns have the name {twice!r}; rename one")
+        raise UserError(f"{location}: two columns have the name {twice!r}; rename one")
     broken: list[str] = []
-    kept = broken if options.skip_broken else None
+    kept = broken if skip_broken else None
     origin = "the header has" if header else "the first row has"
     rows = shape.counted(rows, columns if header else (), report)
     records = _records(lines.name, rows, columns, origin, kept)
-    return Table(records, columns, place, broken, lines.fraction)
+    return Table(records, columns, location, broken, lines.fraction)
 
 
 def _records(
@@ -215,26 +210,26 @@ def _records(
 ) -> Iterator[Record]:
     """Assigns the column names to the fields of each row; see `Table.broken`."""
     for number, fields in rows:
-        place = f"{name}:{number}"
+        location = f"{name}:{number}"
         if len(fields) == len(columns):
-            yield Record(dict(zip(columns, fields, strict=True)), place)
+            yield Record(dict(zip(columns, fields, strict=True)), location, columns)
         elif broken is None:
-            raise _wrong_width(fields, f"{origin} {len(columns)}", place)
+            raise _wrong_width(fields, f"{origin} {len(columns)}", location)
         else:
-            broken.append(place)
+            broken.append(location)
 
 
 def _objects(lines: Lines, nested: Sequence[str]) -> Iterator[Record]:
     for number, line in lines:
         if line.strip():
-            place = f"{lines.name}:{number}"
-            fields = parse_object(line, place)
+            location = f"{lines.name}:{number}"
+            fields = parse_object(line, location)
             if "\\u" in line:
-                check_characters(fields, place)
+                check_characters(fields, location)
             for name in nested:
                 if (value := value_of(fields, name)) is not None:
                     fields[name] = value
-            yield Record(fields, place)
+            yield Record(fields, location)
 
 
 def value_of(fields: Mapping[str, Any], name: str) -> Any:
@@ -245,7 +240,7 @@ def value_of(fields: Mapping[str, Any], name: str) -> Any:
     return value
 
 
-def check_characters(fields: Mapping[str, Any], place: str) -> None:
+def check_characters(fields: Mapping[str, Any], location: str) -> None:
     r"""Checks the strings of an object; JSON can spell half of a surrogate pair ("\ud83d").
 
     Raises:
@@ -255,7 +250,7 @@ def check_characters(fields: Mapping[str, Any], place: str) -> None:
         json.dumps(fields, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise UserError(
-            f"{place}: half of a surrogate pair is not a character; remove it"
+            f"{location}: half of a surrogate pair is not a character; remove it"
         ) from error
 
 
@@ -282,7 +277,7 @@ _LINES: dict[str, tuple[tuple[str, ...], Callable[[Lines], NumberedFields]]] = {
 }
 
 
-def _wrong_width(fields: Sequence[str], expected: str, place: str) -> UserError:
+def _wrong_width(fields: Sequence[str], expected: str, location: str) -> UserError:
     # Usually the cause is that quotation marks were treated as ordinary characters.
     torn = any(field.count('"') % 2 for field in fields)
     hint = "; if quotation marks hold tabs or line ends together, set data.quotes=csv"
@@ -290,15 +285,15 @@ def _wrong_width(fields: Sequence[str], expected: str, place: str) -> UserError:
         "data.quotes",
         None,
         "fix the line" + (hint if torn else ""),
-        problem=f"{place}: {len(fields)} fields, but {expected}",
+        problem=f"{location}: {len(fields)} fields, but {expected}",
     )
 
 
-def parse_object(line: str, place: str) -> dict[str, Any]:
+def parse_object(line: str, location: str) -> dict[str, Any]:
     """Parses a line that is a JSON object.
 
     Raises:
-        UserError: it is not an object or not JSON; the message names its place, "file:line".
+        UserError: it is not an object or not JSON; the message names its location, "file:line".
     """
     try:
         fields = json.loads(line)
@@ -306,14 +301,14 @@ def parse_object(line: str, place: str) -> dict[str, Any]:
         reason = str(error)
         if isinstance(error, json.JSONDecodeError):
             reason = f"{error.msg}, column {error.colno}"
-        raise UserError(f"{place}: not valid JSON: {reason}; fix or remove the line") from error
+        raise UserError(f"{location}: not valid JSON: {reason}; fix or remove the line") from error
     if not isinstance(fields, dict):
-        raise UserError(f"{place}: not a JSON object but {type(fields).__name__}; fix the line")
+        raise UserError(f"{location}: not a JSON object but {type(fields).__name__}; fix the line")
     return fields
 
 
-def string_field(fields: Mapping[str, Any], key: str, place: str) -> str:
-    """The string in a field of a record; `place` names the record in errors.
+def string_field(fields: Mapping[str, Any], key: str, location: str) -> str:
+    """The string in a field of a record; `location` names the record in errors.
 
     Raises:
         UserError: the field is missing or not a string.
@@ -321,5 +316,5 @@ def string_field(fields: Mapping[str, Any], key: str, place: str) -> str:
     text = fields.get(key)
     if not isinstance(text, str):
         kind = type(text).__name__ if key in fields else "missing"
-        raise UserError(f"{place}: {key!r} is not a string but {kind}; fix the row")
+        raise UserError(f"{location}: {key!r} is not a string but {kind}; fix the row")
     return text

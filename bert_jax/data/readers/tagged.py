@@ -2,16 +2,23 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_jax.data.examples import Entries, Entry, TaggedSentence
-from bert_jax.data.readers.columns import USUAL_TAGS, USUAL_WORDS, record_id, usual_column
+from bert_jax.data.examples import Example, Examples, Sentence, Text
+from bert_jax.data.readers.columns import (
+    USUAL_TAGS,
+    USUAL_WORDS,
+    LabelledFileOptions,
+    TextOptions,
+    record_id,
+    usual_column,
+)
 from bert_jax.data.readers.conll import (
     DOCUMENT_START,
     ColumnOptions,
-    ColumnSentence,
     read_blocks,
     read_sentences,
     with_last_lines,
@@ -20,49 +27,35 @@ from bert_jax.data.readers.labels import names_by_number
 from bert_jax.data.readers.lines import open_lines, uncompressed_name
 from bert_jax.data.readers.rows import Report, TableShape, is_number
 from bert_jax.data.readers.sources import is_dataset, open_records
-from bert_jax.data.readers.tables import FileOptions, Record, Table, format_of
-from bert_jax.data.readers.texts import TextOptions, TextReader, open_texts, text_entries
+from bert_jax.data.readers.tables import Record, Table, format_of
+from bert_jax.data.readers.texts import TextParser, open_texts, text_examples
 from bert_jax.data.readers.word_tables import WordColumns, word_records
-from bert_jax.errors import LARGEST_WHOLE, OptionError, UserError, require_one_of
+from bert_jax.errors import LARGEST_WHOLE, OptionError, UserError
 
 CONLL = "conll"
 CONLL_ENDINGS = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".bioes")
 
-_TABLE_FORMATS = ("csv", "tsv")
-
-Sentence = str | tuple[str, ...] | ColumnSentence
-"""A text, its words, or its words with their lines of the file."""
-
 
 @dataclasses.dataclass(frozen=True)
-class TaggedOptions(FileOptions, ColumnOptions):
+class TaggedOptions(LabelledFileOptions, ColumnOptions):
     """How a file of sentences is read; keys of the same names in section `data`.
 
     Attributes:
         format: "conll", words in columns; "jsonl", one object per line with lists of words and of
             tags; "csv" or "tsv", a table, see `word_tables`. "": selected by the file extension,
             "conll" unless it is JSON lines or CSV.
-        text_column: key or column of the words in JSON lines and tables; "": a usual name.
-        label_column: key or column of the tags; "": a usual name.
-        id_column: key or column of the id; in a table, of the sentence that a row belongs to. "": a
-            usual name.
+        text_column: key or column of the words in JSON lines and tables.
+        label_column: key or column of the tags.
+        id_column: key or column of the id; in a table, of the sentence that a row belongs to.
         labels: names of the tags in the order of their numbers, where files have numbers, see
             `labels.names_by_number`; (): tags are names.
     """
 
-    text_column: str = ""
-    label_column: str = ""
-    id_column: str = ""
-    labels: tuple[str, ...] = ()
+    FORMATS = (CONLL, "jsonl", "csv", "tsv")
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the tags, which a command line may give as numbers."""
-        return tuple(map(str, self.labels))
-
-    def find(self, table: Table) -> WordColumns:
-        """The columns of a table, see `WordColumns.find`."""
-        return WordColumns.find(table, self.text_column, self.label_column, self.id_column)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        ColumnOptions.__post_init__(self)
 
     def keys(self, record: Record) -> WordColumns:
         """The keys of an object; `words` may be missing."""
@@ -87,7 +80,7 @@ def read_tagged(
     *,
     needs_tags: bool = False,
     report: Report = TableShape.say,
-) -> Iterator[TaggedSentence]:
+) -> Iterator[Example[Sentence]]:
     """The tagged sentences of a source, in its order.
 
     Args:
@@ -100,24 +93,27 @@ def read_tagged(
         UserError: the file cannot be read, or a line is malformed; the message names file and line.
     """
     by_number = names_by_number(options.names)
-    for sentence in _read(source, options, report, needs_tags=needs_tags):
-        if by_number and sentence.tags is not None:
-            tags = (by_number.get(tag.removesuffix(".0"), tag) for tag in sentence.tags)
-            sentence = dataclasses.replace(sentence, tags=tuple(tags))
-        yield sentence
+    for example in _read(source, options, report, needs_tags=needs_tags):
+        if by_number and example.label is not None:
+            tags = (by_number.get(tag.removesuffix(".0"), tag) for tag in example.label)
+            example = dataclasses.replace(example, label=tuple(tags))
+        yield example
 
 
 def _read(
     source: str | Path, options: TaggedOptions, report: Report, *, needs_tags: bool
-) -> Iterator[TaggedSentence]:
+) -> Iterator[Example[Sentence]]:
     """The sentences with tags as in the file."""
-    require_one_of("data.format", options.format, ("", CONLL, "jsonl", *_TABLE_FORMATS))
     if options.is_conll(source):
         with open_lines(source) as lines:
             yield from read_sentences(lines, options, needs_tags=needs_tags)
         return
-    with open_records(source, options.table(), options.data_dir, report) as table:
-        columns = None if table.columns is None or is_dataset(source) else options.find(table)
+    with open_records(source, options, report) as table:
+        columns = (
+            None
+            if table.columns is None or is_dataset(source)
+            else WordColumns.find(table, options)
+        )
         records = word_records(table, columns) if columns else table.records
         for number, record in enumerate(records):
             yield _tagged_sentence(
@@ -125,17 +121,40 @@ def _read(
             )
 
 
+class SentenceParser:
+    """Makes examples of records that have a list of words, or a text, to be tagged.
+
+    Tags are columns like any other.
+    """
+
+    def __init__(self, options: TaggedOptions, texts: TextOptions) -> None:
+        """Takes the options for words, and those for texts."""
+        self._options, self._texts = options, TextParser(texts)
+
+    def __call__(self, record: Record, number: int) -> Example[Any]:
+        """The example of a record; its input is a `Sentence` or a text. `number` counts from 0.
+
+        Raises:
+            UserError: the record has neither, or a pair of texts.
+        """
+        columns = self._options.keys(record)
+        if isinstance(record.fields.get(columns.words, ""), str):
+            return _of_text(self._texts(record, number))
+        return _of_words(record, number, columns)
+
+
 @contextlib.contextmanager
 def open_sentences(
     source: str | Path, options: TaggedOptions, texts: TextOptions, *, with_lines: bool = False
-) -> Iterator[Entries[Sentence]]:
+) -> Iterator[Examples[Any]]:
     """Opens sentences to tag: columns, lists of words in JSON lines, texts in any format.
 
     Args:
         source: a file, also compressed; "-" for stdin; or "tfds:…".
-        options: options for columns; its `format` is the result of `sentence_format`.
-        texts: options for texts. Tags are kept, and read in tables only.
-        with_lines: whether, for a file in columns, every line of the file is in an entry.
+        options: options for columns of words.
+        texts: options for texts; the format "" stands for columns of words. Tags are kept, and
+            read in tables only.
+        with_lines: whether, for a file in columns, every line of the file is in an example.
 
     Raises:
         UserError: the file cannot be read; or, during iteration, a row is malformed.
@@ -143,18 +162,18 @@ def open_sentences(
     if options.format == CONLL:
         with open_lines(source) as lines:
             columns = dataclasses.replace(options, tag_column=LARGEST_WHOLE)
-            sentences: Iterable[ColumnSentence] = read_blocks(lines, columns)
+            sentences = read_blocks(lines, columns)
             if with_lines:
                 sentences = with_last_lines(sentences)
             else:
-                sentences = (sentence for sentence in sentences if sentence.words)
-            yield Entries((Entry(one, {}, one.place, one.id) for one in sentences), lines.fraction)
-    elif options.format in ("jsonl", *_TABLE_FORMATS):
-        with open_records(source, texts.table()) as table:
-            yield Entries(_entries(table, options, texts), table.fraction)
+                sentences = (sentence for sentence in sentences if sentence.input.words)
+            yield Examples(sentences, lines.fraction)
+    elif options.format in options.FORMATS:
+        with open_records(source, texts) as table:
+            yield Examples(_examples(table, options, texts), table.fraction)
     else:
-        with open_texts(source, texts) as text_entries:
-            yield Entries(map(_text_entry, text_entries), text_entries.fraction)
+        with open_texts(source, texts) as examples:
+            yield Examples(map(_of_text, examples), examples.fraction)
 
 
 def sentence_format(source: str | Path) -> str:
@@ -162,20 +181,18 @@ def sentence_format(source: str | Path) -> str:
     return CONLL if uncompressed_name(source).endswith(CONLL_ENDINGS) else format_of(source)
 
 
-def _entries(table: Table, options: TaggedOptions, texts: TextOptions) -> Iterator[Entry[Sentence]]:
-    """The entries of a table of words, of a table of texts, or of JSON lines of either."""
+def _examples(table: Table, options: TaggedOptions, texts: TextOptions) -> Iterator[Example[Any]]:
+    """The examples of a table of words, of a table of texts, or of JSON lines of either."""
     if table.columns is None:
-        reader = TextReader(texts.columns)
-        for number, record in enumerate(table.records):
-            yield _object_entry(record, number, reader, options)
+        yield from map(SentenceParser(options, texts), table.records, itertools.count())
     elif not _is_word_table(table.columns, options):
-        yield from map(_text_entry, text_entries(table, texts.columns))
+        yield from map(_of_text, text_examples(table, texts))
     else:
-        columns = options.find(table)
+        columns = WordColumns.find(table, options)
         # Tags are read only where they tell a row for each word from one for each sentence.
         read = columns if columns.sentence else dataclasses.replace(columns, tags=None)
         for number, record in enumerate(word_records(table, read)):
-            yield _word_entry(record, number, columns)
+            yield _of_words(record, number, columns)
 
 
 def _is_word_table(columns: Sequence[str], options: TaggedOptions) -> bool:
@@ -186,77 +203,75 @@ def _is_word_table(columns: Sequence[str], options: TaggedOptions) -> bool:
 
 def _tagged_sentence(
     record: Record, number: int, columns: WordColumns, options: TaggedOptions, *, needs_tags: bool
-) -> TaggedSentence:
-    place = record.place
+) -> Example[Sentence]:
+    location = record.location
     if columns.words not in record.fields:
         raise UserError(
-            f"{place}: there is no list {USUAL_WORDS[0]!r} or {USUAL_WORDS[1]!r}; give one"
+            f"{location}: there is no list {USUAL_WORDS[0]!r} or {USUAL_WORDS[1]!r}; give one"
         )
-    entry = _word_entry(record, number, columns)
+    example = _of_words(record, number, columns)
+    words, column = example.input.words, example.label_field
     tags: tuple[str, ...] | None = None
-    if entry.other.get(entry.gold) is not None:
-        tags = tuple(filter(None, _strings(record, entry.gold, str | int | float)))
+    if example.fields.get(column) is not None:
+        tags = tuple(filter(None, _strings(record, column, str | int | float)))
     if tags and not options.names and all(map(is_number, tags)):
         raise OptionError(
             "data.labels",
             (),
             "give tags by their names, or name their numbers with data.labels",
-            f"{place}: {entry.gold!r} is not a list of strings but of numbers",
+            f"{location}: {column!r} is not a list of strings but of numbers",
         )
-    if entry.item and not tags:
+    if words and not tags:
         tags = None
     if tags is None and needs_tags:
         raise UserError(
-            f"{place}: there is no list of tags ({', '.join(map(repr, USUAL_TAGS))}); give one"
+            f"{location}: there is no list of tags ({', '.join(map(repr, USUAL_TAGS))}); give one"
         )
-    if tags is not None and len(tags) != len(entry.item):
+    if tags is not None and len(tags) != len(words):
         raise UserError(
-            f"{place}: {len(entry.item)} words, but {len(tags)} tags; fix the line: each word has "
+            f"{location}: {len(words)} words, but {len(tags)} tags; fix the line: each word has "
             "one, O for none"
         )
-    return TaggedSentence(entry.item, tags, entry.id, place)
+    return Example(example.input, tags, example.id, location)
 
 
-def _object_entry(
-    record: Record, number: int, reader: TextReader, options: TaggedOptions
-) -> Entry[Sentence]:
-    """The entry of an object with a list of words, or with a text."""
-    columns = options.keys(record)
-    if isinstance(record.fields.get(columns.words, ""), str):
-        return _text_entry(reader.entry(record, number))
-    return _word_entry(record, number, columns)
-
-
-def _word_entry(record: Record, number: int, columns: WordColumns) -> Entry[Any]:
-    other = {name: value for name, value in record.fields.items() if name != columns.words}
-    id = record_id(record.fields, columns.id, number, record.place)
-    words = _strings(record, columns.words)
-    return Entry(words, other, record.place, id, columns.tags or "", record.fields)
+def _of_words(record: Record, number: int, columns: WordColumns) -> Example[Sentence]:
+    return Example(
+        Sentence(_strings(record, columns.words)),
+        None,
+        record_id(record.fields, columns.id, number, record.location),
+        record.location,
+        {name: value for name, value in record.fields.items() if name != columns.words},
+        columns.tags or "",
+        record.fields,
+    )
 
 
 def _strings(record: Record, key: str, kinds: Any = str) -> tuple[str, ...]:
     values = record.fields[key]
     if not isinstance(values, list) or not all(isinstance(value, kinds) for value in values):
         raise UserError(
-            f"{record.place}: {key!r} is not a list of strings; give words and tags by their names"
+            f"{record.location}: {key!r} is not a list of strings; give words and tags by their "
+            "names"
         )
     return tuple(map(str, values))
 
 
-def _text_entry(entry: Entry[str | tuple[str, str]]) -> Entry[Sentence]:
-    if not isinstance(entry.item, str):
+def _of_text(example: Example[Text]) -> Example[Any]:
+    """A text to be tagged."""
+    if not isinstance(example.input, str):
         raise OptionError(
             "data.text_column",
             None,
             "set data.text_column to the one that has the words",
-            f"{entry.place}: a pair of texts",
+            f"{example.location}: a pair of texts",
         )
-    if entry.item.startswith(DOCUMENT_START):
+    if example.input.startswith(DOCUMENT_START):
         raise OptionError(
             "data.format",
             None,
             "if this is one, set data.format=conll",
-            f"{entry.place}: {DOCUMENT_START} marks a file in columns",
+            f"{example.location}: {DOCUMENT_START} marks a file in columns",
         )
-    gold = usual_column(USUAL_TAGS, tuple(entry.other)) or entry.gold
-    return Entry(entry.item, entry.other, entry.place, entry.id, gold, entry.columns)
+    tags = usual_column(USUAL_TAGS, tuple(example.fields))
+    return dataclasses.replace(example, label_field=tags) if tags else example

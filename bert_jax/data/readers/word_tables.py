@@ -17,6 +17,7 @@ from bert_jax.data.readers.columns import (
     USUAL_IDS,
     USUAL_TAGS,
     USUAL_WORDS,
+    LabelledFileOptions,
     named_column,
     usual_column,
 )
@@ -54,29 +55,29 @@ class WordColumns:
     id: str | None
 
     @classmethod
-    def find(cls, table: Table, words: str, tags: str, id: str) -> "WordColumns":
+    def find(cls, table: Table, options: LabelledFileOptions) -> "WordColumns":
         """The columns of a table: the configured ones (name or number), else usual names.
 
         Raises:
             OptionError: a named column is missing, or none has a usual name of words.
         """
-        columns, place = table.columns or (), table.place
-        of_words = named_column("text_column", words, columns, place) or usual_column(
-            (*USUAL_WORDS, *reversed(_TEXTS)), columns
-        )
+        columns, location = table.columns or (), table.location
+        of_words = named_column(
+            "data.text_column", options.text_column, columns, location
+        ) or usual_column((*USUAL_WORDS, *reversed(_TEXTS)), columns)
         if of_words is None:
             raise OptionError(
                 "data.text_column",
                 None,
                 "set data.text_column to the words, and data.label_column to the tags",
-                f"{place}: no column has a usual name of words ({', '.join(USUAL_WORDS)}), only "
+                f"{location}: no column has a usual name of words ({', '.join(USUAL_WORDS)}), only "
                 f"{', '.join(map(repr, columns)) or 'nothing'}",
             )
         others = [column for column in columns if column != of_words]
-        of_tags = named_column("label_column", tags, columns, place) or usual_column(
-            USUAL_TAGS, others
-        )
-        of_sentence = named_column("id_column", id, columns, place)
+        of_tags = named_column(
+            "data.label_column", options.label_column, columns, location
+        ) or usual_column(USUAL_TAGS, others)
+        of_sentence = named_column("data.id_column", options.id_column, columns, location)
         of_sentence = of_sentence or usual_column(_SENTENCES, others)
         return cls(of_words, of_tags, of_sentence, of_sentence or usual_column(USUAL_IDS, others))
 
@@ -100,17 +101,17 @@ def word_records(table: Table, columns: WordColumns) -> Iterator[Record]:
             for name in filter(None, (columns.words, columns.tags)):
                 fields[name] = [*map(str.strip, fields[name])]
             fields[columns.sentence] = rows[0].fields[columns.sentence]
-            records = [Record(fields, rows[0].place)]
+            records = [Record(fields, rows[0].location)]
         else:
             cells = [*filter(None, (columns.words, columns.tags))]
             records = [
-                Record(row.fields | {name: _parts(row, name) for name in cells}, row.place)
+                Record(row.fields | {name: _parts(row, name) for name in cells}, row.location)
                 for row in rows
             ]
         for record in records:
             yield record
             count += 1
-            longest, last = max(longest, len(record.fields[columns.words])), record.place
+            longest, last = max(longest, len(record.fields[columns.words])), record.location
     if count > 1 and longest == 1 and columns.sentence is None:
         raise OptionError(
             "data.id_column",
@@ -132,7 +133,7 @@ def _grouped(records: Iterable[Record], sentence: str | None) -> Iterator[list[R
         if not rows:
             if name in before:
                 raise UserError(
-                    f"{record.place}: the sentence {name!r:.40} has rows before, which are not "
+                    f"{record.location}: the sentence {name!r:.40} has rows before, which are not "
                     "next to this one; sort the rows, or give each sentence an id of its own"
                 )
             current = name
@@ -155,7 +156,7 @@ def _parts(record: Record, column: str) -> list[str]:
         parts = parse_list(cell) if _LIST.match(cell) else None
     except ValueError as error:
         raise UserError(
-            f"{record.place}: {column!r} is {cell!r:.40}, which looks like a list, but {error}; "
+            f"{record.location}: {column!r} is {cell!r:.40}, which looks like a list, but {error}; "
             "fix the row"
         ) from error
     return [*filter(None, _BLANKS.split(cell))] if parts is None else list(parts)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import jax
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.examples import Entry, LabelledExample
+from bert_jax.data.examples import Example
 from bert_jax.errors import UserError
 from bert_jax.files import atomic_directory
 from bert_jax.sharding.hosts import is_main_host
@@ -20,12 +20,12 @@ from bert_jax.tasks.base.predict_spec import EXPECTED, JSONL, PredictSpec
 from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits
 
-Example = TypeVar("Example", bound=LabelledExample)
+Input = TypeVar("Input")
 Prediction = TypeVar("Prediction")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class LabelledEvaluator(Evaluator, Generic[Example, Prediction]):
+class LabelledEvaluator(Evaluator, Generic[Input, Prediction]):
     """Compares predictions with labels: the predictions of `bert-jax predict`, so what users get.
 
     Attributes:
@@ -40,7 +40,7 @@ class LabelledEvaluator(Evaluator, Generic[Example, Prediction]):
     PREDICT: ClassVar[PredictSpec[Any, Any]]
     lower_is_better: ClassVar[tuple[str, ...]] = ("loss",)
 
-    splits: Splits[Example]
+    splits: Splits[Input]
     options: LabelledOptions
     description: ModelDescription
 
@@ -54,22 +54,24 @@ class LabelledEvaluator(Evaluator, Generic[Example, Prediction]):
         """The predictor of a model; `metrics` takes its predictions."""
 
     @abc.abstractmethod
-    def metrics(self, examples: list[Example], predictions: list[Prediction]) -> dict[str, float]:
+    def metrics(
+        self, examples: list[Example[Input]], predictions: list[Prediction]
+    ) -> dict[str, float]:
         """The metrics of a model's predictions; all examples have labels."""
 
     @abc.abstractmethod
-    def metric_names(self, examples: list[Example]) -> Iterable[str]:
+    def metric_names(self, examples: list[Example[Input]]) -> Iterable[str]:
         """The keys of `metrics` for such examples.
 
         Raises:
             UserError: the labels are of the wrong kind.
         """
 
-    def calibrated(self, examples: list[Example], predictions: list[Prediction]) -> Self:
+    def calibrated(self, examples: list[Example[Input]], predictions: list[Prediction]) -> Self:
         """With values of the description that are tuned on the first validation set, if any."""
         return self
 
-    def baseline_metrics(self, examples: list[Example]) -> dict[str, float]:
+    def baseline_metrics(self, examples: list[Example[Input]]) -> dict[str, float]:
         """Metrics of trivial predictions, as `<metric>_<baseline>`; all examples have labels."""
         return {}
 
@@ -77,16 +79,20 @@ class LabelledEvaluator(Evaluator, Generic[Example, Prediction]):
         """A prediction in the form that `PREDICT.formats` write."""
         return prediction
 
-    def further_files(self, eval_set: EvalSet[Example]) -> Iterable[str]:
+    def expected(self, example: Example[Input]) -> Any:
+        """The label in the form of prediction files."""
+        return example.label
+
+    def further_files(self, eval_set: EvalSet[Input]) -> Iterable[str]:
         """Names of prediction files in other formats; the file extension selects the format."""
         return ()
 
     def write_reports(
-        self, directory: Path, eval_set: EvalSet[Example], predictions: list[Prediction]
+        self, directory: Path, eval_set: EvalSet[Input], predictions: list[Prediction]
     ) -> None:
         """Writes reports and plots for people, as `<set>.report.txt`; all examples have labels."""
 
-    def is_labelled(self, eval_set: EvalSet[Example]) -> bool:
+    def is_labelled(self, eval_set: EvalSet[Input]) -> bool:
         """Whether all examples of a set can be evaluated."""
         return all(example.label is not None for example in eval_set.examples)
 
@@ -126,7 +132,7 @@ class LabelledEvaluator(Evaluator, Generic[Example, Prediction]):
         predictions: dict[str, list[Prediction]] = {}
         for eval_set in [*validation, *(() if directory is None else test)]:
             examples = eval_set.examples
-            made = predict(predictor, (example.item for example in examples), eval_set.name)
+            made = predict(predictor, (example.input for example in examples), eval_set.name)
             predictions[eval_set.name] = made
             if self.is_labelled(eval_set):
                 if eval_set is validation[0]:
@@ -151,13 +157,20 @@ class LabelledEvaluator(Evaluator, Generic[Example, Prediction]):
         labelled = (each for each in sets if self.is_labelled(each))
         return _named(sets, {each.name: self.baseline_metrics(each.examples) for each in labelled})
 
+    def _fields(self, example: Example[Input]) -> dict[str, Any]:
+        expected = {} if example.label is None else {EXPECTED: self.expected(example)}
+        return {"id": example.id, **expected}
+
     def write(
-        self, directory: Path, eval_set: EvalSet[Example], predictions: list[Prediction]
+        self, directory: Path, eval_set: EvalSet[Input], predictions: list[Prediction]
     ) -> None:
         """Writes `<set>.jsonl`, the set's further files, and, if it has labels, the reports."""
-        entries = [_entry(example) for example in eval_set.examples]
+        examples = [
+            dataclasses.replace(example, fields=self._fields(example))
+            for example in eval_set.examples
+        ]
         for file in (f"{eval_set.name}.{JSONL}", *self.further_files(eval_set)):
-            self.PREDICT.write(directory / file, entries, map(self.as_output, predictions))
+            self.PREDICT.write(directory / file, examples, map(self.as_output, predictions))
         if self.is_labelled(eval_set):
             self.write_reports(directory, eval_set, predictions)
 
@@ -184,8 +197,3 @@ def example_losses(losses: Callable[..., jax.Array], *operands: Any) -> jax.Arra
         operands: its arguments.
     """
     return losses(*operands)
-
-
-def _entry(example: LabelledExample) -> Entry[Any]:
-    other = {"id": example.id, **({} if example.label is None else {EXPECTED: example.label})}
-    return Entry(example.item, other, example.place, example.id)

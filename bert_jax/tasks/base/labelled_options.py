@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax.data.readers.tables import FileOptions
 from bert_jax.errors import OptionError, UserError, require_at_least, require_between
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import BatchOptions
@@ -17,7 +18,7 @@ from bert_jax.tokenization import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
-class LabelledData:
+class LabelledData(FileOptions):
     """The keys of section `data` that all labelled tasks have, see also `splits.read_splits`.
 
     Attributes:
@@ -40,6 +41,7 @@ class LabelledData:
     best_metric: str = ""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.length:
             require_at_least("data.length", self.length, 3)
         require_at_least("data.limit", self.limit, 0)

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.examples import LabelledExample, digest_of
+from bert_jax.data.examples import Example, digest_of
 from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.padding import Sequences
 from bert_jax.data.pipeline import Batch
@@ -26,7 +26,7 @@ from bert_jax.tasks.base.summary import DataSummary, TokenCounts, count_classes,
 from bert_jax.tasks.base.task import Task, with_rows
 from bert_jax.tokenization import Encoding, Tokenizer
 
-Example = TypeVar("Example", bound=LabelledExample)
+Input = TypeVar("Input")
 Prediction = TypeVar("Prediction")
 Item = TypeVar("Item")
 Encoded = TypeVar("Encoded")
@@ -114,7 +114,7 @@ def sequences_of(encoded: Iterable[EncodedExample]) -> tuple[Sequences, np.ndarr
     return sequences, np.where(numbers < ends, numbers, -1), notes
 
 
-class LabelledTask(Task, Generic[Example, Prediction]):
+class LabelledTask(Task, Generic[Input, Prediction]):
     """Training on labelled examples; batches have at most the config's length.
 
     A task defines `make_rows` and `sums` to train, and `make_evaluator`.
@@ -131,7 +131,7 @@ class LabelledTask(Task, Generic[Example, Prediction]):
     positive_class: str = ""
 
     def __init__(
-        self, splits: Splits[Example], model: TrainedModel, options: LabelledOptions
+        self, splits: Splits[Input], model: TrainedModel, options: LabelledOptions
     ) -> None:
         """Raises OptionError where the model has fewer positions than `options.length`."""
         with length_key():
@@ -152,11 +152,11 @@ class LabelledTask(Task, Generic[Example, Prediction]):
         """Tokenises the training examples."""
 
     @abc.abstractmethod
-    def make_evaluator(self) -> LabelledEvaluator[Example, Prediction]:
+    def make_evaluator(self) -> LabelledEvaluator[Input, Prediction]:
         """The evaluation of the task's model."""
 
     @functools.cached_property
-    def evaluator(self) -> LabelledEvaluator[Example, Prediction]:
+    def evaluator(self) -> LabelledEvaluator[Input, Prediction]:
         """See `make_evaluator`."""
         return self.make_evaluator()
 
@@ -178,16 +178,12 @@ class LabelledTask(Task, Generic[Example, Prediction]):
             steps=self.options.steps,
         )
 
-    def content(self, example: Example) -> Any:
-        """What makes two examples the same, apart from their labels; hashable."""
-        return example.item
-
     @functools.cached_property
     def data_summary(self) -> DataSummary:
         """Counts of the examples, their labels and their tokens."""
         splits, first = self.splits, self.splits.validation[0]
         numbers = [each.label for each in splits.train if isinstance(each.label, float)]
-        known = set(map(self.content, splits.train))
+        known = {example.input for example in splits.train}
         sequences, notes = self.rows.sequences, self.rows.notes
         unknown = unknown_share(sequences.id_counts(), self.tokenizer)
         return DataSummary(
@@ -208,7 +204,7 @@ class LabelledTask(Task, Generic[Example, Prediction]):
             positive_class=self.positive_class,
             values=(min(numbers), sum(numbers) / len(numbers), max(numbers)) if numbers else None,
             duplicates={
-                each.name: sum(self.content(example) in known for example in each.examples)
+                each.name: sum(example.input in known for example in each.examples)
                 for each in (*splits.validation, *splits.test)
             },
             shapes=splits.shapes,
@@ -219,7 +215,7 @@ class LabelledTask(Task, Generic[Example, Prediction]):
         """Sentences about training examples that were left out or changed; see `DataSummary`."""
         return ()
 
-    def class_counts(self, examples: Iterable[Example]) -> dict[str, int]:
+    def class_counts(self, examples: Iterable[Example[Input]]) -> dict[str, int]:
         """How often each class occurs, the most frequent first; empty if labels are no classes."""
         return count_classes(example.label for example in examples)
 

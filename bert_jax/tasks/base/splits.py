@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.examples import TextExample
+from bert_jax.data.examples import Example
 from bert_jax.data.randomness import derive_key, permute
 from bert_jax.data.readers.rows import Report, TableShape
 from bert_jax.errors import OptionError, UserError
@@ -19,7 +19,7 @@ from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tasks.base.labelled_options import LabelledData
 from bert_jax.tasks.base.model_init import ModelInit
 
-Example = TypeVar("Example")
+Input = TypeVar("Input")
 
 # The drawn examples and the validation share are the same for all seeds of a run, so that their
 # scores can be compared.
@@ -27,7 +27,7 @@ _SEED = 2018
 
 
 @dataclasses.dataclass(frozen=True)
-class EvalSet(Generic[Example]):
+class EvalSet(Generic[Input]):
     """The examples of one validation or test file.
 
     Attributes:
@@ -38,11 +38,11 @@ class EvalSet(Generic[Example]):
 
     name: str
     source: str
-    examples: list[Example]
+    examples: list[Example[Input]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Splits(Generic[Example]):
+class Splits(Generic[Input]):
     """All labelled data of a task.
 
     Attributes:
@@ -55,20 +55,20 @@ class Splits(Generic[Example]):
             said at once.
     """
 
-    all_train: list[Example]
-    train: list[Example]
-    validation: list[EvalSet[Example]]
-    test: list[EvalSet[Example]]
+    all_train: list[Example[Input]]
+    train: list[Example[Input]]
+    validation: list[EvalSet[Input]]
+    test: list[EvalSet[Input]]
     shapes: tuple[TableShape, ...] = ()
 
 
 def read_splits(
     data: LabelledData,
-    read: Callable[[str, str, Report], Iterable[Example]],
+    read: Callable[[str, str, Report], Iterable[Example[Input]]],
     *,
     with_train: bool,
     default_names: Mapping[str, tuple[str, ...]] | None = None,
-) -> Splits[Example]:
+) -> Splits[Input]:
     """Reads the files that section `data` of a config names.
 
     Args:
@@ -91,11 +91,11 @@ def read_splits(
     shapes: list[TableShape] = []
     report = shapes.append if with_train else TableShape.say
 
-    def read_all(source: str, split: str) -> list[Example]:
+    def read_all(source: str, split: str) -> list[Example[Input]]:
         return list(read(source, split, report))
 
-    all_train: list[Example] = []
-    train: list[Example] = []
+    all_train: list[Example[Input]] = []
+    train: list[Example[Input]] = []
     validation = _eval_sets(sources("validation"), "validation", read_all)
     if with_train or not validation:
         to_train = sources("train")
@@ -149,8 +149,8 @@ def _is_file(path: Path) -> bool:
 
 
 def _eval_sets(
-    sources: list[str], split: str, read: Callable[[str, str], list[Example]]
-) -> list[EvalSet[Example]]:
+    sources: list[str], split: str, read: Callable[[str, str], list[Example[Input]]]
+) -> list[EvalSet[Input]]:
     names = [Path(source).name.split(".")[0] if len(sources) > 1 else split for source in sources]
     sets = [
         EvalSet(name, source, read(source, split))
@@ -193,25 +193,25 @@ def label_names(description: ModelDescription) -> tuple[str, ...]:
 
 
 def label_numbers(labels: Sequence[str]) -> Callable[[str, str], int]:
-    """The function from a label and its place to the label's number.
+    """The function from a label and its location to the label's number.
 
     Raises:
         OptionError: by the function, where a label is none of `labels`.
     """
     numbers = {label: number for number, label in enumerate(labels)}
 
-    def number(label: str, place: str) -> int:
+    def number(label: str, location: str) -> int:
         if label not in numbers:
             raise UserError(
-                f"{place}: label {label!r} is none of {', '.join(labels)}; fix the line, or name "
-                "the labels with data.labels"
+                f"{location}: label {label!r} is none of {', '.join(labels)}; fix the line, or "
+                "name the labels with data.labels"
             )
         return numbers[label]
 
     return number
 
 
-def class_of(example: TextExample) -> str:
+def class_of(example: Example[Any]) -> str:
     """The class of an example, for tasks where each has one.
 
     Raises:
@@ -219,17 +219,17 @@ def class_of(example: TextExample) -> str:
     """
     if isinstance(example.label, tuple):
         raise UserError(
-            f"{example.place}: the label is a list of {len(example.label)} labels, but a text has "
-            "one class; give it one, or train another model for several"
+            f"{example.location}: the label is a list of {len(example.label)} labels, but a text "
+            "has one class; give it one, or train another model for several"
         )
     return str(example.label)
 
 
-def drop_field(eval_set: EvalSet[Any], field: str, reason: object) -> EvalSet[Any]:
-    """The set without the labels in a field of its examples; a line on stderr says why."""
+def drop_labels(eval_set: EvalSet[Input], reason: object) -> EvalSet[Input]:
+    """The set without the labels of its examples; a line on stderr says why."""
     if is_main_host():
         say(f"{eval_set.source}: skipping metrics: {reason}")
-    examples = [dataclasses.replace(example, **{field: None}) for example in eval_set.examples]
+    examples = [dataclasses.replace(example, label=None) for example in eval_set.examples]
     return dataclasses.replace(eval_set, examples=examples)
 
 
@@ -239,7 +239,7 @@ def choose_labels(
     """The labels of a task in their order.
 
     Args:
-        present: labels of the data, in any order; a mapping has the place of each.
+        present: labels of the data, in any order; a mapping has the location of each.
         model_init: the model that the training starts from, or that is evaluated.
         named: labels named in the config, in their order.
 
@@ -264,9 +264,9 @@ def choose_labels(
         return known if labels == set(known) else tuple(sorted(labels, key=_order))
     unknown = sorted(labels - set(chosen))
     if unknown:
-        place = f"{present[unknown[0]]}: " if isinstance(present, Mapping) else ""
+        location = f"{present[unknown[0]]}: " if isinstance(present, Mapping) else ""
         raise UserError(
-            f"{place}label {unknown[0]!r} is none of those of {source}: "
+            f"{location}label {unknown[0]!r} is none of those of {source}: "
             f"{', '.join(chosen)}; "
             "fix the data, or name the labels in the order of the model's with data.labels"
         )

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from bert_jax.data.readers.texts import Text
+from bert_jax.data.examples import Text
 from bert_jax.models.config import EncoderConfig
 from bert_jax.tasks.base.predictor import (
     BatchOptions,

@@ -17,18 +17,18 @@ from bert_jax.checkpoints.config_file import (
     ModelDescription,
 )
 from bert_jax.checkpoints.cross_encoder import check_computed, stored_activation
-from bert_jax.data.examples import Entry
+from bert_jax.data.examples import Example, Text
 from bert_jax.data.outputs import Layout
-from bert_jax.data.readers.texts import Text
 from bert_jax.data.records import shortest
 from bert_jax.errors import OptionError, UserError
 from bert_jax.models.activations import PYTORCH_ACTIVATIONS
 from bert_jax.tasks.base.predict_spec import (
+    TEXTS,
     OutputFile,
     PredictOptions,
     PredictSpec,
+    TextPredictOptions,
     kept_columns,
-    open_texts,
 )
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
@@ -189,14 +189,14 @@ def _table(options: PredictOptions) -> Sequence[OutputFile[Text, TextPrediction]
     if keep is not None and _PREDICTION in keep:
         raise OptionError("keep_columns", keep, f"the output has its own column {_PREDICTION!r}")
 
-    def row(entry: Entry[Text], prediction: TextPrediction) -> str:
+    def row(example: Example[Text], prediction: TextPrediction) -> str:
         if isinstance(prediction, float):
             label = f"{prediction:.3f}"
         elif isinstance(prediction.label, str):
             label = prediction.label
         else:
             label = ",".join(prediction.label)
-        first = [entry.id] if keep is None else kept_columns(entry, keep).values()
+        first = [example.id] if keep is None else kept_columns(example, keep).values()
         return _table_line([*first, label])
 
     head = _table_line([*(("index",) if keep is None else keep), _PREDICTION])
@@ -219,12 +219,19 @@ def _by_label(labels: tuple[str, ...], probabilities: np.ndarray) -> dict[str, f
     return {labels[number]: float(probabilities[number]) for number in np.sort(most)}
 
 
+@dataclasses.dataclass(frozen=True)
+class ClassificationOptions(TextPredictOptions):
+    """Attributes: `raw_scores`: see `LoadedModel.classify`."""
+
+    raw_scores: bool = False
+
+
 PREDICT = PredictSpec(
-    open_texts,
-    lambda model, options: LabelPredictor(model, options.batches(), raw_scores=options.raw_scores),
+    TEXTS,
+    ClassificationOptions,
+    lambda model, options: LabelPredictor(model, options.batches, raw_scores=options.raw_scores),
     lambda text, prediction: as_record(prediction),
     {"glue": _table},
     endings={".tsv": "glue"},
     heads=("classification",),
-    options=("raw_scores",),
 )

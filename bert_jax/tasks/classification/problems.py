@@ -14,14 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from bert_jax.data.examples import LabelVector, TextExample
-from bert_jax.data.readers.texts import TextOptions
+from bert_jax.data.examples import Example, LabelVector, Text
+from bert_jax.data.readers.columns import TextOptions
 from bert_jax.errors import UserError, listed, require_one_of
 from bert_jax.files import save_figure, write_atomically
 from bert_jax.metrics.classification import ConfusionMatrix, LabelSets
 from bert_jax.metrics.similarity import mean_squared_error, pearson, spearman
 from bert_jax.tasks.base.model_init import ModelInit
-from bert_jax.tasks.base.splits import EvalSet, class_of, drop_field, label_numbers
+from bert_jax.tasks.base.splits import EvalSet, class_of, drop_labels, label_numbers
 from bert_jax.tasks.classification.predict import problem_type
 
 
@@ -58,11 +58,11 @@ class Problem(abc.ABC):
         """The keys of `metrics`, in their order."""
 
     @abc.abstractmethod
-    def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
+    def targets(self, examples: Sequence[Example[Text]]) -> np.ndarray:
         """Labels as numbers, [n] or [n, C].
 
         Raises:
-            UserError: a label is unknown; the message names its place.
+            UserError: a label is unknown; the message names its location.
         """
 
     @abc.abstractmethod
@@ -111,10 +111,10 @@ class SingleLabel(Problem):
         """The second of two classes."""
         return self.labels[1] if len(self.labels) == 2 else ""
 
-    def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
+    def targets(self, examples: Sequence[Example[Text]]) -> np.ndarray:
         """Class numbers, int32 [n]."""
         number = label_numbers(self.labels)
-        return np.array([number(class_of(row), row.place) for row in examples], np.int32)
+        return np.array([number(class_of(row), row.location) for row in examples], np.int32)
 
     def losses(self, logits: jax.Array, targets: jax.Array) -> jax.Array:
         """Cross-entropy."""
@@ -151,7 +151,7 @@ class MultiLabel(Problem):
     score_kind = "labels"
     metric_names = ("micro_f1", "macro_f1", "samples_f1", "accuracy")
 
-    def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
+    def targets(self, examples: Sequence[Example[Text]]) -> np.ndarray:
         """float32 [n, C], 1 where a class applies.
 
         Raises:
@@ -163,12 +163,12 @@ class MultiLabel(Problem):
             labels = example.label if isinstance(example.label, tuple) else (str(example.label),)
             if isinstance(labels, LabelVector) and set(labels.names) != set(self.labels):
                 raise UserError(
-                    f"{example.place}: the row has a 0 or 1 for the {len(labels.names)} labels "
+                    f"{example.location}: the row has a 0 or 1 for the {len(labels.names)} labels "
                     f"{listed(labels.names)}, but there are {len(self.labels)}: "
                     f"{listed(self.labels)}; give every row as many"
                 )
             for label in labels:
-                targets[row, number(label, example.place)] = 1
+                targets[row, number(label, example.location)] = 1
         return targets
 
     def losses(self, logits: jax.Array, targets: jax.Array) -> jax.Array:
@@ -212,11 +212,11 @@ class Regression(Problem):
     def outputs(self) -> int:
         return 1
 
-    def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
+    def targets(self, examples: Sequence[Example[Text]]) -> np.ndarray:
         """The numbers, float32 [n]."""
         for example in examples:
             if not isinstance(example.label, float):
-                problem = f"{example.place}: the label {example.label!r} is not a number"
+                problem = f"{example.location}: the label {example.label!r} is not a number"
                 raise UserError(f"{problem}; fix the line, or train a classifier of classes")
         return np.array([example.label for example in examples], np.float32)
 
@@ -278,29 +278,29 @@ def infer_problem_type(name: str, options: TextOptions, model_init: ModelInit) -
     return MultiLabel if options.label_separator or options.label_columns else SingleLabel
 
 
-def has_lists(examples: Iterable[TextExample]) -> bool:
+def has_lists(examples: Iterable[Example[Text]]) -> bool:
     """Whether labels are lists."""
     return any(isinstance(example.label, tuple) for example in examples)
 
 
-def labels_of(examples: Iterable[TextExample]) -> dict[str, str]:
-    """All labels, each with the place of its first example."""
-    places: dict[str, str] = {}
+def labels_of(examples: Iterable[Example[Text]]) -> dict[str, str]:
+    """All labels, each with the location of its first example."""
+    locations: dict[str, str] = {}
     for example in examples:
         labels = example.label if isinstance(example.label, tuple) else (example.label,)
         for label in labels.names if isinstance(labels, LabelVector) else labels:
             if label is not None:
-                places.setdefault(str(label), example.place)
-    return places
+                locations.setdefault(str(label), example.location)
+    return locations
 
 
-def vector_names(examples: Iterable[TextExample]) -> tuple[str, ...]:
+def vector_names(examples: Iterable[Example[Text]]) -> tuple[str, ...]:
     """The classes of the first label that is a vector, in their order; (): none is."""
     labels = (example.label for example in examples)
     return next((label.names for label in labels if isinstance(label, LabelVector)), ())
 
 
-def drop_unknown_labels(eval_set: EvalSet[TextExample], problem: Problem) -> EvalSet[TextExample]:
+def drop_unknown_labels(eval_set: EvalSet[Text], problem: Problem) -> EvalSet[Text]:
     """A set to be predicted; its labels are dropped if the model does not know all of them."""
     if all(example.label is None for example in eval_set.examples):
         return eval_set
@@ -311,5 +311,5 @@ def drop_unknown_labels(eval_set: EvalSet[TextExample], problem: Problem) -> Eva
             raise UserError(f"{eval_set.source}: no text has a label")
         problem.targets(eval_set.examples)
     except UserError as error:
-        return drop_field(eval_set, "label", error)
+        return drop_labels(eval_set, error)
     return eval_set

@@ -9,9 +9,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from bert_jax.data.examples import TextExample
+from bert_jax.data.examples import Example, Text, texts_of
+from bert_jax.data.readers.columns import TextOptions
+from bert_jax.data.readers.glue import TRAIN as GLUE_TRAIN
 from bert_jax.data.readers.glue import GlueLayout
-from bert_jax.data.readers.texts import Text, TextOptions, read_texts
+from bert_jax.data.readers.texts import read_texts
 from bert_jax.errors import OptionError, UserError
 from bert_jax.sharding.memory import host_memory
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator, example_losses
@@ -59,7 +61,7 @@ _PART = 1 << 26
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class ClassificationEvaluator(LabelledEvaluator[TextExample, np.ndarray]):
+class ClassificationEvaluator(LabelledEvaluator[Text, np.ndarray]):
     """A prediction is the scores of the labels, float32 [C].
 
     Attributes:
@@ -77,7 +79,7 @@ class ClassificationEvaluator(LabelledEvaluator[TextExample, np.ndarray]):
         return ClassificationPredictor(model, self.options.batches)
 
     def metrics(
-        self, examples: list[TextExample], predictions: list[np.ndarray]
+        self, examples: list[Example[Text]], predictions: list[np.ndarray]
     ) -> dict[str, float]:
         """The metrics of the problem type, and the mean loss."""
         targets = self.problem.targets(examples)
@@ -88,11 +90,11 @@ class ClassificationEvaluator(LabelledEvaluator[TextExample, np.ndarray]):
         loss = float(np.mean(np.concatenate(losses), dtype=np.float64))
         return {"loss": loss, **self.problem.metrics(self._decisions(predictions), targets)}
 
-    def metric_names(self, examples: list[TextExample]) -> Iterable[str]:
+    def metric_names(self, examples: list[Example[Text]]) -> Iterable[str]:
         self.problem.targets(examples)  # labels of the wrong kind are refused
         return "loss", *self.problem.metric_names
 
-    def baseline_metrics(self, examples: list[TextExample]) -> dict[str, float]:
+    def baseline_metrics(self, examples: list[Example[Text]]) -> dict[str, float]:
         """`<metric>_majority`: metrics of the best constant prediction."""
         targets = self.problem.targets(examples)
         decision = self.problem.decide(self.problem.majority(targets)[None])
@@ -102,12 +104,12 @@ class ClassificationEvaluator(LabelledEvaluator[TextExample, np.ndarray]):
     def as_output(self, prediction: np.ndarray) -> TextPrediction:
         return to_prediction(self.description, prediction)
 
-    def further_files(self, eval_set: EvalSet[TextExample]) -> Iterable[str]:
+    def further_files(self, eval_set: EvalSet[Text]) -> Iterable[str]:
         submission = self.submissions.get(Path(eval_set.source).name)
         return (submission,) if submission else ()
 
     def write_reports(
-        self, directory: Path, eval_set: EvalSet[TextExample], predictions: list[np.ndarray]
+        self, directory: Path, eval_set: EvalSet[Text], predictions: list[np.ndarray]
     ) -> None:
         targets = self.problem.targets(eval_set.examples)
         self.problem.report(self._decisions(predictions), targets, directory / eval_set.name)
@@ -117,12 +119,12 @@ class ClassificationEvaluator(LabelledEvaluator[TextExample, np.ndarray]):
         return np.concatenate([decide(scores) for _, scores in _in_parts(predictions)])
 
 
-class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
+class ClassificationTask(LabelledTask[Text, np.ndarray]):
     """Texts and pairs of texts."""
 
     def __init__(
         self,
-        splits: Splits[TextExample],
+        splits: Splits[Text],
         model: TrainedModel,
         options: LabelledOptions,
         problem: Problem,
@@ -167,7 +169,7 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
         examples = self.splits.train
         targets = self._problem.targets(examples)
         encode = TextEncoder(self.tokenizer, self.description.config, self.options.length)
-        texts = (example.item for example in examples)
+        texts = (example.input for example in examples)
         rows = encode_in_chunks(encode, texts)
         return self.one_row_each(rows, labels=targets, weights=self._weights(targets))
 
@@ -189,8 +191,7 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
         """Label, text and pair, one example a line."""
         chosen = self.splits.train[:count]
         return "\n".join(
-            "\t".join([str(example.label), example.text, *([example.pair] if example.pair else [])])
-            for example in chosen
+            "\t".join([str(example.label), *texts_of(example.input)]) for example in chosen
         )
 
     def _weights(self, targets: np.ndarray) -> np.ndarray:
@@ -236,8 +237,7 @@ class ClassificationData(LabelledData, TextOptions):
     class_weights: str = ""
 
     def __post_init__(self) -> None:
-        LabelledData.__post_init__(self)
-        TextOptions.__post_init__(self)
+        super().__post_init__()
         check_class_weights(self.class_weights)
 
 
@@ -296,7 +296,7 @@ def create(config: TaskConfig[ClassificationData], model_init: ModelInit) -> Cla
         labelled_options(config, layout.metric if layout else problem.best_metric),
         problem,
         balanced=bool(data.class_weights),
-        submissions={split.file: split.submission for split in layout.test} if layout else {},
+        submissions=layout.test if layout else {},
     )
 
 
@@ -305,9 +305,9 @@ def _files(layout: GlueLayout | None) -> dict[str, tuple[str, ...]]:
     if layout is None:
         return {}
     return {
-        "train": (layout.train,),
-        "validation": tuple(split.file for split in layout.validation),
-        "test": tuple(split.file for split in layout.test),
+        "train": (GLUE_TRAIN,),
+        "validation": layout.validation,
+        "test": tuple(layout.test),
     }
 
 

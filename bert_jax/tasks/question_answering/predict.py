@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,23 @@ import jax
 import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.examples import Entries, Entry, Question
+from bert_jax.data.examples import Example, Examples, Question
 from bert_jax.data.outputs import Layout
-from bert_jax.data.readers.squad import ANSWERS, SQUAD, QuestionOptions, distinct, open_questions
+from bert_jax.data.readers.squad import (
+    ANSWERS,
+    SQUAD,
+    QuestionOptions,
+    QuestionParser,
+    distinct,
+    open_questions,
+)
 from bert_jax.data.records import shortest
 from bert_jax.data.windows.passages import PassageWindow, PassageWindows
-from bert_jax.errors import UserError, require_at_least
+from bert_jax.errors import UserError, require_at_least, require_between
 from bert_jax.models.heads.question_answering import JOINT, QuestionAnsweringOptions
 from bert_jax.models.joint_span_head import SCOPE, SpanBeam, span_beam
 from bert_jax.tasks.base.predict_spec import (
+    InputReader,
     OutputFile,
     PredictOptions,
     PredictSpec,
@@ -205,18 +214,13 @@ def best_answers(
     ]
 
 
-def question_examples(
-    question: str | Sequence[str], passage: str | Sequence[str]
-) -> list[Question]:
-    """The examples of one or several questions; arguments are those of `LoadedModel.answer`.
+def question_inputs(question: str | Sequence[str], passage: str | Sequence[str]) -> list[Question]:
+    """One or several questions; arguments are those of `LoadedModel.answer`.
 
     Raises:
         UserError: lists differ in length.
     """
-    return [
-        Question(text, about, None, str(number), f"question {number}")
-        for number, (text, about) in enumerate(_pairs(question, passage))
-    ]
+    return [Question(text, about) for text, about in _pairs(question, passage)]
 
 
 def _pairs(
@@ -263,17 +267,39 @@ class RankedSpans:
     top_k: int = 1
 
 
+@dataclasses.dataclass(frozen=True)
+class AnswerPredictOptions(PredictOptions, QuestionOptions):
+    """The options of `bert-jax predict`.
+
+    Attributes:
+        top_k: number of answers; the file of the n best has 20 at least.
+        null_threshold: no-answer threshold, see `LoadedModel.answer`; None: the model's.
+        window_step, answer_length: see `AnswerOptions`.
+    """
+
+    top_k: int = 1
+    null_threshold: float | None = None
+    window_step: int = AnswerOptions.window_step
+    answer_length: int = AnswerOptions.answer_length
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("top_k", "window_step", "answer_length"):
+            require_at_least(name, getattr(self, name), 1)
+        require_between("null_threshold", self.null_threshold, -math.inf, math.inf)
+
+
 class _RankedSpanPredictor(SpanPredictor):
     """Predicts spans with the options of the output files."""
 
-    def __init__(self, model: Model, options: PredictOptions) -> None:
+    def __init__(self, model: Model, options: AnswerPredictOptions) -> None:
         threshold = options.null_threshold
         self._threshold = stored_threshold(model.description) if threshold is None else threshold
-        self._top_k = options.top_k or 1
+        self._top_k = options.top_k
         super().__init__(
             model,
             AnswerOptions(
-                options.batch_size or AnswerOptions.batch_size,
+                options.batch_size,
                 options.max_length,
                 window_step=options.window_step,
                 answer_length=options.answer_length,
@@ -289,17 +315,16 @@ class _RankedSpanPredictor(SpanPredictor):
 
 
 @contextlib.contextmanager
-def _open(source: str | Path, options: PredictOptions) -> Iterator[Entries[Question]]:
+def _open(source: str | Path, options: AnswerPredictOptions) -> Iterator[Examples[Question]]:
     """Opens SQuAD's JSON, or rows of a table or JSON lines (also from standard input).
 
     For SQuAD's output format, ids must be unique.
     """
-    gold = (options.label_column,) if options.label_column else ANSWERS
-    with open_questions(source, options.reading(QuestionOptions), gold=gold) as entries:
+    with open_questions(source, options, options.answer_columns(ANSWERS)) as examples:
         if options.output_format == SQUAD:
-            yield Entries(distinct(entries), entries.fraction)
+            yield Examples(distinct(examples), examples.fraction)
         else:
-            yield entries
+            yield examples
 
 
 def as_record(answers: Sequence[Answer]) -> dict[str, Any]:
@@ -340,11 +365,11 @@ def _squad(options: PredictOptions) -> Sequence[OutputFile[Question, RankedSpans
     )
 
 
-def _answer_row(entry: Entry[Question], prediction: RankedSpans) -> str:
-    return _key_and_value(entry.id, prediction.spans.answer(prediction.null_threshold).text)
+def _answer_row(example: Example[Question], prediction: RankedSpans) -> str:
+    return _key_and_value(example.id, prediction.spans.answer(prediction.null_threshold).text)
 
 
-def _best_row(entry: Entry[Question], prediction: RankedSpans) -> str:
+def _best_row(example: Example[Question], prediction: RankedSpans) -> str:
     spans = prediction.spans.n_best(with_null=prediction.null_threshold is not None)
     best = [
         {
@@ -355,13 +380,13 @@ def _best_row(entry: Entry[Question], prediction: RankedSpans) -> str:
         }
         for span, chance in spans
     ]
-    return _key_and_value(entry.id, best)
+    return _key_and_value(example.id, best)
 
 
-def _odds_row(entry: Entry[Question], prediction: RankedSpans) -> str | None:
+def _odds_row(example: Example[Question], prediction: RankedSpans) -> str | None:
     if prediction.null_threshold is None:
         return None
-    return _key_and_value(entry.id, prediction.spans.null_odds)
+    return _key_and_value(example.id, prediction.spans.null_odds)
 
 
 def _json_object(prefix: str = "", empty: str | None = "{}\n") -> Layout:
@@ -374,11 +399,11 @@ def _key_and_value(key: str, value: Any) -> str:
 
 
 PREDICT = PredictSpec(
-    _open,
+    InputReader(lambda options: QuestionParser(options, options.answer_columns(ANSWERS)), _open),
+    AnswerPredictOptions,
     _RankedSpanPredictor,
     _record,
     {SQUAD: _squad},
     endings={".json": SQUAD},
     heads=("question_answering",),
-    options=("top_k", "null_threshold", "window_step", "answer_length"),
 )

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from bert_jax.data.examples import Question
+from bert_jax.data.examples import Example, Question
 from bert_jax.data.padding import Sequences
 from bert_jax.data.windows.passages import PassageWindow, PassageWindows, find_answer, token_span
 from bert_jax.errors import listed
@@ -32,14 +32,14 @@ class SpanRows:
     report: tuple[str, ...]
 
     @classmethod
-    def of(cls, questions: Sequence[Question], windows: PassageWindows) -> "SpanRows":
+    def of(cls, questions: Sequence[Example[Question]], windows: PassageWindows) -> "SpanRows":
         """Makes the rows of labelled questions.
 
         If a question has several answers, the first one found in the passage is used.
         """
         used = [question for question in questions if _has_text(question)]
-        empty = [question.place for question in questions if not _has_text(question)]
-        without: list[str] = []  # places of questions
+        empty = [question.location for question in questions if not _has_text(question)]
+        without: list[str] = []  # locations of questions
         moved: list[str] = []
         positions: list[tuple[int, int]] = []
         passages: list[tuple[int, int]] = []
@@ -48,15 +48,15 @@ class SpanRows:
 
         def encodings() -> Iterator[PassageWindow]:
             nonlocal cut
-            pairs = [(question.question, question.passage) for question in used]
+            pairs = [(each.input.question, each.input.passage) for each in used]
             for question, rows in zip(used, encode_in_chunks(windows, pairs), strict=True):
                 cut += rows[0].is_cut
                 tokens, is_stated = _answer_tokens(question, rows[0])
-                if question.answers and tokens is None:
-                    without.append(question.place)
+                if question.label and tokens is None:
+                    without.append(question.location)
                     continue
                 if not is_stated:
-                    moved.append(question.place)
+                    moved.append(question.location)
                 positions.extend(row.answer_positions(tokens) for row in rows)
                 passages.extend(row.positions for row in rows)
                 without_answer.extend(tokens is None for _ in rows)
@@ -65,12 +65,12 @@ class SpanRows:
         sequences = Sequences.of(encodings())
         total = f"of {len(questions)} training questions"
         report = [
-            f"{len(places)} {total} {what}: left out ({listed(places)})"
-            for places, what in (
+            f"{len(locations)} {total} {what}: left out ({listed(locations)})"
+            for locations, what in (
                 (empty, "are empty or have an empty passage"),
                 (without, "have no answer that is in the passage"),
             )
-            if places
+            if locations
         ]
         if moved:
             report.append(f"answers at another place than the file says: {len(moved)}")
@@ -85,18 +85,18 @@ class SpanRows:
         )
 
 
-def _has_text(question: Question) -> bool:
-    return bool(question.question.strip() and question.passage.strip())
+def _has_text(example: Example[Question]) -> bool:
+    return bool(example.input.question.strip() and example.input.passage.strip())
 
 
 def _answer_tokens(
-    question: Question, window: PassageWindow
+    example: Example[Question], window: PassageWindow
 ) -> tuple[tuple[int, int] | None, bool]:
     """The tokens of the first answer that has any, and whether the file's position is correct."""
-    for answer in question.answers or ():
-        place = find_answer(question.passage, answer)
-        tokens = token_span(window.passage, place.start, place.stop) if place else None
-        if place and tokens:
+    for answer in example.label or ():
+        span = find_answer(example.input.passage, answer)
+        tokens = token_span(window.passage, span.start, span.stop) if span else None
+        if span and tokens:
             # A start that the file does not give cannot be wrong.
-            return tokens, place.is_stated or answer.start < 0
+            return tokens, span.is_stated or answer.start < 0
     return None, True

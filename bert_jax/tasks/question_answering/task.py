@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from bert_jax.data.examples import Question
+from bert_jax.data.examples import Example, Question
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.squad import QuestionOptions, distinct, read_questions
 from bert_jax.data.windows.passages import PassageWindows
@@ -76,18 +76,18 @@ class QuestionEvaluator(LabelledEvaluator[Question, SpanPrediction]):
         return SpanPredictor(model, self.answer_options)
 
     def metrics(
-        self, examples: list[Question], predictions: list[SpanPrediction]
+        self, examples: list[Example[Question]], predictions: list[SpanPrediction]
     ) -> dict[str, float]:
         """The official metrics, in percent; if questions may have no answer, for both kinds."""
         texts, odds = _texts(examples, predictions), _odds(examples, predictions)
         return _scores(self._threshold, examples, texts, odds)
 
-    def metric_names(self, examples: list[Question]) -> Iterable[str]:
+    def metric_names(self, examples: list[Example[Question]]) -> Iterable[str]:
         nothing = {question.id: "" for question in examples}
         return _scores(self._threshold, examples, nothing, dict.fromkeys(nothing, 0.0))
 
     def calibrated(
-        self, examples: list[Question], predictions: list[SpanPrediction]
+        self, examples: list[Example[Question]], predictions: list[SpanPrediction]
     ) -> "QuestionEvaluator":
         """With the threshold above which a question has no answer."""
         if not self.tunes_threshold or self._threshold is None:
@@ -100,15 +100,18 @@ class QuestionEvaluator(LabelledEvaluator[Question, SpanPrediction]):
             self, description=dataclasses.replace(self.description, other=other)
         )
 
-    def baseline_metrics(self, examples: list[Question]) -> dict[str, float]:
+    def baseline_metrics(self, examples: list[Example[Question]]) -> dict[str, float]:
         """`f1_no_answer`: F1 if no question is answered; only where some have no answer."""
         if self._threshold is None:
             return {}
-        unanswered = sum(not question.answers for question in examples)
+        unanswered = sum(not question.label for question in examples)
         return {"f1_no_answer": 100.0 * unanswered / len(examples)}
 
     def as_output(self, prediction: SpanPrediction) -> RankedSpans:
         return RankedSpans(prediction, self._threshold)
+
+    def expected(self, example: Example[Question]) -> list[str]:
+        return _answer_texts(example)
 
     def further_files(self, eval_set: EvalSet[Question]) -> Iterable[str]:
         """The input of SQuAD's official scripts, which brings two more files (see `_squad`)."""
@@ -199,14 +202,11 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
 
         return TrainingRows(rows.sequences, rows.sequences.lengths, make)
 
-    def content(self, example: Question) -> Any:
-        return example.question, example.passage
-
-    def class_counts(self, examples: Iterable[Question]) -> dict[str, int]:
+    def class_counts(self, examples: Iterable[Example[Question]]) -> dict[str, int]:
         """Questions with and without an answer, where some have none."""
         if self._threshold is None:
             return {}
-        return count_classes("answer" if each.answers else "no answer" for each in examples)
+        return count_classes("answer" if each.label else "no answer" for each in examples)
 
     def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
         """Mean cross-entropy of first and last token, and the number of windows with both correct.
@@ -240,7 +240,7 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
     def examples_as_text(self, count: int) -> str:
         """Question, first answer and passage, one example a line."""
         return "\n".join(
-            f"{row.question}\t{row.answers[0].text if row.answers else '-'}\t{row.passage}"
+            "\t".join([row.input.question, *(_answer_texts(row)[:1] or "-"), row.input.passage])
             for row in self.splits.train[:count]
         )
 
@@ -255,7 +255,7 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
 
 def _scores(
     threshold: float | None,
-    examples: list[Question],
+    examples: list[Example[Question]],
     texts: dict[str, str],
     odds: dict[str, float],
 ) -> dict[str, float]:
@@ -282,12 +282,17 @@ def _of_tokens(batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
     return jnp.where(batch["attention_mask"][:, None] > 0, scores, MASK_VALUE)
 
 
-def _gold_texts(questions: Sequence[Question]) -> dict[str, list[str]]:
+def _answer_texts(example: Example[Question]) -> list[str]:
+    """The texts of the accepted answers."""
+    return [answer.text for answer in example.label or ()]
+
+
+def _gold_texts(questions: Sequence[Example[Question]]) -> dict[str, list[str]]:
     """The accepted answers of each question, by its id."""
-    return {question.id: question.label or [] for question in questions}
+    return {question.id: _answer_texts(question) for question in questions}
 
 
-def _texts(questions: list[Question], predictions: list[SpanPrediction]) -> dict[str, str]:
+def _texts(questions: list[Example[Question]], predictions: list[SpanPrediction]) -> dict[str, str]:
     """The best answer to each question, by its id, even if "no answer" scores higher."""
     return {
         question.id: spans.answer(None).text
@@ -295,7 +300,9 @@ def _texts(questions: list[Question], predictions: list[SpanPrediction]) -> dict
     }
 
 
-def _odds(questions: list[Question], predictions: list[SpanPrediction]) -> dict[str, float]:
+def _odds(
+    questions: list[Example[Question]], predictions: list[SpanPrediction]
+) -> dict[str, float]:
     """The `null_odds` of each question, by its id."""
     return {
         question.id: spans.null_odds for question, spans in zip(questions, predictions, strict=True)
@@ -350,7 +357,7 @@ def create(config: TaskConfig[QuestionData], model_init: ModelInit) -> QuestionA
     _check_answers(splits.train, questions, data.version)
     stored = stored_threshold(model_init.description) if model_init.description else None
     is_tuned = model_init.is_finished and stored is not None
-    is_version_2 = data.version == "2.0" or any(question.answers == () for question in questions)
+    is_version_2 = data.version == "2.0" or any(question.label == () for question in questions)
     other: dict[str, Any] = {}
     if data.version != "1.1" and (is_tuned or is_version_2):
         other[NULL_THRESHOLD] = stored if is_tuned else UNTUNED_THRESHOLD
@@ -365,17 +372,19 @@ def create(config: TaskConfig[QuestionData], model_init: ModelInit) -> QuestionA
     )
 
 
-def _check_answers(train: list[Question], questions: list[Question], version: str) -> None:
+def _check_answers(
+    train: list[Example[Question]], questions: list[Example[Question]], version: str
+) -> None:
     for question in train:
-        if question.answers is None:
+        if question.label is None:
             raise UserError(
-                f"{question.place}: the question has no answers to train on; give them, or an "
+                f"{question.location}: the question has no answers to train on; give them, or an "
                 "empty list where the passage has none"
             )
     for question in questions if version == "1.1" else ():
-        if question.answers == ():
+        if question.label == ():
             raise UserError(
-                f"{question.place}: the passage has no answer, which SQuAD 1.1 does not "
+                f"{question.location}: the passage has no answer, which SQuAD 1.1 does not "
                 "allow; "
                 "set data.version=2.0"
             )

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_jax.data.examples import TextExample
+from bert_jax.data.examples import Example, Pair
 from bert_jax.metrics.similarity import (
     average_precision,
     best_accuracy,
@@ -43,7 +43,7 @@ class PairEvaluator(abc.ABC):
     best: str
     metric_names: tuple[str, ...]
 
-    def __init__(self, examples: Sequence[TextExample], similarity: str) -> None:
+    def __init__(self, examples: Sequence[Example[Pair]], similarity: str) -> None:
         self.examples, self.similarity = examples, similarity
 
     def metrics(self, vectors: np.ndarray, logits: np.ndarray | None) -> dict[str, float]:
@@ -69,7 +69,7 @@ class PairEvaluator(abc.ABC):
 
 
 def find_evaluator(
-    examples: Sequence[TextExample], classes: tuple[str, ...], similarity: str = "cosine"
+    examples: Sequence[Example[Pair]], classes: tuple[str, ...], similarity: str = "cosine"
 ) -> PairEvaluator:
     """The evaluator for the labels of some pairs.
 
@@ -84,7 +84,7 @@ def find_evaluator(
     if classes and labels <= set(classes):
         return LabelAccuracyEvaluator(examples, similarity, classes)
     try:
-        numbers = {float(label) for label in labels}  # type: ignore[arg-type]
+        numbers = {float(label) for label in labels}
     except (TypeError, ValueError):
         return LabelAccuracyEvaluator(examples, similarity, classes)
     return (
@@ -126,7 +126,7 @@ class BinaryClassificationEvaluator(PairEvaluator):
 
 class LabelAccuracyEvaluator(PairEvaluator):
     def __init__(
-        self, examples: Sequence[TextExample], similarity: str, classes: tuple[str, ...]
+        self, examples: Sequence[Example[Pair]], similarity: str, classes: tuple[str, ...]
     ) -> None:
         super().__init__(examples, similarity)
         self._classes = classes
@@ -165,9 +165,7 @@ class RetrievalEvaluator(PairEvaluator):
         }
 
 
-def _overlaps(examples: Sequence[TextExample]) -> np.ndarray:
+def _overlaps(examples: Sequence[Example[Pair]]) -> np.ndarray:
     """The Jaccard index of the words of both texts, float64 [n]."""
-    words = [
-        (set(pair.text.lower().split()), set(str(pair.pair).lower().split())) for pair in examples
-    ]
+    words = [[{*text.lower().split()} for text in example.input] for example in examples]
     return np.array([len(first & second) / max(len(first | second), 1) for first, second in words])

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from bert_jax.data.examples import TextExample
+from bert_jax.data.examples import Example, Pair
 from bert_jax.errors import UserError, require_between
 from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.layers import l2_normalize
@@ -33,20 +33,20 @@ class Objective(abc.ABC):
     labels: tuple[str, ...] = ()
     needs_labels = True
 
-    def select(self, examples: list[TextExample]) -> list[TextExample]:
+    def select(self, examples: list[Example[Pair]]) -> list[Example[Pair]]:
         """The training examples that the loss can use."""
         return examples
 
-    def can_evaluate(self, examples: Sequence[TextExample]) -> bool:
+    def can_evaluate(self, examples: Sequence[Example[Pair]]) -> bool:
         """Whether the mean loss over these validation pairs is one of their metrics."""
         return True
 
     @abc.abstractmethod
-    def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
+    def targets(self, examples: Sequence[Example[Pair]]) -> np.ndarray:
         """Labels as numbers, [n, …].
 
         Raises:
-            UserError: a label is of the wrong kind; the message names its place.
+            UserError: a label is of the wrong kind; the message names its location.
         """
 
     @abc.abstractmethod
@@ -70,14 +70,14 @@ class CosineObjective(Objective):
 
     label_range: tuple[float, float] = (0.0, 1.0)
 
-    def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
+    def targets(self, examples: Sequence[Example[Pair]]) -> np.ndarray:
         """Similarities, float32 [n]."""
         least, greatest = self.label_range
         numbers = numbers_of(examples)
         for example, number in zip(examples, numbers, strict=True):
             if not least <= number <= greatest:
                 raise UserError(
-                    f"{example.place}: the label {number:g} is not between {least:g} and "
+                    f"{example.location}: the label {number:g} is not between {least:g} and "
                     f"{greatest:g}; "
                     "set data.label_range to the range of the labels, as data.label_range=0,5"
                 )
@@ -100,18 +100,18 @@ class ContrastiveObjective(Objective):
     def __post_init__(self) -> None:
         require_between("data.margin", self.margin, 0, 2, without_low=True)  # 2: opposite vectors
 
-    def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
+    def targets(self, examples: Sequence[Example[Pair]]) -> np.ndarray:
         """Labels, float32 [n], 0 or 1."""
         numbers = numbers_of(examples)
         for example, number in zip(examples, numbers, strict=True):
             if number not in (0, 1):
                 raise UserError(
-                    f"{example.place}: the label is {number:g}; for the contrastive loss it "
+                    f"{example.location}: the label is {number:g}; for the contrastive loss it "
                     "must be 1 (similar pairs) or 0 (others)"
                 )
         return numbers.astype(np.float32)
 
-    def can_evaluate(self, examples: Sequence[TextExample]) -> bool:
+    def can_evaluate(self, examples: Sequence[Example[Pair]]) -> bool:
         """Whether the labels are 0 and 1, and not degrees of similarity."""
         return set(numbers_of(examples)) <= {0, 1}
 
@@ -125,12 +125,12 @@ class SoftmaxObjective(Objective):
 
     labels: tuple[str, ...] = ()
 
-    def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
+    def targets(self, examples: Sequence[Example[Pair]]) -> np.ndarray:
         """Class numbers, int32 [n]."""
         number = label_numbers(self.labels)
-        return np.array([number(class_of(pair), pair.place) for pair in examples], np.int32)
+        return np.array([number(class_of(pair), pair.location) for pair in examples], np.int32)
 
-    def can_evaluate(self, examples: Sequence[TextExample]) -> bool:
+    def can_evaluate(self, examples: Sequence[Example[Pair]]) -> bool:
         """Whether there is a classifier, and the pairs have its labels."""
         return bool(self.labels) and {example.label for example in examples} <= set(self.labels)
 
@@ -157,7 +157,7 @@ class MultipleNegativesRanking(Objective):
     def __post_init__(self) -> None:
         require_between("data.scale", self.scale, 0, without_low=True)
 
-    def select(self, examples: list[TextExample]) -> list[TextExample]:
+    def select(self, examples: list[Example[Pair]]) -> list[Example[Pair]]:
         """The pairs that belong together: without a label, or in the upper half of the range."""
         middle = sum(self.label_range) / 2
         chosen = [pair for pair in examples if pair.label is None or number_of(pair) > middle]
@@ -173,10 +173,10 @@ class MultipleNegativesRanking(Objective):
             )
         return chosen
 
-    def can_evaluate(self, examples: Sequence[TextExample]) -> bool:
+    def can_evaluate(self, examples: Sequence[Example[Pair]]) -> bool:
         return False  # the loss of a pair depends on the others of its batch
 
-    def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
+    def targets(self, examples: Sequence[Example[Pair]]) -> np.ndarray:
         """Text numbers, int32 [n, 2]."""
         return text_numbers(examples)
 
@@ -184,17 +184,16 @@ class MultipleNegativesRanking(Objective):
         return ranking_losses(output.vectors, targets, is_pair, self.scale)
 
 
-def text_numbers(examples: Sequence[TextExample]) -> np.ndarray:
+def text_numbers(examples: Sequence[Example[Pair]]) -> np.ndarray:
     """Numbers of texts, equal for equal texts, int32 [n, 2]."""
     known: dict[str, int] = {}
     numbers = [
-        [known.setdefault(text, len(known)) for text in (example.text, str(example.pair))]
-        for example in examples
+        [known.setdefault(text, len(known)) for text in example.input] for example in examples
     ]
     return np.array(numbers, np.int32)
 
 
-def numbers_of(examples: Sequence[TextExample]) -> np.ndarray:
+def numbers_of(examples: Sequence[Example[Pair]]) -> np.ndarray:
     """The labels as numbers, float64 [n].
 
     Raises:
@@ -203,17 +202,17 @@ def numbers_of(examples: Sequence[TextExample]) -> np.ndarray:
     return np.array([number_of(example) for example in examples], np.float64)
 
 
-def number_of(example: TextExample) -> float:
+def number_of(example: Example[Pair]) -> float:
     """The label as a number.
 
     Raises:
         OptionError: the label is not a number.
     """
     try:
-        return float(example.label)  # type: ignore[arg-type]  # a tuple is refused, too
+        return float(example.label)  # a tuple is refused, too
     except (TypeError, ValueError) as error:
         raise UserError(
-            f"{example.place}: the label {example.label!r:.40} is not a number; "
+            f"{example.location}: the label {example.label!r:.40} is not a number; "
             "set data.label_column, or train with data.loss=softmax"
         ) from error
 

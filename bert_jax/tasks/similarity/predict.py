@@ -2,23 +2,21 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import jax
 import numpy as np
 
-from bert_jax.data.examples import Entries, Entry
+from bert_jax.data.examples import Example, Examples, Pair, Text
+from bert_jax.data.readers.tables import Record
+from bert_jax.data.readers.texts import TextParser, open_texts
 from bert_jax.data.records import shortest
 from bert_jax.errors import OptionError
 from bert_jax.metrics.similarity import similarity_of_pair
 from bert_jax.models.sentence_pairs import pair_features
-from bert_jax.tasks.base.predict_spec import (
-    PredictOptions,
-    PredictSpec,
-    open_texts,
-)
+from bert_jax.tasks.base.predict_spec import InputReader, PredictSpec, TextPredictOptions
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
     EncodedExample,
@@ -31,8 +29,6 @@ from bert_jax.tasks.base.predictor import (
     softmax,
 )
 from bert_jax.tasks.embed import EmbeddingPredictor
-
-Pair = tuple[str, str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -130,25 +126,39 @@ def checked_texts(texts: Iterable[str]) -> Iterator[str]:
         yield text
 
 
-def no_second_text(place: str) -> OptionError:
-    return OptionError(
-        "data.text_column",
-        None,
-        "set data.text_column and data.pair_column",
-        problem=f"{place}: there is no second text to compare the first one with",
-    )
+def checked_pair(example: Example[Text]) -> Example[Pair]:
+    """Returns an example of two texts.
+
+    Raises:
+        OptionError: it has one.
+    """
+    if isinstance(example.input, str):
+        raise OptionError(
+            "data.text_column",
+            None,
+            "set data.text_column and data.pair_column",
+            problem=f"{example.location}: there is no second text to compare the first one with",
+        )
+    return cast(Example[Pair], example)
+
+
+@dataclasses.dataclass(frozen=True)
+class SimilarityOptions(TextPredictOptions):
+    """Attributes: `pooling`, `prompt`: see `LoadedModel.embed`."""
+
+    pooling: str | None = None
+    prompt: str | None = None
+
+
+def _parser(options: SimilarityOptions) -> Callable[[Record, int], Example[Pair]]:
+    parse = TextParser(options)
+    return lambda record, number: checked_pair(parse(record, number))
 
 
 @contextlib.contextmanager
-def _open_pairs(source: str | Path, options: PredictOptions) -> Iterator[Entries[Pair]]:
-    def pairs(entries: Entries[str | Pair]) -> Iterator[Entry[Pair]]:
-        for entry in entries:
-            if isinstance(entry.item, str):
-                raise no_second_text(entry.place)
-            yield cast(Entry[Pair], entry)
-
-    with open_texts(source, options) as entries:
-        yield Entries(pairs(entries), entries.fraction)
+def _open(source: str | Path, options: SimilarityOptions) -> Iterator[Examples[Pair]]:
+    with open_texts(source, options) as examples:
+        yield Examples(map(checked_pair, examples), examples.fraction)
 
 
 def _as_record(pair: Pair, prediction: PairPrediction) -> Mapping[str, Any]:
@@ -161,10 +171,10 @@ def _as_record(pair: Pair, prediction: PairPrediction) -> Mapping[str, Any]:
 
 
 PREDICT = PredictSpec(
-    _open_pairs,
+    InputReader(_parser, _open),
+    SimilarityOptions,
     lambda model, options: PairPredictor(
-        model, options.batches(), pooling=options.pooling, prompt=options.prompt
+        model, options.batches, pooling=options.pooling, prompt=options.prompt
     ),
     _as_record,
-    options=("pooling", "prompt"),
 )

@@ -5,7 +5,7 @@ made. It has no pooler, since none of these poolings uses one.
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import flax.linen as nn
@@ -14,9 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.examples import TextExample
+from bert_jax.data.examples import Example, Pair
 from bert_jax.data.pipeline import Batch
-from bert_jax.data.readers.texts import TextOptions, read_texts
+from bert_jax.data.readers.columns import TextOptions
+from bert_jax.data.readers.texts import read_texts
 from bert_jax.errors import OptionError, UserError, require_between, require_one_of
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.text_vectors import TextVectors
@@ -66,7 +67,7 @@ from bert_jax.tasks.similarity.predict import (
     PREDICT,
     PairPrediction,
     PairPredictor,
-    no_second_text,
+    checked_pair,
 )
 from bert_jax.tokenization import Tokenizer
 
@@ -74,7 +75,7 @@ LOSSES = ("cosine", "contrastive", "softmax", "in_batch_negatives")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class SimilarityEvaluator(LabelledEvaluator[TextExample, PairPrediction]):
+class SimilarityEvaluator(LabelledEvaluator[Pair, PairPrediction]):
     """The metrics of the vectors of pairs, see `evaluators`.
 
     Attributes:
@@ -85,17 +86,17 @@ class SimilarityEvaluator(LabelledEvaluator[TextExample, PairPrediction]):
 
     objective: Objective
 
-    def predictor(self, model: Model) -> Predictor[tuple[str, str], PairPrediction]:
+    def predictor(self, model: Model) -> Predictor[Pair, PairPrediction]:
         """The predictor of `bert-jax predict`, with the scores of the trained classifier added."""
         labels = self.objective.labels
         head = fetch(model.params["classifier"]) if labels else None
         return PairPredictor(model, self.options.batches, labels=labels, head=head)
 
-    def is_labelled(self, eval_set: EvalSet[TextExample]) -> bool:
+    def is_labelled(self, eval_set: EvalSet[Pair]) -> bool:
         return not self.objective.needs_labels or super().is_labelled(eval_set)
 
     def metrics(
-        self, examples: list[TextExample], predictions: list[PairPrediction]
+        self, examples: list[Example[Pair]], predictions: list[PairPrediction]
     ) -> dict[str, float]:
         """The metrics of the evaluator, and the mean loss if it is defined for the labels."""
         vectors = np.stack([prediction.vectors for prediction in predictions])
@@ -110,28 +111,28 @@ class SimilarityEvaluator(LabelledEvaluator[TextExample, PairPrediction]):
         losses = example_losses(self.objective.losses, output, targets, counted)
         return {"loss": float(np.mean(jax.device_get(losses), dtype=np.float64)), **metrics}
 
-    def metric_names(self, examples: list[TextExample]) -> Iterable[str]:
+    def metric_names(self, examples: list[Example[Pair]]) -> Iterable[str]:
         names = self._evaluator(examples).metric_names
         if not self.objective.can_evaluate(examples):
             return names
         self.objective.targets(examples)  # labels of the wrong kind are refused
         return "loss", *names
 
-    def baseline_metrics(self, examples: list[TextExample]) -> dict[str, float]:
+    def baseline_metrics(self, examples: list[Example[Pair]]) -> dict[str, float]:
         return self._evaluator(examples).baselines()
 
-    def _evaluator(self, examples: list[TextExample]) -> PairEvaluator:
+    def _evaluator(self, examples: list[Example[Pair]]) -> PairEvaluator:
         return find_evaluator(examples, self.objective.labels, self.description.vectors.similarity)
 
 
-class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
+class SimilarityTask(LabelledTask[Pair, PairPrediction]):
     """Pairs of texts; training moves their vectors together or apart."""
 
     score_kind = "vectors"
 
     def __init__(
         self,
-        splits: Splits[TextExample],
+        splits: Splits[Pair],
         model: TrainedModel,
         options: LabelledOptions,
         objective: Objective,
@@ -173,7 +174,7 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
         encode = TextEncoder(
             self.tokenizer, self.description.config, self.options.length, prepare=self._prepare
         )
-        pairs = (example.item for example in examples)
+        pairs = (example.input for example in examples)
         sequences, rows, notes = sequences_of(encode_in_chunks(encode.groups, pairs))
 
         def make(chosen: np.ndarray, length: int) -> Batch:
@@ -205,7 +206,7 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
     def examples_as_text(self, count: int) -> str:
         """Label and both texts, one pair a line."""
         return "\n".join(
-            "\t".join([str(example.label), *example.item]) for example in self.splits.train[:count]
+            "\t".join([str(example.label), *example.input]) for example in self.splits.train[:count]
         )
 
 
@@ -227,8 +228,7 @@ class SimilarityData(LabelledData, TextOptions):
     scale: float = MultipleNegativesRanking.scale
 
     def __post_init__(self) -> None:
-        LabelledData.__post_init__(self)
-        TextOptions.__post_init__(self)
+        super().__post_init__()
         require_one_of("data.loss", self.loss, LOSSES)
         for name in filter(None, self.pooling.split(",")):
             require_one_of("data.pooling", name, OF_TOKENS)
@@ -265,7 +265,8 @@ def create(config: TaskConfig[SimilarityData], model_init: ModelInit) -> Similar
         _check_training(config, description)
     splits = read_splits(
         data,
-        lambda source, split, report: _pairs(
+        lambda source, split, report: map(
+            checked_pair,
             read_texts(
                 source,
                 data,
@@ -273,7 +274,7 @@ def create(config: TaskConfig[SimilarityData], model_init: ModelInit) -> Similar
                 one_class=True,
                 needs_labels=split == "train" and data.loss != "in_batch_negatives",
                 report=report,
-            )
+            ),
         ),
         with_train=not model_init.is_finished,
     )
@@ -310,16 +311,8 @@ def _check_training(config: TaskConfig[SimilarityData], description: ModelDescri
         )
 
 
-def _pairs(examples: Iterable[TextExample]) -> Iterator[TextExample]:
-    """Returns the examples, after checking that each has two texts."""
-    for example in examples:
-        if example.pair is None:
-            raise no_second_text(example.place)
-        yield example
-
-
 def _objective(
-    data: SimilarityData, examples: list[TextExample], model_init: ModelInit
+    data: SimilarityData, examples: list[Example[Pair]], model_init: ModelInit
 ) -> Objective:
     if data.loss == "cosine":
         return CosineObjective(data.lowest_and_highest)

@@ -8,17 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.data.examples import Entries, Entry, TaggedSentence
-from bert_jax.data.readers.conll import OUTSIDE, with_tag_column
+from bert_jax.data.examples import Example, Examples, Sentence
+from bert_jax.data.readers.columns import TextOptions
+from bert_jax.data.readers.conll import OUTSIDE, ColumnOptions, with_tag_column
+from bert_jax.data.readers.tables import FORMATS
 from bert_jax.data.readers.tagged import (
     CONLL,
     CONLL_ENDINGS,
-    Sentence,
+    SentenceParser,
     TaggedOptions,
     open_sentences,
     sentence_format,
 )
-from bert_jax.data.readers.texts import TextOptions
 from bert_jax.data.records import shortest
 from bert_jax.data.windows.words import (
     Word,
@@ -32,9 +33,11 @@ from bert_jax.data.windows.words import (
 from bert_jax.metrics.entities import detect_scheme, spans
 from bert_jax.models.crf import CRFParams
 from bert_jax.models.heads.tagging import TaggingOptions
+from bert_jax.options import from_keys
 from bert_jax.process import say
 from bert_jax.sharding.hosts import fetch
 from bert_jax.tasks.base.predict_spec import (
+    InputReader,
     OutputFile,
     PredictOptions,
     PredictSpec,
@@ -217,7 +220,7 @@ class _EncodedSentence(EncodedExample):
 
 
 def _sentence(example: Any) -> Any:
-    return example.words if isinstance(example, TaggedSentence) else example
+    return example.words if isinstance(example, Sentence) else example
 
 
 def _word_scores(
@@ -259,24 +262,37 @@ def _entities(text: str, words: Sequence[TaggedWord], labels: Sequence[str]) -> 
     return tuple(entities)
 
 
-def _open(source: str | Path, options: PredictOptions) -> AbstractContextManager[Entries[Sentence]]:
+@dataclasses.dataclass(frozen=True)
+class TagOptions(PredictOptions, TextOptions, ColumnOptions):
+    """The options of `bert-jax predict`, for words in columns, lists of words and texts."""
+
+    FORMATS = (CONLL, *FORMATS)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        ColumnOptions.__post_init__(self)
+
+    def of_words(self, form: str = "") -> TaggedOptions:
+        """The options of the reader of words; another format than those of words becomes ""."""
+        known = form if form in TaggedOptions.FORMATS else ""
+        return from_keys(TaggedOptions, vars(self), format=known)
+
+
+def _open(source: str | Path, options: TagOptions) -> AbstractContextManager[Examples[Any]]:
     """Opens CoNLL columns, lists of words or texts in JSON lines, tables, or lines of text."""
-    form = options.input_format or sentence_format(source)
+    form = options.format or sentence_format(source)
     if not form and options.output_format == CONLL:
         form = CONLL
         say(
             f"{source}: read as words in columns, which --output has; if it is text, add "
             "--input-format text"
         )
-    return open_sentences(
-        source,
-        options.reading(TaggedOptions, format=form),
-        options.reading(TextOptions, format="" if form == CONLL else form, empty="keep"),
-        with_lines=options.output_format == CONLL,
-    )
+    texts = dataclasses.replace(options, format="" if form == CONLL else form)
+    with_lines = options.output_format == CONLL
+    return open_sentences(source, options.of_words(form), texts, with_lines=with_lines)
 
 
-def _record(sentence: Sentence, tagging: Tagging) -> dict[str, Any]:
+def _record(sentence: Words | Sentence, tagging: Tagging) -> dict[str, Any]:
     return {
         "words": [word.text for word in tagging.words],
         "tags": list(tagging.tags),
@@ -288,22 +304,22 @@ def _record(sentence: Sentence, tagging: Tagging) -> dict[str, Any]:
     }
 
 
-def _columns(entry: Entry[Sentence], tagging: Tagging) -> str:
+def _columns(example: Example[Any], tagging: Tagging) -> str:
     """Words and tags in columns; a sentence of a CoNLL file gets the tags as one more column."""
-    words = tuple(word.text for word in tagging.words)
-    without_lines = TaggedSentence(words, None, entry.id, entry.place)
-    sentence = entry.item if isinstance(entry.item, TaggedSentence) else without_lines
-    return with_tag_column(sentence, tagging.tags)
+    words = Sentence(tuple(word.text for word in tagging.words))
+    sentence = example.input if isinstance(example.input, Sentence) else words
+    return with_tag_column(sentence, None, tagging.tags)
 
 
-def _conll(options: PredictOptions) -> Sequence[OutputFile[Sentence, Tagging]]:
+def _conll(options: PredictOptions) -> Sequence[OutputFile[Any, Tagging]]:
     keeps_no_columns(options, CONLL)
     return (OutputFile(_columns),)
 
 
 PREDICT = PredictSpec(
-    _open,
-    lambda model, options: TagPredictor(model, options.batches()),
+    InputReader(lambda options: SentenceParser(options.of_words(), options), _open),
+    TagOptions,
+    lambda model, options: TagPredictor(model, options.batches),
     _record,
     {CONLL: _conll},
     endings={".txt": CONLL, **dict.fromkeys(CONLL_ENDINGS, CONLL)},

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from bert_jax.data.examples import TaggedSentence
+from bert_jax.data.examples import Example, Sentence
 from bert_jax.data.padding import Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.windows.words import WordWindow, WordWindows
@@ -42,7 +42,7 @@ class TaggedRows:
 
     def __init__(
         self,
-        examples: Sequence[TaggedSentence],
+        examples: Sequence[Example[Sentence]],
         tag_set: TagSet,
         tokenizer: Tokenizer,
         length: int,
@@ -64,7 +64,7 @@ class TaggedRows:
             windows = WordWindows(tokenizer, length)
 
         def encodings() -> Iterator[WordWindow]:
-            encoded = encode_in_chunks(windows, (example.words for example in examples))
+            encoded = encode_in_chunks(windows, (example.input.words for example in examples))
             for example, of_example in zip(examples, encoded, strict=True):
                 self._rows += _tagged_rows(example, of_example, tag_set)
                 yield from of_example
@@ -114,9 +114,9 @@ class TaggedRows:
 
 
 def _tagged_rows(
-    example: TaggedSentence, windows: Sequence[WordWindow], tag_set: TagSet
+    example: Example[Sentence], windows: Sequence[WordWindow], tag_set: TagSet
 ) -> Iterator[TaggedRow]:
-    tags = example.tags or ()
+    tags = example.label or ()
     # A word without tokens is not learned; an entity that began with it begins at the next word.
     read = [tags[word] for window in windows for word in window.words]
     labels = np.append(tag_set.numbers(read), np.int32(-1))  # after the last, and so before 0

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.examples import TaggedSentence
+from bert_jax.data.examples import Example, Sentence
 from bert_jax.data.padding import bucket_length, bucket_rows
 from bert_jax.data.readers.conll import OUTSIDE
 from bert_jax.errors import OptionError, UserError, require_one_of
@@ -17,7 +17,7 @@ from bert_jax.metrics.entities import Scheme, convert, detect_scheme, spans, spl
 from bert_jax.models.crf import IMPOSSIBLE, CRFParams, marginals, viterbi
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import softmax
-from bert_jax.tasks.base.splits import EvalSet, choose_labels, drop_field
+from bert_jax.tasks.base.splits import EvalSet, choose_labels, drop_labels
 
 # A prefix of BIOES and the type of the entity.
 Tag = tuple[str, str]
@@ -53,7 +53,7 @@ class TagSet:
         return np.array([self.labels.index(tag) for tag in self.translate(tags)], np.int32)
 
     def comparable(
-        self, examples: Sequence[TaggedSentence], tags: Sequence[Sequence[str]]
+        self, examples: Sequence[Example[Sentence]], tags: Sequence[Sequence[str]]
     ) -> tuple[list[Sequence[str]], list[Sequence[str]]]:
         """Gold and predicted tags in the same scheme, that of the gold tags.
 
@@ -65,7 +65,7 @@ class TagSet:
             examples: sentences with tags.
             tags: predicted tags of each sentence.
         """
-        gold: list[Sequence[str]] = [example.tags or () for example in examples]
+        gold: list[Sequence[str]] = [example.label or () for example in examples]
         scheme = detect_scheme(gold) if self.scheme else None
         if scheme is None:
             return gold, list(tags)
@@ -81,7 +81,7 @@ class TagSet:
             return False
         return _types([tag]) <= _types(self.labels)
 
-    def check(self, sentences: Iterable[TaggedSentence]) -> None:
+    def check(self, sentences: Iterable[Example[Sentence]]) -> None:
         """Refuses tags that the model does not know.
 
         Raises:
@@ -92,12 +92,12 @@ class TagSet:
             what = "types of entities" if has_types else "tags"
             known = sorted(_types(self.labels)) if has_types else self.labels
             raise UserError(
-                f"{sentence.place}: the tag {tag!r} of {word!r} is unknown to the model, "
+                f"{sentence.location}: the tag {tag!r} of {word!r} is unknown to the model, "
                 f"which has the {what} {', '.join(known)}; "
                 "fix the data, train with examples of it, or name all tags with data.labels"
             )
 
-    def drop_unknown_tags(self, eval_set: EvalSet[TaggedSentence]) -> EvalSet[TaggedSentence]:
+    def drop_unknown_tags(self, eval_set: EvalSet[Sentence]) -> EvalSet[Sentence]:
         """Test sentences, without their tags if the model does not know all of them.
 
         The last column of a file without tags is something else.
@@ -106,22 +106,22 @@ class TagSet:
         if unknown is None:
             return eval_set
         reason = f"the model has no tags such as {unknown[2]!r}"
-        return drop_field(eval_set, "tags", reason)
+        return drop_labels(eval_set, reason)
 
     def _unknown(
-        self, sentences: Iterable[TaggedSentence]
-    ) -> Iterable[tuple[TaggedSentence, str, str]]:
+        self, sentences: Iterable[Example[Sentence]]
+    ) -> Iterable[tuple[Example[Sentence], str, str]]:
         """The words with an unknown tag, or one that is unknown in the scheme of the model."""
         for sentence in sentences:
             yield from _unknown([sentence], self.knows)
-            own = self.translate(sentence.tags or ())
-            for word, tag in zip(sentence.words, own, strict=False):
+            own = self.translate(sentence.label or ())
+            for word, tag in zip(sentence.input.words, own, strict=False):
                 if tag not in self.labels:
                     yield sentence, word, tag
 
 
 def find_tag_set(
-    train: Sequence[TaggedSentence],
+    train: Sequence[Example[Sentence]],
     model_init: ModelInit,
     scheme: str,
     named: tuple[str, ...],
@@ -145,21 +145,21 @@ def find_tag_set(
     require_one_of("data.scheme", scheme, SCHEMES)
     if model_init.is_finished and model_init.description:
         return _of_finished_model(model_init.description, named)
-    tags = {tag for sentence in train for tag in sentence.tags or ()}
+    tags = {tag for sentence in train for tag in sentence.label or ()}
     if not any("-" in tag and detect_scheme([[tag]]) for tag in tags):
         return TagSet(_ordered(tags, model_init, named), None)
     for sentence, word, tag in _unknown(train, lambda tag: detect_scheme([[tag]]) is not None):
         raise UserError(
-            f"{sentence.place}: {tag!r}, the tag of {word!r}, marks no entity, as others do; give "
-            "O, or B-, I-, E-, S- and a type"
+            f"{sentence.location}: {tag!r}, the tag of {word!r}, marks no entity, as others do; "
+            "give O, or B-, I-, E-, S- and a type"
         )
     if named:
-        places = {
-            tag: sentence.place
+        locations = {
+            tag: sentence.location
             for sentence in train
-            for tag in convert(sentence.tags or (), cast(Scheme, scheme))
+            for tag in convert(sentence.label or (), cast(Scheme, scheme))
         }
-        return TagSet(choose_labels(places, model_init, named), cast(Scheme, scheme))
+        return TagSet(choose_labels(locations, model_init, named), cast(Scheme, scheme))
     prefixes = "BI" if scheme == "iob2" else "BIES"
     required = {OUTSIDE}
     for entity_type in _types(tags):
@@ -207,12 +207,12 @@ def _types(tags: Iterable[str]) -> set[str]:
 
 
 def _unknown(
-    sentences: Iterable[TaggedSentence], is_known: Callable[[str], bool]
-) -> Iterable[tuple[TaggedSentence, str, str]]:
+    sentences: Iterable[Example[Sentence]], is_known: Callable[[str], bool]
+) -> Iterable[tuple[Example[Sentence], str, str]]:
     """The words with an unknown tag, as (sentence, word, tag)."""
     known: dict[str, bool] = {}
     for sentence in sentences:
-        for word, tag in zip(sentence.words, sentence.tags or (), strict=False):
+        for word, tag in zip(sentence.input.words, sentence.label or (), strict=False):
             if tag not in known:
                 known[tag] = is_known(tag)
             if not known[tag]:

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import optax
 
-from bert_jax.data.examples import TaggedSentence
+from bert_jax.data.examples import Example, Sentence
 from bert_jax.data.readers.conll import add_tag_column, as_columns
 from bert_jax.data.readers.tagged import CONLL, TaggedOptions, read_tagged
 from bert_jax.errors import UserError
@@ -49,7 +49,7 @@ _METRICS = ("f1", "precision", "recall", "accuracy")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class TaggingEvaluator(LabelledEvaluator[TaggedSentence, Tagging]):
+class TaggingEvaluator(LabelledEvaluator[Sentence, Tagging]):
     """Entities as conlleval counts them, or the accuracy of tags that mark none.
 
     Attributes:
@@ -64,7 +64,7 @@ class TaggingEvaluator(LabelledEvaluator[TaggedSentence, Tagging]):
         return TagPredictor(model, self.options.batches)
 
     def metrics(
-        self, examples: list[TaggedSentence], predictions: list[Tagging]
+        self, examples: list[Example[Sentence]], predictions: list[Tagging]
     ) -> dict[str, float]:
         """F1, precision and recall of entities, computed as in conlleval, and the accuracy of tags.
 
@@ -73,11 +73,11 @@ class TaggingEvaluator(LabelledEvaluator[TaggedSentence, Tagging]):
         """
         return self._scores(examples, [tagging.tags for tagging in predictions])
 
-    def metric_names(self, examples: list[TaggedSentence]) -> Iterable[str]:
+    def metric_names(self, examples: list[Example[Sentence]]) -> Iterable[str]:
         marks_entities = entity_tags((), self.tag_set.labels) is not None
         return _METRICS if marks_entities else ("accuracy",)
 
-    def baseline_metrics(self, examples: list[TaggedSentence]) -> dict[str, float]:
+    def baseline_metrics(self, examples: list[Example[Sentence]]) -> dict[str, float]:
         """`<metric>_lexicon`: each word has its most common tag in the training sentences.
 
         A word that does not occur in them has the most common tag of all words.
@@ -85,7 +85,7 @@ class TaggingEvaluator(LabelledEvaluator[TaggedSentence, Tagging]):
         if not self._lexicon:
             return {}
         lexicon, most_common = self._lexicon
-        tags = [[lexicon.get(word, most_common) for word in row.words] for row in examples]
+        tags = [[lexicon.get(word, most_common) for word in row.input.words] for row in examples]
         return {f"{name}_lexicon": value for name, value in self._scores(examples, tags).items()}
 
     @functools.cached_property
@@ -96,7 +96,7 @@ class TaggingEvaluator(LabelledEvaluator[TaggedSentence, Tagging]):
         for example in self.splits.train:
             gold = self._gold(example)
             total.update(gold)
-            for word, tag in zip(example.words, gold, strict=True):
+            for word, tag in zip(example.input.words, gold, strict=True):
                 by_word[word][tag] += 1
         if not total:
             return None
@@ -104,7 +104,7 @@ class TaggingEvaluator(LabelledEvaluator[TaggedSentence, Tagging]):
         return lexicon, total.most_common(1)[0][0]
 
     def write(
-        self, directory: Path, eval_set: EvalSet[TaggedSentence], predictions: list[Tagging]
+        self, directory: Path, eval_set: EvalSet[Sentence], predictions: list[Tagging]
     ) -> None:
         """Writes `<set>.jsonl`, reports, and `<set>.conll`: the file's lines with one more column.
 
@@ -118,7 +118,7 @@ class TaggingEvaluator(LabelledEvaluator[TaggedSentence, Tagging]):
         write_atomically(directory / f"{eval_set.name}.{CONLL}", text.encode())
 
     def write_reports(
-        self, directory: Path, eval_set: EvalSet[TaggedSentence], predictions: list[Tagging]
+        self, directory: Path, eval_set: EvalSet[Sentence], predictions: list[Tagging]
     ) -> None:
         tags = [tagging.tags for tagging in predictions]
         counts = self._counts(eval_set.examples, tags)
@@ -129,11 +129,11 @@ class TaggingEvaluator(LabelledEvaluator[TaggedSentence, Tagging]):
         write_atomically(directory / f"{eval_set.name}.report.txt", text.encode())
         matrix.draw(directory / f"{eval_set.name}.confusion.png")
 
-    def _gold(self, example: TaggedSentence) -> list[str]:
-        return self.tag_set.translate(example.tags or ())
+    def _gold(self, example: Example[Sentence]) -> list[str]:
+        return self.tag_set.translate(example.label or ())
 
     def _scores(
-        self, examples: Sequence[TaggedSentence], tags: Sequence[Sequence[str]]
+        self, examples: Sequence[Example[Sentence]], tags: Sequence[Sequence[str]]
     ) -> dict[str, float]:
         counts = self._counts(examples, tags)
         if counts is None:
@@ -142,7 +142,7 @@ class TaggingEvaluator(LabelledEvaluator[TaggedSentence, Tagging]):
         return dict(zip(_METRICS, (f1, precision, recall, counts.accuracy), strict=True))
 
     def _counts(
-        self, examples: Sequence[TaggedSentence], tags: Sequence[Sequence[str]]
+        self, examples: Sequence[Example[Sentence]], tags: Sequence[Sequence[str]]
     ) -> EntityCounts | None:
         """Counts of entities; None if the tags mark none."""
         labels = self.tag_set.labels
@@ -155,7 +155,7 @@ class TaggingEvaluator(LabelledEvaluator[TaggedSentence, Tagging]):
         return EntityCounts.of(gold, predicted)
 
     def _confusion(
-        self, examples: Sequence[TaggedSentence], tags: Sequence[Sequence[str]]
+        self, examples: Sequence[Example[Sentence]], tags: Sequence[Sequence[str]]
     ) -> ConfusionMatrix:
         labels = self.tag_set.labels
         gold = [labels.index(tag) for example in examples for tag in self._gold(example)]
@@ -163,7 +163,7 @@ class TaggingEvaluator(LabelledEvaluator[TaggedSentence, Tagging]):
         return ConfusionMatrix(labels, np.array(gold, np.int64), np.array(predicted, np.int64))
 
 
-class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
+class TaggingTask(LabelledTask[Sentence, Tagging]):
     """The first token of each word has its label; the others have none.
 
     With `model.use_crf` the labels of a row are learned as a path of a conditional random field;
@@ -178,7 +178,7 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
 
     def __init__(
         self,
-        splits: Splits[TaggedSentence],
+        splits: Splits[Sentence],
         model: TrainedModel,
         options: LabelledOptions,
         tag_set: TagSet,
@@ -212,7 +212,7 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
     def make_rows(self) -> TrainingRows:
         """Each sentence is an example, and each window of one that is too long for one row."""
         rows = TaggedRows(
-            [example for example in self.splits.train if example.words],
+            [example for example in self.splits.train if example.input.words],
             self._tag_set,
             self.tokenizer,
             self.options.length,
@@ -245,7 +245,7 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
     def examples_as_text(self, count: int) -> str:
         """Words and tags in columns."""
         return "".join(
-            as_columns(example.words, self._tag_set.translate(example.tags or ()))
+            as_columns(example.input.words, self._tag_set.translate(example.label or ()))
             for example in self.splits.train[:count]
         )
 
@@ -263,8 +263,7 @@ class TaggingData(LabelledData, TaggedOptions):
     class_weights: str = ""
 
     def __post_init__(self) -> None:
-        LabelledData.__post_init__(self)
-        TaggedOptions.__post_init__(self)
+        super().__post_init__()
         check_class_weights(self.class_weights)
 
 

@@ -7,9 +7,9 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
+from bert_jax.data.examples import Example
 from bert_jax.data.readers.conll import (
     ColumnOptions,
-    ColumnSentence,
     as_columns,
     read_blocks,
     read_sentences,
@@ -33,22 +33,22 @@ def lines_of(text: str) -> Lines:
     return Lines("f.txt", io.BytesIO(text.encode()), None)
 
 
-def blocks_of(text: str, **options) -> list[ColumnSentence]:
+def blocks_of(text: str, **options) -> list[Example]:
     return list(read_blocks(lines_of(text), ColumnOptions(**options)))
 
 
 def sentences_of(text: str, **options):
     """Words and tags of each sentence."""
     found = read_sentences(lines_of(text), ColumnOptions(**options))
-    return [(sentence.words, sentence.tags) for sentence in found]
+    return [(one.input.words, one.label) for one in found]
 
 
 def test_words_tags_numbers_and_places():
     first, second = read_sentences(lines_of(CONLL))
-    assert (first.words, first.tags) == (("EU", "rejects"), ("I-ORG", "O"))
-    assert (first.id, first.place) == ("0", "f.txt:3")
-    assert (second.words, second.tags) == (("Peter",), ("I-PER",))
-    assert (second.id, second.place) == ("1", "f.txt:7")
+    assert (first.input.words, first.label) == (("EU", "rejects"), ("I-ORG", "O"))
+    assert (first.id, first.location) == ("0", "f.txt:3")
+    assert (second.input.words, second.label) == (("Peter",), ("I-PER",))
+    assert (second.id, second.location) == ("1", "f.txt:7")
 
 
 @pytest.mark.parametrize(
@@ -104,11 +104,7 @@ def test_tabs_alone_may_stand_between_columns():
     [
         ("a O\nb\n", {}, r"f.txt:2: 1 columns, but line 1 has 2; fix the line"),
         ("a O\n\nb X O\n", {}, r"f.txt:3: 3 columns, but line 1 has 2"),
-        (
-            "a O\n",
-            {"word_column": 2},
-            r"f.txt:1: there is no column 2, only 2; set data.word_column",
-        ),
+        ("a O\n", {"word_column": 2}, r"f.txt:1: there is no column 2, only 2; set data.word_colu"),
         ("a\tO\nb\t\n", {"separator": "tab"}, r"f.txt:2: the tag is empty; give the word one"),
     ],
 )
@@ -130,7 +126,8 @@ def test_an_unknown_separator():
 def test_the_lines_come_back_with_a_further_column():
     tags = [["B-ORG", "O"], ["B-PER"]]
     found = "".join(
-        with_tag_column(block, row) for block, row in zip(blocks_of(CONLL), tags, strict=True)
+        with_tag_column(block.input, block.label, row)
+        for block, row in zip(blocks_of(CONLL), tags, strict=True)
     )
     assert (
         found
@@ -149,20 +146,26 @@ Peter NNP I-NP I-PER B-PER
 def test_ends_of_lines_and_comments_stay():
     text = "# of Bonn\r\nBonn\tO \r\n\r\n\r\nis\tO\r\n"
     first, second = blocks_of(text, comments="# ")
-    assert with_tag_column(first, ["B-LOC"]) == "# of Bonn\r\nBonn\tO\tB-LOC\r\n\r\n"
-    assert with_tag_column(second, ["O"]) == "\r\nis\tO\tO\r\n"
+    assert (
+        with_tag_column(first.input, first.label, ["B-LOC"])
+        == "# of Bonn\r\nBonn\tO\tB-LOC\r\n\r\n"
+    )
+    assert with_tag_column(second.input, second.label, ["O"]) == "\r\nis\tO\tO\r\n"
 
 
 def test_a_single_column_gets_a_second_one():
     (block,) = blocks_of("EU\nrejects")
-    assert with_tag_column(block, ["B-ORG", "O"]) == "EU\tB-ORG\nrejects\tO"
+    assert with_tag_column(block.input, block.label, ["B-ORG", "O"]) == "EU\tB-ORG\nrejects\tO"
 
 
 def test_blanks_in_columns_between_tabs_stay():
     (block,) = blocks_of("New York\nBonn \n", separator="tab")
-    assert with_tag_column(block, ["B-LOC", "B-LOC"]) == "New York\tB-LOC\nBonn \tB-LOC\n"
+    assert (
+        with_tag_column(block.input, block.label, ["B-LOC", "B-LOC"])
+        == "New York\tB-LOC\nBonn \tB-LOC\n"
+    )
     (block,) = blocks_of("1\tNew York\r\n2\t\r\n", separator="tab", word_column=0, tag_column=5)
-    assert with_tag_column(block, ["O", "O"]) == "1\tNew York\tO\r\n2\t\tO\r\n"
+    assert with_tag_column(block.input, block.label, ["O", "O"]) == "1\tNew York\tO\r\n2\t\tO\r\n"
 
 
 LINES = st.sampled_from(
@@ -174,8 +177,11 @@ LINES = st.sampled_from(
 def test_all_lines_are_in_a_block_and_every_word_in_one_row(lines, end, ends_open):
     text = end.join(lines) + ("" if ends_open else end)
     blocks = blocks_of(text, comments="#")
-    assert "".join(block.lines for block in blocks) == text
-    tagged = "".join(with_tag_column(block, ["T"] * len(block.rows)) for block in blocks)
+    assert "".join(block.input.lines.text for block in blocks) == text
+    tagged = "".join(
+        with_tag_column(block.input, block.label, ["T"] * len(block.input.lines.rows))
+        for block in blocks
+    )
     assert len(tagged.splitlines()) == len(text.splitlines())
     for before, after in zip(text.split(end), tagged.split(end), strict=True):
         is_row = before.strip() and not before.startswith("#")
@@ -193,8 +199,8 @@ def test_blocks_are_read_one_at_a_time(tmp_path):
     path.write_bytes(gzip.compress(b"a O\n\nb O\n\nc\n"))
     with open_lines(path) as lines:
         blocks = read_blocks(lines)
-        assert next(blocks).words == ("a",)
-        assert next(blocks).words == ("b",)
+        assert next(blocks).input.words == ("a",)
+        assert next(blocks).input.words == ("b",)
         with pytest.raises(UserError, match=r"words.txt.gz:5: 1 columns, but line 1 has 2"):
             next(blocks)
 

@@ -2,79 +2,47 @@
 
 import pytest
 
-from bert_jax.data.readers.glue import GLUE, GlueSet
-from bert_jax.data.readers.texts import TextOptions, read_texts
+from bert_jax.data.readers.columns import TextOptions
+from bert_jax.data.readers.glue import GLUE
+from bert_jax.data.readers.texts import read_texts
 from bert_jax.errors import UserError
 
-MNLI = "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\t"
-MNLI += "sentence1_parse\tsentence2_parse\tsentence1\tsentence2"
-MNLI_ROW = "0\t63735\t63735n\tslate\t( a )\t( b )\t(ROOT a)\t(ROOT b)\tA.\tB."
+MNLI = "index|promptID|pairID|genre|sentence1_binary_parse|sentence2_binary_parse|"
+MNLI += "sentence1_parse|sentence2_parse|sentence1|sentence2"
+A_B = "0|63735|63735n|slate|( a )|( b )|(ROOT a)|(ROOT b)|A.|B."
+STSB = "index|genre|filename|year|old_index|source1|source2|sentence1|sentence2"
+PLANES = "0|main|MSR|2012|1|none|none|A plane.|An air plane."
+PAIR = "index|sentence1|sentence2"
+SIX_LABELS = "label1|label2|label3|label4|label5|gold_label"
 
-# Task, file, text, pair, label, id.
+# Task, lines with | for tabs, text or pair, label, id.
 FILES = [
-    ("cola", 'gj04\t0\t*\tThe "box.\ngj04\t1\t\tBill sank.\n', 'The "box.', None, "0", "0"),
-    ("cola", "index\tsentence\n4\tBill ran.\n", "Bill ran.", None, None, "4"),
-    ("sst2", "sentence\tlabel\nhide new \t0\n", "hide new ", None, "0", "0"),
-    ("sst2", "index\tsentence\n0\tuneasy .\n", "uneasy .", None, None, "0"),
-    (
-        "mrpc",
-        '\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t7\t8\t" A "\tB\r\n',
-        *('" A "', "B", "1", "0"),
-    ),
-    (
-        "mrpc",
-        "index\t#1 ID\t#2 ID\t#1 String\t#2 String\n3\t1\t2\tA\tB\n",
-        *("A", "B", None, "3"),
-    ),
-    (
-        "stsb",
-        "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
-        "0\tmain\tMSR\t2012\t1\tnone\tnone\tA plane.\tAn air plane.\t5.000\n",
-        *("A plane.", "An air plane.", 5.0, "0"),
-    ),
-    (
-        "stsb",
-        "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\n"
-        "7\tmain\tMSR\t2012\t1\tnone\tnone\tA.\tB.\n",
-        *("A.", "B.", None, "7"),
-    ),
-    (
-        "qqp",
-        "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n133273\t1\t2\tA?\tB?\t0\n",
-        *("A?", "B?", "0", "133273"),
-    ),
-    ("qqp", "id\tquestion1\tquestion2\n0\tA?\tB?\n", "A?", "B?", None, "0"),
-    (
-        "mnli",
-        f"{MNLI}\tlabel1\tgold_label\n{MNLI_ROW}\tneutral\tentailment\n",
-        *("A.", "B.", "entailment", "0"),
-    ),
-    (
-        "mnli",
-        f"{MNLI}\tlabel1\tlabel2\tlabel3\tlabel4\tlabel5\tgold_label\n"
-        f"{MNLI_ROW}\tneutral\tneutral\tneutral\tneutral\tneutral\tcontradiction\n",
-        *("A.", "B.", "contradiction", "0"),
-    ),
-    ("mnli", f"{MNLI}\n{MNLI_ROW}\n", "A.", "B.", None, "0"),
-    ("mnli", "index\tsentence1\tsentence2\n9\tA.\tB.\n", "A.", "B.", None, "9"),
-    (
-        "qnli",
-        "index\tquestion\tsentence\tlabel\n2\tWhat?\tThat.\tnot_entailment\n",
-        *("What?", "That.", "not_entailment", "2"),
-    ),
-    ("qnli", "index\tquestion\tsentence\n2\tWhat?\tThat.\n", "What?", "That.", None, "2"),
-    (
-        "rte",
-        "index\tsentence1\tsentence2\tlabel\n1\tA\tB\tentailment\n",
-        "A",
-        "B",
-        "entailment",
-        "1",
-    ),
-    ("rte", "index\tsentence1\tsentence2\n1\tA\tB\n", "A", "B", None, "1"),
-    ("wnli", "index\tsentence1\tsentence2\tlabel\n1\tA\tB\t1\n", "A", "B", "1", "1"),
-    ("wnli", "index\tsentence1\tsentence2\n1\tA\tB\n", "A", "B", None, "1"),
-]
+    ("cola", 'gj04|0|*|The "box.\ngj04|1||Bill sank.', 'The "box.', "0", "0"),
+    ("cola", "index|sentence\n4|Bill ran.", "Bill ran.", None, "4"),
+    ("sst2", "sentence|label\nhide new |0", "hide new ", "0", "0"),
+    ("sst2", "index|sentence\n0|uneasy .", "uneasy .", None, "0"),
+    ("mrpc", "\ufeffQuality|#1 ID|#2 ID|#1 String|#2 String\r\n1|7|8|\" A \"|B\r",
+     ('" A "', "B"), "1", "0"),
+    ("mrpc", "index|#1 ID|#2 ID|#1 String|#2 String\n3|1|2|A|B", ("A", "B"), None, "3"),
+    ("stsb", f"{STSB}|score\n{PLANES}|5.000", ("A plane.", "An air plane."), 5.0, "0"),
+    ("stsb", f"{STSB}\n{PLANES}", ("A plane.", "An air plane."), None, "0"),
+    ("qqp", "id|qid1|qid2|question1|question2|is_duplicate\n133|1|2|A?|B?|0",
+     ("A?", "B?"), "0", "133"),
+    ("qqp", "id|question1|question2\n0|A?|B?", ("A?", "B?"), None, "0"),
+    ("mnli", f"{MNLI}|label1|gold_label\n{A_B}|neutral|entailment",
+     ("A.", "B."), "entailment", "0"),
+    ("mnli", f"{MNLI}|{SIX_LABELS}\n{A_B}|neutral|neutral|neutral|neutral|neutral|contradiction",
+     ("A.", "B."), "contradiction", "0"),
+    ("mnli", f"{MNLI}\n{A_B}", ("A.", "B."), None, "0"),
+    ("mnli", f"{PAIR}\n9|A.|B.", ("A.", "B."), None, "9"),
+    ("qnli", "index|question|sentence|label\n2|What?|That.|not_entailment",
+     ("What?", "That."), "not_entailment", "2"),
+    ("qnli", "index|question|sentence\n2|What?|That.", ("What?", "That."), None, "2"),
+    ("rte", f"{PAIR}|label\n1|A|B|entailment", ("A", "B"), "entailment", "1"),
+    ("rte", f"{PAIR}\n1|A|B", ("A", "B"), None, "1"),
+    ("wnli", f"{PAIR}|label\n1|A|B|1", ("A", "B"), "1", "1"),
+    ("wnli", f"{PAIR}\n1|A|B", ("A", "B"), None, "1"),
+]  # fmt: skip
 
 
 def read(path, content, task, **options):
@@ -82,16 +50,16 @@ def read(path, content, task, **options):
     return list(read_texts(path, TextOptions(f"glue:{task}", **options)))
 
 
-@pytest.mark.parametrize(("task", "content", "text", "pair", "label", "id"), FILES)
-def test_files_of_every_task(tmp_path, task, content, text, pair, label, id):
-    first = read(tmp_path / "train.tsv", content, task)[0]
-    assert (first.text, first.pair, first.label, first.id) == (text, pair, label, id)
+@pytest.mark.parametrize(("task", "lines", "text", "label", "id"), FILES)
+def test_files_of_every_task(tmp_path, task, lines, text, label, id):
+    first = read(tmp_path / "train.tsv", lines.replace("|", "\t") + "\n", task)[0]
+    assert (first.input, first.label, first.id) == (text, label, id)
 
 
 def test_a_file_without_header_loses_no_row(tmp_path):
     content = "gj04\t0\t*\tThey drank.\ngj04\t1\t\tBill sank.\n"
     rows = read(tmp_path / "train.tsv", content, "cola")
-    assert [(row.text, row.label, row.id) for row in rows] == [
+    assert [(row.input, row.label, row.id) for row in rows] == [
         ("They drank.", "0", "0"),
         ("Bill sank.", "1", "1"),
     ]
@@ -103,7 +71,7 @@ def test_broken_rows_and_empty_questions_of_qqp(tmp_path, capsys):
         "1\t2\t3\tA?\tB\n?\t0\n4\t5\t6\tC?\t\t1\n7\t8\t9\tD?\tE?\t0\n"
     )
     rows = read(tmp_path / "train.tsv", content, "qqp")
-    assert [(row.id, row.pair) for row in rows] == [("4", ""), ("7", "E?")]
+    assert [(row.id, row.input[1]) for row in rows] == [("4", ""), ("7", "E?")]
     path = tmp_path / "train.tsv"
     assert capsys.readouterr().err == (
         f"1 empty texts kept; the first: {path}:4\n"
@@ -114,21 +82,13 @@ def test_broken_rows_and_empty_questions_of_qqp(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("task", "content", "message"),
     [
-        (
-            "rte",
-            "index\tsentence1\tsentence2\tlabel\n1\tA\tB\tmaybe\n",
-            "a.tsv:2: the label 'maybe'",
-        ),
+        ("rte", "index\tsentence1\tsentence2\tlabel\n1\tA\tB\tmaybe\n", "a.tsv:2: the label 'mayb"),
         (
             "rte",
             "index\tsentence1\tsentence2\tlabel\n1\tA\tentailment\n",
             "a.tsv:2: 3 fields, but t",
         ),
-        (
-            "stsb",
-            "sentence1\tsentence2\tscore\nA\tB\tx\n",
-            "a.tsv:2: 'score' is 'x', which is not a nu",
-        ),
+        ("stsb", "sentence1\tsentence2\tscore\nA\tB\tx\n", "a.tsv:2: 'score' is 'x', which is not"),
         ("mrpc", "sentence1\tsentence2\n", "a.tsv:1: there is no column '#1 String', only 'sente"),
         ("cola", "a\tb\n", "a.tsv:1: 2 fields, but the first row has 4"),
     ],
@@ -153,12 +113,9 @@ def test_layouts():
         "rte": "accuracy",
         "wnli": "accuracy",
     }
-    assert {part.submission for layout in GLUE.values() for part in layout.test} == {
+    assert {name for layout in GLUE.values() for name in layout.test.values()} == {
         *("CoLA.tsv", "SST-2.tsv", "MRPC.tsv", "STS-B.tsv", "QQP.tsv"),
         *("MNLI-m.tsv", "MNLI-mm.tsv", "QNLI.tsv", "RTE.tsv", "WNLI.tsv"),
     }
-    assert GLUE["mnli"].validation == (
-        GlueSet("dev_matched.tsv", "matched"),
-        GlueSet("dev_mismatched.tsv", "mismatched"),
-    )
+    assert GLUE["mnli"].validation == ("dev_matched.tsv", "dev_mismatched.tsv")
     assert GLUE["rte"].classes == ("entailment", "not_entailment")

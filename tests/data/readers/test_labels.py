@@ -6,8 +6,9 @@ import re
 
 import pytest
 
+from bert_jax.data.readers.columns import TextOptions
 from bert_jax.data.readers.label_cells import parse_list, parse_vector
-from bert_jax.data.readers.texts import TextOptions, read_texts
+from bert_jax.data.readers.texts import read_texts
 from bert_jax.errors import UserError
 
 ABC = ("a", "b", "c")
@@ -130,6 +131,7 @@ def labels(tmp_path):
         (["[joy]", "['x']"], {"one_class": True}, ["[joy]", "['x']"]),
         ([["x"]], {"one_class": True}, [("x",)]),  # the task refuses it
         (["(other)", "x"], {}, ["(other)", "x"]),
+        (["None", "NA", "null"], {}, ["None", "NA", "null"]),
     ],
 )
 def test_labels_of_a_column(labels, values, options, expected):
@@ -139,28 +141,23 @@ def test_labels_of_a_column(labels, values, options, expected):
 @pytest.mark.parametrize(
     ("values", "options", "message"),
     [
-        (
-            ["x", "[joy]"],
-            {},
-            "a.csv:3: 'label' is '[joy]', which looks like a list, but 'joy' is n",
-        ),
-        (
-            ["x", "['x']"],
-            {},
-            "a.csv:3: 'label' is a list of labels, but one label in the rows befo",
-        ),
+        (["x", "[joy]"], {}, "a.csv:3: 'label' is '[joy]', which looks like a list, but 'joy' is"),
+        (["x", "['x']"], {}, "a.csv:3: 'label' is a list of labels, but one label in the rows bef"),
         (["['x']", ""], {}, "a.csv:3: the label ('label') is empty"),
         (["3", "2,10"], {}, "a.csv:3: 'label' is '2,10', which looks like a list, but it has no "),
         (["[0, 1, 0]", "[0, 1]"], {}, "a.csv:3: a vector of 2 numbers, but the first row has 3"),
         (["[]", "[0, 1, 0]"], {}, "a.csv:3: a vector of 3 numbers, but the first row has 0; fix"),
         (["[0, 1, 0]", "[0, 2]"], {}, "a.csv:3: '2' in a list is neither 0 nor 1, as in the other"),
         (["[0, 1, 0]"], {"labels": ("a", "b")}, "a.csv:2: a vector of 3 numbers, but 2 labels are"),
-        (
-            ["[0.2, 0.8]"],
-            {},
-            "a.csv:2: 'label' has 0.2 in a list, which is neither the number of a",
-        ),
+        (["[0.2, 0.8]"], {}, "a.csv:2: 'label' has 0.2 in a list, which is neither the number of"),
         (["[nan]"], {}, "a.csv:2: the label ('label') is 'nan', which stands for a missing one"),
+        (
+            ["x", "<NA>"],
+            {},
+            "a.csv:3: the label ('label') is '<NA>', which stands for a missing one",
+        ),
+        (["x", "#N/A"], {}, "a missing one; give the row a label, or remove it"),
+        ([float("nan")], {}, "a.jsonl:1: the label ('label') is 'nan', which stands for a missing"),
         ([["x"], None], {}, "a.jsonl:2: the label ('label') is empty"),
         ([["x", None]], {}, "a.jsonl:1: 'label' is not a label but NoneType"),
         (["[1.5]"], {"regression": True}, "a.csv:2: 'label' is '[1.5]', which is not a number"),

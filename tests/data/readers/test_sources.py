@@ -4,9 +4,11 @@ import pathlib
 
 import pytest
 
+from bert_jax.data.examples import Choices
 from bert_jax.data.readers.choices import ChoiceOptions, read_choices
+from bert_jax.data.readers.columns import TextOptions
 from bert_jax.data.readers.sources import open_dataset
-from bert_jax.data.readers.texts import TextOptions, read_texts
+from bert_jax.data.readers.texts import read_texts
 from bert_jax.errors import UserError
 
 pytestmark = pytest.mark.slow
@@ -76,15 +78,15 @@ def texts(data_dir, place, regression=False, **options):
 
 def test_pairs_with_the_names_of_their_classes(data_dir):
     rows = texts(data_dir, "tiny_pairs")
-    assert [(row.text, row.pair, row.label, row.id) for row in rows] == [
-        ("Thrée.", "b", "no", "7"),
-        ("c", "d", "yes", "8"),
+    assert [(row.input, row.label, row.id) for row in rows] == [
+        (("Thrée.", "b"), "no", "7"),
+        (("c", "d"), "yes", "8"),
     ]
-    assert rows[1].place == "tfds:tiny_pairs example 2"
+    assert rows[1].location == "tfds:tiny_pairs example 2"
     assert [row.label for row in texts(data_dir, "tiny_pairs:test")] == [None]
     assert [row.id for row in texts(data_dir, "tiny_pairs:1.0.0:train[1:]")] == ["8"]
     single = texts(data_dir, "tiny_pairs", text_column="sentence2")
-    assert [(row.text, row.pair) for row in single] == [("b", None), ("d", None)]
+    assert [row.input for row in single] == ["b", "d"]
 
 
 def test_numbers_and_lists_of_labels(data_dir):
@@ -96,7 +98,7 @@ def test_numbers_and_lists_of_labels(data_dir):
 def test_choices(data_dir, folder):
     options = ChoiceOptions(data_dir=str(data_dir / folder))
     (row,) = read_choices("tfds:tiny_choices", options)
-    assert (row.prompt, row.choices, row.label, row.id) == ("Who?", ("x", "y"), 1, "q1")
+    assert (row.input, row.label, row.id) == (Choices("Who?", ("x", "y")), 1, "q1")
 
 
 def test_how_much_is_read(data_dir):

@@ -5,40 +5,24 @@ import json
 
 import pytest
 
-from bert_jax.data.examples import GoldAnswer, Question
+from bert_jax.data.examples import Example, GoldAnswer, Question
 from bert_jax.data.readers.squad import UNKNOWN, QuestionOptions, distinct, read_questions
 from bert_jax.errors import UserError
 
+SEA, SEA_4 = {"text": "The sea", "answer_start": 0}, {"text": "sea", "answer_start": 4}
+ANSWERED = {
+    "id": "a1",
+    "question": "What was low?",
+    "answers": [SEA, SEA_4],
+    "is_impossible": False,
+}
+WITHOUT = {"id": "a2", "question": "Who sang?", "answers": [], "plausible_answers": [SEA]}
+UNLABELLED = {"context": "A bird sang.", "qas": [{"id": 7, "question": "Who sang?"}]}
+PARAGRAPH = {"context": "The sea was low.", "qas": [ANSWERED, WITHOUT | {"is_impossible": True}]}
 SQUAD = {
     "version": "v2.0",
     "data": [
-        {
-            "title": "Sea",
-            "paragraphs": [
-                {
-                    "context": "The sea was low.",
-                    "qas": [
-                        {
-                            "id": "a1",
-                            "question": "What was low?",
-                            "answers": [
-                                {"text": "The sea", "answer_start": 0},
-                                {"text": "sea", "answer_start": 4},
-                            ],
-                            "is_impossible": False,
-                        },
-                        {
-                            "id": "a2",
-                            "question": "Who sang?",
-                            "answers": [],
-                            "plausible_answers": [{"text": "The sea", "answer_start": 0}],
-                            "is_impossible": True,
-                        },
-                    ],
-                },
-                {"context": "A bird sang.", "qas": [{"id": 7, "question": "Who sang?"}]},
-            ],
-        },
+        {"title": "Sea", "paragraphs": [PARAGRAPH, UNLABELLED]},
         {"title": "Sun", "paragraphs": [{"context": "", "qas": []}]},
     ],
 }
@@ -59,31 +43,22 @@ def read(tmp_path, monkeypatch):
     return read
 
 
+LOW, SANG = Question("What was low?", "The sea was low."), Question("Who sang?", "The sea was low.")
+BIRD, GOLD = Question("Who sang?", "A bird sang."), (GoldAnswer("The sea", 0), GoldAnswer("sea", 4))
 EXPECTED = [
-    Question(
-        "What was low?",
-        "The sea was low.",
-        (GoldAnswer("The sea", 0), GoldAnswer("sea", 4)),
-        "a1",
-        "dev.json: data[0].paragraphs[0].qas[0]",
-    ),
-    Question("Who sang?", "The sea was low.", (), "a2", "dev.json: data[0].paragraphs[0].qas[1]"),
-    Question("Who sang?", "A bird sang.", None, "7", "dev.json: data[0].paragraphs[1].qas[0]"),
+    Example(LOW, GOLD, "a1", "dev.json: data[0].paragraphs[0].qas[0]"),
+    Example(SANG, (), "a2", "dev.json: data[0].paragraphs[0].qas[1]"),
+    Example(BIRD, None, "7", "dev.json: data[0].paragraphs[1].qas[0]"),
 ]
 
 
-def test_one_line_may_be_of_any_length(read, monkeypatch):
-    monkeypatch.setattr("bert_jax.data.readers.lines.LINE_BYTES", 100)
-    assert len(read("dev.json", SQUAD)) == 3
-
-
-def test_squad_by_hand(read):
+def test_squad_by_hand(read, monkeypatch):
+    monkeypatch.setattr("bert_jax.data.readers.lines.LINE_BYTES", 100)  # the file is one line
     assert read("dev.json", SQUAD) == EXPECTED
-    assert (
-        read("dev.json", "\ufeff" + json.dumps(SQUAD, indent=1).replace("\n", "\r\n")) == EXPECTED
-    )
+    lines = json.dumps(SQUAD, indent=1).replace("\n", "\r\n")
+    assert read("dev.json", "\ufeff" + lines) == EXPECTED
     packed = read("dev.json.gz", gzip.compress(json.dumps(SQUAD).encode()))
-    assert [question.answers for question in packed] == [item.answers for item in EXPECTED]
+    assert [question.label for question in packed] == [item.label for item in EXPECTED]
     assert len(read("questions", SQUAD, format="squad")) == 3
 
 
@@ -111,11 +86,11 @@ def test_squad_by_hand(read):
 def test_forms_of_answers(read, fields, expected):
     line = '{"question": "What?", "context": "The sea", ' + fields + "}\n"
     (found,) = read("a.jsonl", line)
-    assert found == Question("What?", "The sea", expected, "0", "a.jsonl:1")
+    assert found == Example(Question("What?", "The sea"), expected, "0", "a.jsonl:1")
     # The same object below "data", as others export data sets.
     (same,) = read("a.json", f'{{"data": [{line}]}}')
-    assert same.answers == expected
-    assert same.place == "a.json: data[0]"
+    assert same.label == expected
+    assert same.location == "a.json: data[0]"
     assert UNKNOWN == -1
 
 
@@ -126,7 +101,7 @@ def test_rows(read):
 {"question": "Who?", "context": "A bird"}
 """
     found = read("a.jsonl", lines)
-    assert [(item.id, item.passage, item.place) for item in found] == [
+    assert [(item.id, item.input.passage, item.location) for item in found] == [
         ("x", "The sea", "a.jsonl:1"),
         ("1", "A bird", "a.jsonl:3"),
     ]
@@ -134,17 +109,11 @@ def test_rows(read):
 
 def test_columns_of_ones_own(read):
     table = "nr,Frage,Text,Antwort\r\n1,Wer?,Die See,See\r\n2,Was?,Die Sonne,\r\n"
-    found = read(
-        "a.csv",
-        table,
-        question_column="Frage",
-        passage_column="Text",
-        answers_column="Antwort",
-        id_column="nr",
-    )
-    assert [(item.id, item.question, item.passage, item.answers) for item in found] == [
-        ("1", "Wer?", "Die See", (GoldAnswer("See", -1),)),
-        ("2", "Was?", "Die Sonne", ()),
+    names = {"question_column": "Frage", "passage_column": "Text", "answers_column": "Antwort"}
+    found = read("a.csv", table, **names, id_column="nr")
+    assert [(row.id, row.input, row.label) for row in found] == [
+        ("1", Question("Wer?", "Die See"), (GoldAnswer("See", -1),)),
+        ("2", Question("Was?", "Die Sonne"), ()),
     ]
 
 
@@ -186,16 +155,8 @@ def test_reading_is_lazy(read, tmp_path):
         ("a.json", "[]", "a.json: there is no list data; give JSON in the form of SQuAD"),
         ("a.json", {"data": 1}, "a.json: there is no list data; "),
         ("a.json", {"data": [1]}, r"a.json: data\[0\] is no object but int"),
-        (
-            "a.json",
-            {"data": [{"paragraphs": [{"context": "b"}]}]},
-            r"a.json: there is no list data\[0\].paragraphs\[0\].qas; give",
-        ),
-        (
-            "a.json",
-            {"data": [{"paragraphs": [{"qas": []}]}]},
-            r"a.json: data\[0\].paragraphs\[0\]: there is no 'context', only 'qas'",
-        ),
+        ("a.json", {"data": [{"paragraphs": [{"context": "b"}]}]}, r"a.json: there is no list dat"),
+        ("a.json", {"data": [{"paragraphs": [{"qas": []}]}]}, r"a.json: data\[0\].paragraphs\[0\]"),
         ("a.json", b'{"data": "\xe9"}', r"a.json:1: byte 11 of the line \(0xe9\) is not UTF-8"),
         ("a.jsonl", '{"question": "a"}', "a.jsonl:1: there is no 'context', only 'question'; ren"),
         ("a.jsonl", '{"passage": "a"}', "a.jsonl:1: there is no 'question', only 'passage'"),
@@ -205,34 +166,27 @@ def test_reading_is_lazy(read, tmp_path):
             '{"data": [{"question": "\\ud83d", "passage": "b"}]}',
             r"a.json: data\[0\]: half of a surrogate pair is not a character",
         ),
-        (
-            "a.jsonl",
-            '{"question": "a", "passage": "b", "answers": 5}',
-            "a.jsonl:1: 'answers' must be a text, a list of texts, or of",
-        ),
-        (
-            "a.jsonl",
-            '{"question": "a", "passage": "b", "answers": [5]}',
-            "a.jsonl:1: 'answers' must be a text",
-        ),
-        (
-            "a.jsonl",
-            '{"question": "a", "passage": "b", "answers": [{"text": "b", "start": "x"}]}',
-            "a.jsonl:1: the start of an answer is 'x', no number",
-        ),
-        (
-            "a.jsonl",
-            '{"question": "a", "passage": "b", "answers": {"text": ["b"], "answer_start": []}}',
-            "a.jsonl:1: its answers need one 'answer_start' for each text",
-        ),
-        (
-            "a.jsonl",
-            '{"question": "a", "passage": "b", "answers": {"start": [1]}}',
-            "a.jsonl:1: its answers have no 'text'",
-        ),
         ("a.xml", "<a/>", "a.xml: its ending names no format; set data.format to one of"),
     ],
 )
 def test_damaged_files(read, name, content, message):
     with pytest.raises(UserError, match=message):
         read(name, content)
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        ("5", "'answers' must be a text, a list of texts, or of"),
+        ("[5]", "'answers' must be a text"),
+        ('[{"text": "b", "start": "x"}]', "the start of an answer is 'x', no number"),
+        (
+            '{"text": ["b"], "answer_start": []}',
+            "its answers need one 'answer_start' for each text",
+        ),
+        ('{"start": [1]}', "its answers have no 'text'"),
+    ],
+)
+def test_answers_of_no_form(read, answers, message):
+    with pytest.raises(UserError, match=f"a.jsonl:1: {message}"):
+        read("a.jsonl", f'{{"question": "a", "passage": "b", "answers": {answers}}}')

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from bert_jax.data.examples import Sentence
+from bert_jax.data.readers.columns import TextOptions
 from bert_jax.data.readers.tagged import TaggedOptions, open_sentences, read_tagged
-from bert_jax.data.readers.texts import TextOptions
 from bert_jax.errors import UserError
 
 
@@ -24,12 +25,12 @@ def test_json_lines(tmp_path):
         {"words": [], "tags": []},
     )
     found = list(read_tagged(path))
-    assert [(sentence.words, sentence.tags, sentence.id) for sentence in found] == [
+    assert [(one.input.words, one.label, one.id) for one in found] == [
         (("EU", "rejects"), ("B-ORG", "O"), "7"),
         (("New York",), ("B-LOC",), "1"),
         ((), (), "2"),
     ]
-    assert found[1].place == f"{path}:2"
+    assert found[1].location == f"{path}:2"
 
 
 def test_rows_without_an_id_are_numbered(tmp_path):
@@ -39,7 +40,7 @@ def test_rows_without_an_id_are_numbered(tmp_path):
 
 def test_json_lines_without_tags(tmp_path):
     path = write(tmp_path / "a.jsonl", {"words": ["EU"]}, {"words": ["EU"], "tags": None})
-    assert [sentence.tags for sentence in read_tagged(path)] == [None, None]
+    assert [one.label for one in read_tagged(path)] == [None, None]
     with pytest.raises(UserError, match=r"a.jsonl:1: there is no list of tags \('tags', "):
         list(read_tagged(path, needs_tags=True))
 
@@ -81,7 +82,7 @@ def test_columns_are_read_with_their_options(tmp_path):
     path.write_text("#\tx\n1\tBonn\tB-LOC\tO\n")
     options = TaggedOptions(word_column=1, tag_column=2, comments="#")
     (found,) = read_tagged(path, options)
-    assert (found.words, found.tags) == (("Bonn",), ("B-LOC",))
+    assert (found.input.words, found.label) == (("Bonn",), ("B-LOC",))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_tags_as_numbers(tmp_path, name, content, options):
     path.write_text(content)
     options = TaggedOptions(**{"label_column": "t" if "w" in options.values() else "", **options})
     named = dataclasses.replace(options, labels=("O", "B-ORG"))
-    assert [(one.words, one.tags) for one in read_tagged(path, named)] == [
+    assert [(one.input.words, one.label) for one in read_tagged(path, named)] == [
         (("EU", "said"), ("B-ORG", "O"))
     ]
 
@@ -144,37 +145,25 @@ SECOND = ("New York",), ("B-LOC",), "Sentence: 2"
 def test_tables(tmp_path, content, expected):
     path = tmp_path / "a.csv"
     path.write_text(content)
-    assert [(one.words, one.tags, one.id) for one in read_tagged(path)] == expected
+    assert [(one.input.words, one.label, one.id) for one in read_tagged(path)] == expected
     path = tmp_path / "a.tsv"
     rows = csv.reader(content.splitlines())
     path.write_text("".join("\t".join(row) + "\n" for row in rows))
     found = read_tagged(path, TaggedOptions(format="tsv", quotes="none"))
-    assert [(one.words, one.tags, one.id) for one in found] == expected
+    assert [(one.input.words, one.label, one.id) for one in found] == expected
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("a.csv", "words,tags\nEU said,O\n", "a.csv:2: 2 words, but 1 tags; fix the line"),
-        (
-            "a.csv",
-            "words,tags\n\"['New York', 'no']\",O O O\n",
-            "a.csv:2: 2 words, but 3 tags",
-        ),
+        ("a.csv", "words,tags\n\"['New York', 'no']\",O O O\n", "a.csv:2: 2 words, but 3 tags"),
         ("a.csv", 'words,tags\nEU said,"(1, 0)"\n', "a.csv:2: 'tags' is not a list of strings but"),
         ("a.csv", "words,tags\n\"['EU'\",O\n", "a.csv:2: 'words' is \"['EU'\", which looks like"),
         ("a.csv", "words,tags\nEU,[O]\n", "a.csv:2: 'tags' is '[O]', which looks like a list, but"),
         ("a.csv", "word,tag\nEU,O\nsaid,O\n", "a.csv:3: every row has one word, but no column has"),
-        (
-            "a.csv",
-            "sent_id,word,tag\n1,a,O\n2,b,O\n1,c,O\n",
-            "a.csv:4: the sentence '1' has rows before, which are not next to this one; sort",
-        ),
-        (
-            "a.csv",
-            "sent_id,word,tag\n1,a,O\n1,b,\n",
-            "a.csv:2: 2 words, but 1 tags; fix the line: each word has one, O for none",
-        ),
+        ("a.csv", "sent_id,word,tag\n1,a,O\n2,b,O\n1,c,O\n", "a.csv:4: the sentence '1' has rows"),
+        ("a.csv", "sent_id,word,tag\n1,a,O\n1,b,\n", "a.csv:2: 2 words, but 1 tags; fix the line:"),
         ("a.csv", "a,b\n1,2\n", "a.csv:1: no column has a usual name of words (words, tokens, wo"),
         ("a.tsv", "Word\tTag\nEU\tO\n", "a.tsv:1: the line is a header, which columns of words do"),
     ],
@@ -195,12 +184,16 @@ def test_tables_to_predict(tmp_path):
         path.write_text(content)
         reading = TaggedOptions(format="csv", **options)
         with open_sentences(path, reading, TextOptions(**options)) as found:
-            return [(one.item, one.other, one.id, one.gold) for one in found]
+            return [(one.input, one.fields, one.id, one.label_field) for one in found]
 
     other = {"Sentence #": "Sentence: 2", "POS": ["NNP"], "Tag": ["B-LOC"]}
-    assert entries(KAGGLE)[1] == (("New York",), other, "Sentence: 2", "Tag")
-    assert entries("words,label\nEU said,x\n") == [(("EU", "said"), {"label": "x"}, "0", "label")]
-    assert entries("sent_id,word\n1,a\n1,b c\n") == [(("a", "b c"), {"sent_id": "1"}, "1", "")]
+    assert entries(KAGGLE)[1] == (Sentence(("New York",)), other, "Sentence: 2", "Tag")
+    assert entries("words,label\nEU said,x\n") == [
+        (Sentence(("EU", "said")), {"label": "x"}, "0", "label")
+    ]
+    assert entries("sent_id,word\n1,a\n1,b c\n") == [
+        (Sentence(("a", "b c")), {"sent_id": "1"}, "1", "")
+    ]
     assert entries("text,words\na b,c\n", text_column="text") == [("a b", {"words": "c"}, "0", "")]
     assert entries("text\na b\n") == [("a b", {}, "0", "")]
 

@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.readers.texts import TextOptions, read_texts
+from bert_jax.data.readers.columns import TextOptions
+from bert_jax.data.readers.texts import read_texts
 from bert_jax.errors import UserError
+
+
+def both(example):
+    """The text and its pair, or None."""
+    text = example.input
+    return (text, None) if isinstance(text, str) else text
 
 
 @pytest.fixture
@@ -22,8 +29,8 @@ def texts(tmp_path):
             path, TextOptions(**options), regression=regression, needs_labels=needs_labels
         )
         return [
-            (item.text, item.pair, item.label, item.id, int(item.place.removeprefix(f"{path}:")))
-            for item in found
+            (*both(row), row.label, row.id, int(row.location.removeprefix(f"{path}:")))
+            for row in found
         ]
 
     return read
@@ -136,109 +143,53 @@ def test_empty_texts_are_kept_where_requested(texts, capsys):
     assert capsys.readouterr().err.startswith("2 empty texts kept; the first: ")
 
 
+NUMBERS = {"regression": True}
+BY_NUMBER = {"text_column": "0", "label_column": "1"}
+TEXT_A = '{"text": "a"}\n'
+
+
 @pytest.mark.parametrize(
-    ("name", "content", "options", "message"),
+    ("content", "options", "message"),
     [
-        ("a.tsv", "text\tlabel\na\tx\nb\n", {}, ":3: 1 fields, but the header has 2; fix the li"),
-        ("a.tsv", "text\tlabel\na\tx\nb\t\n", {}, ":3: the label ('label') is empty; give the ro"),
-        ("a.tsv", "text\tlabel\na\t\nb\tx\n", {}, ":3: 'label' is one label, but no label in the"),
-        ("a.tsv", "text\tlabel\na\t1\nb\tx\n", {"regression": True}, ":3: 'label' is 'x', which"),
-        ("a.tsv", "text\tlabel\na\tnan\n", {"regression": True}, ":2: 'label' is 'nan', which is"),
-        (
-            "a.jsonl",
-            '{"text": "a", "label": true}',
-            {"regression": True},
-            ":1: 'label' is True, wh",
-        ),
-        (
-            "a.jsonl",
-            f'{{"text": "a", "label": {"9" * 400}}}',
-            {"regression": True},
-            ":1: 'label' is 9",
-        ),
-        ("a.tsv", b"text\tlabel\na\tx\n\xe9\ty\n", {}, ":3: byte 1 of the line (0xe9) is not UTF-"),
-        (
-            "a.tsv",
-            "a\tb\nc\td\n",
-            {},
-            ":1: no column has a usual name of a text, only 'a', 'b'; se",
-        ),
-        (
-            "a.tsv",
-            "a\tb\nc\td\n",
-            {},
-            "set data.text_column (and data.pair_column, data.label_column); if th",
-        ),
-        (
-            "a.tsv",
-            "a\tb\n",
-            {"header": False},
-            "data.label_column) to numbers from 0, as the file has n",
-        ),
-        ("a.tsv", "a\tb\n", {"text_column": "c"}, ":1: there is no column 'c', only 'a', 'b'; set"),
-        ("a.tsv", "a\tb\n", {"text_column": "2"}, "set data.text_column to one of these, or to it"),
-        ("a.tsv", "a\n", {"text_column": "a", "pair_column": "b"}, "no column 'b', only 'a'; set "),
-        ("a.tsv", "a\n", {"text_column": "a", "id_column": "b"}, "'a'; set data.id_column to one "),
-        (
-            "a.tsv",
-            "a\n",
-            {"pair_column": "a"},
-            "data.pair_column is 'a'; set data.text_column, too",
-        ),
-        (
-            "a.tsv",
-            "text\tx\n",
-            {"label_column": "y", "needs_labels": True},
-            ":1: there is no column 'y' among 'text', 'x', but labels are required; set data.l",
-        ),
-        ("a.jsonl", '{"text": ["a"]}', {}, ":1: 'text' is not a string but list; fix the row"),
-        ("a.jsonl", '{"text": "a", "label": {}}', {}, ":1: 'label' is not a label but dict; give "),
-        ("a.jsonl", '{"text": "a", "id": []}', {}, ":1: the id ('id') is []; give the row one"),
-        ("a.jsonl", '{"text": "a", "id": 1}\n{"text": "b"}', {}, ":2: the keys are 'text', those "),
-        (
-            "a.jsonl",
-            '{"text": "a"}\n{"text": "b", "text_pair": "c"}',
-            {},
-            ":2: the keys are 'text', 'text_pair', those of the first object mean another text, p",
-        ),
-        (
-            "a.jsonl",
-            '{"text": "a"}\n{"text": "b", "label": "c"}',
-            {},
-            ":2: the keys are 'text', 'label', those of the first object mean another text, pair",
-        ),
-        (
-            "a.jsonl",
-            '{"text": "a", "label": "c"}\n{"text": "b"}',
-            {},
-            ":2: the label ('label') is empty; give the row one, or remove it",
-        ),
-        (
-            "a.jsonl",
-            '{"text": "a", "label": "c"}\n{"text": "b", "label": ["c"]}',
-            {},
-            ":2: 'label' is a list of labels, but one label in the rows before",
-        ),
-        (
-            "a.tsv",
-            "sun\tnoun\nrun\tverb\nmoon\tnoun\n",
-            {"text_column": "0", "label_column": "1"},
-            ":3: the first line of the file is taken for its header, but has the label 'noun'",
-        ),
-        (
-            "a.tsv",
-            "sun\t0.5\nrun\t0.7\n",
-            {"text_column": "0", "label_column": "1", "regression": True},
-            ":2: the first line of the file is taken for its header, but has the label '0.5'",
-        ),
+        ("text\tlabel\na\tx\nb\n", {}, "3: 1 fields, but the header has 2; fix the line"),
+        ("text\tlabel\na\tx\nb\t\n", {}, "3: the label ('label') is empty; give the row one, or "),
+        ("text\tlabel\na\t\nb\tx\n", {}, "3: 'label' is one label, but no label in the rows bef"),
+        ("text\tlabel\na\t1\nb\tx\n", NUMBERS, "3: 'label' is 'x', which is not a number"),
+        ("text\tlabel\na\tnan\n", NUMBERS, "2: 'label' is 'nan', which is not a number"),
+        ('{"text": "a", "label": true}', NUMBERS, "1: 'label' is True, which is not a number"),
+        (f'{{"text": "a", "label": {"9" * 400}}}', NUMBERS, "1: 'label' is 9999"),
+        (b"text\tlabel\na\tx\n\xe9\ty\n", {}, "3: byte 1 of the line (0xe9) is not UTF-8"),
+        ("a\tb\nc\td\n", {}, "1: no column has a usual name of a text, only 'a', 'b'; set"),
+        ("a\tb\nc\td\n", {}, "data.label_column); if this line is not a header but a row, "),
+        ("a\tb\n", {"header": False}, "data.label_column) to numbers from 0, as the file has n"),
+        ("a\tb\n", {"text_column": "c"}, "1: there is no column 'c', only 'a', 'b'; set"),
+        ("a\tb\n", {"text_column": "2"}, "set data.text_column to one of these, or to its numb"),
+        ("a\n", {"text_column": "a", "pair_column": "b"}, "no column 'b', only 'a'; set data.pai"),
+        ("a\n", {"text_column": "a", "id_column": "b"}, "'a'; set data.id_column to one "),
+        ("a\n", {"pair_column": "a"}, "data.pair_column is 'a'; set data.text_column, too"),
+        ("text\tx\n", {"label_column": "y", "needs_labels": True},
+         "1: there is no column 'y' among 'text', 'x', but labels are required; set data.l"),
+        ('{"text": ["a"]}', {}, "1: 'text' is not a string but list; fix the row"),
+        ('{"text": "a", "label": {}}', {}, "1: 'label' is not a label but dict; give "),
+        ('{"text": "a", "id": []}', {}, "1: the id ('id') is []; give the row one"),
+        ('{"text": "a", "id": 1}\n{"text": "b"}', {}, "2: the keys are 'text', those of the firs"),
+        (TEXT_A + '{"text": "b", "text_pair": "c"}', {},
+         "2: the keys are 'text', 'text_pair', those of the first object mean another text, p"),
+        (TEXT_A + '{"text": "b", "label": "c"}', {}, "2: the keys are 'text', 'label', those of t"),
+        ('{"text": "a", "label": "c"}\n{"text": "b"}', {}, "2: the label ('label') is empty; give"),
+        ('{"text": "a", "label": "c"}\n{"text": "b", "label": ["c"]}', {},
+         "2: 'label' is a list of labels, but one label in the rows before"),
+        ("sun\tnoun\nrun\tverb\nmoon\tnoun\n", BY_NUMBER,
+         "3: the first line of the file is taken for its header, but has the label 'noun'"),
+        ("sun\t0.5\nrun\t0.7\n", BY_NUMBER | NUMBERS,
+         "2: the first line of the file is taken for its header, but has the label '0.5'"),
     ],
-)
-def test_what_is_wrong_is_said_with_its_place(texts, name, content, options, message):
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_its_location(texts, content, options, message):
+    name = "a.jsonl" if content[:1] == "{" else "a.tsv"
     with pytest.raises(UserError) as error:
         texts(name, content, **options)
-    assert message in str(error.value)
-    if message.startswith(":"):
-        assert name + message in str(error.value)
+    assert (f"{name}:{message}" if message[0].isdigit() else message) in str(error.value)
 
 
 def test_options_that_are_none():
@@ -267,4 +218,4 @@ def test_any_text_survives(tmp_path_factory, rows):
     keys = ("sentence1", "sentence2", "label")
     lines = [json.dumps(dict(zip(keys, row, strict=True)), ensure_ascii=False) for row in rows]
     path.write_bytes("".join(line + "\n" for line in lines).encode())
-    assert [(item.text, item.pair, item.label) for item in read_texts(path)] == rows
+    assert [(*row.input, row.label) for row in read_texts(path)] == rows

@@ -155,17 +155,15 @@ def test_the_activation_beside_config_json_comes_first_and_is_kept(tmp_path, mak
     assert bert_jax.load(tmp_path / "again").classify(["the cat"]) == [pytest.approx(-0.9640276)]
 
 
-def test_two_right_answers_are_not_one(answered, classifier):
-    row = {"text": "a", "label": "bad", "expected": "good"}
-    with pytest.raises(UserError, match="both 'label' and 'expected' conflict with output fields"):
-        answered(classifier, json.dumps(row) + "\n")
-
-
-def test_a_right_answer_of_another_name_keeps_it(answered, classifier):
+def test_the_name_of_a_right_answer(answered, classifier):
+    """It stays, unless a prediction has a field of this name."""
     found = answered(classifier, '{"text": "a", "gold_label": "bad"}\n{"text": "b"}\n')
     first, second = map(json.loads, found.splitlines())
     assert list(first) == ["gold_label", "label", "score", "probabilities"]
     assert list(second) == ["label", "score", "probabilities"]
+    row = {"text": "a", "label": "bad", "expected": "good"}
+    with pytest.raises(UserError, match="both 'label' and 'expected' conflict with output fields"):
+        answered(classifier, json.dumps(row) + "\n")
 
 
 def test_the_answers_are_those_of_classify(answered, make_labelled):
@@ -181,14 +179,19 @@ def test_the_answers_are_those_of_classify(answered, make_labelled):
 
 def test_glue_has_an_index_and_a_prediction(answered, classifier):
     content = "index\tsentence1\tsentence2\n5\ta\tb\n3\tc\td\n"
-    assert answered(classifier, content, "test.tsv", "RTE.tsv", input_format="glue:rte") == (
+    assert answered(classifier, content, "test.tsv", "RTE.tsv", format="glue:rte") == (
         "index\tprediction\n5\tgood\n3\tgood\n"
     )
     # Without ids the rows are numbered.
     assert answered(classifier, "a\nb\n", "in.txt", "out", output_format="glue") == (
         "index\tprediction\n0\tgood\n1\tgood\n"
     )
-    # Told, the form does not depend on the name.
+    # CoLA's training and validation files have no header.
+    content = 'gj04\t1\t\tThe sailors rode "in.\ngj04\t0\t*\tLong low\n'
+    (first, second) = answered(classifier, content, "dev.tsv", format="glue:cola").splitlines()
+    keys = ["source", "expected", "mark", "label", "score", "probabilities"]
+    assert list(json.loads(first)) == list(json.loads(second)) == keys
+    # A format that is named does not depend on the name of the file.
     (line,) = answered(classifier, "a\n", "in.txt", "out.tsv", output_format="jsonl").splitlines()
     assert json.loads(line)["label"] == "good"
 
@@ -226,19 +229,10 @@ def test_columns_that_cannot_be_kept(answered, classifier, keep, message):
         answered(classifier, "text,n\na,7\n", "in.csv", "out.tsv", keep_columns=keep)
 
 
-def test_a_file_of_glue_without_header(answered, classifier):
-    """CoLA's training and validation files have none."""
-    content = 'gj04\t1\t\tThe sailors rode "in.\ngj04\t0\t*\tLong low\n'
-    found = answered(classifier, content, "dev.tsv", input_format="glue:cola")
-    assert [list(json.loads(line)) for line in found.splitlines()] == [
-        ["source", "expected", "mark", "label", "score", "probabilities"]
-    ] * 2
-
-
 def test_numbers(answered, make_labelled):
     model = make_labelled("classification", ("LABEL_0",), (2.34567,), problem_type="regression")
     content = "index\tsentence1\tsentence2\tscore\n0\ta\tb\t5.0\n"
-    found = answered(model, content, "test.tsv", "STS-B.tsv", input_format="glue:stsb")
+    found = answered(model, content, "test.tsv", "STS-B.tsv", format="glue:stsb")
     assert found == "index\tprediction\n0\t2.346\n"
     record = json.loads(answered(model, content, "test.tsv"))
     assert record == {"index": "0", "score": "5.0", "value": pytest.approx(2.34567)}
@@ -273,14 +267,9 @@ def test_a_text_of_a_million_characters(answered, classifier, capsys):
 @pytest.mark.parametrize(
     ("content", "name", "options", "message"),
     [
-        (
-            '{"text": "a", "probabilities": 1}',
-            "in.jsonl",
-            {},
-            "in.jsonl:1: 'probabilities' conflicts",
-        ),
+        ('{"text": "a", "probabilities": 1}', "in.jsonl", {}, "in.jsonl:1: 'probabilities' confli"),
         ("a\n", "in.txt", {"output_format": "conll"}, "output_format is 'conll'; this task has"),
-        ("a\n", "in.txt", {"input_format": "glue:x"}, "data.format is 'glue:x'"),
+        ("a\n", "in.txt", {"format": "glue:x"}, "data.format is 'glue:x'"),
         ("a\n", "in.txt", {"task": "tagging"}, "task 'tagging' needs a model with the head tagg"),
     ],
 )

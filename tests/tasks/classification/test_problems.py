@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.examples import TextExample
-from bert_jax.data.readers.texts import TextOptions
+from bert_jax.data.examples import Example
+from bert_jax.data.readers.columns import TextOptions
 from bert_jax.errors import UserError
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.base.model_init import ModelInit
@@ -25,7 +25,7 @@ from bert_jax.tasks.classification.problems import (
 
 
 def example(label, place="a.tsv:1"):
-    return TextExample("a cat", None, label, "0", place)
+    return Example("a cat", label, "0", place)
 
 
 @pytest.fixture

@@ -150,10 +150,7 @@ def test_long_questions_are_cut_and_counted(finder, capsys):
 
 
 def questions(pairs):
-    return [
-        Question(question, passage, None, str(number), "")
-        for number, (question, passage) in enumerate(pairs)
-    ]
+    return [Question(*pair) for pair in pairs]
 
 
 @pytest.mark.slow

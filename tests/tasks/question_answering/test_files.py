@@ -7,10 +7,9 @@ import time
 
 import pytest
 
-from bert_jax.data.examples import Entry, Question
+from bert_jax.data.examples import Example, Question
 from bert_jax.errors import UserError
 from bert_jax.inference.predict import predict
-from bert_jax.tasks.base.predict_spec import PredictOptions
 from bert_jax.tasks.question_answering.predict import PREDICT, RankedSpans
 from bert_jax.tasks.question_answering.spans import AnswerSpan, SpanPrediction
 
@@ -55,14 +54,14 @@ def spans_of(text, start, *logits):
 
 @pytest.mark.parametrize("threshold", [None, 0.5])
 def test_the_official_files_by_hand(tmp_path, threshold):
-    asked = [Question("who ?", "the cat", None, id, "f:1") for id in ("q1", "é")]
+    asked = [Example(Question("who ?", "the cat"), id=id) for id in ("q1", "é")]
     spans = [
         SpanPrediction((spans_of("cat", 4, 2.0, 1.0),), spans_of("", 0, 1.0, 2.0)),
         SpanPrediction((spans_of("the", 0, 0.0, 0.0),), spans_of("", 0, 1.0, 0.0)),
     ]
     PREDICT.write(
         tmp_path / "a.json",
-        [Entry(question, {"id": question.id}, question.place, question.id) for question in asked],
+        asked,
         [RankedSpans(span, threshold) for span in spans],
     )
     answers, best = tmp_path / "a.json", tmp_path / "nbest_a.json"
@@ -150,7 +149,7 @@ def test_ids_that_come_twice_on_a_pipe(model, rows, tmp_path):
 
     writer = threading.Thread(target=write)
     writer.start()
-    options = PredictOptions(progress=False)
+    options = {"progress": False}
     with pytest.raises(UserError, match=r"pipe:5: the id 'q1' was already used at .*pipe:1;"):
         predict(model, None, pipe, tmp_path / "out.json", options)
     writer.join()

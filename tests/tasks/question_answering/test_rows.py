@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.examples import GoldAnswer, Question
+from bert_jax.data.examples import Example, GoldAnswer, Question
 from bert_jax.data.windows.passages import PassageWindows
 from bert_jax.tasks.question_answering.rows import SpanRows
 
@@ -13,7 +13,9 @@ PASSAGE = "The dogs ran up."
 
 
 def ask(question, passage, *answers, place="a:1"):
-    return Question(question, passage, tuple(GoldAnswer(*gold) for gold in answers), "0", place)
+    return Example(
+        Question(question, passage), tuple(GoldAnswer(*gold) for gold in answers), "0", place
+    )
 
 
 @pytest.fixture

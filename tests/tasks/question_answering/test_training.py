@@ -10,7 +10,7 @@ import pytest
 
 import bert_jax
 from bert_jax.config import complete_config, set_key
-from bert_jax.data.examples import GoldAnswer, Question
+from bert_jax.data.examples import Example, GoldAnswer, Question
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.metrics.squad import score_v1, score_v2
@@ -181,7 +181,12 @@ PASSAGE = "the cat sat on the mat . it was warm . the dog ran to the sea and the
 
 def questions(*answers, passage=PASSAGE):
     return [
-        Question("it ?", passage, tuple(GoldAnswer(*gold) for gold in golds), str(number), "a:1")
+        Example(
+            Question("it ?", passage),
+            tuple(GoldAnswer(*gold) for gold in golds),
+            str(number),
+            "a:1",
+        )
         for number, golds in enumerate(answers)
     ]
 
@@ -381,7 +386,7 @@ def test_the_version_is_that_of_the_file_whatever_is_drawn(base_model, write):
         set_key(config, f"data.{key}", write(f"{key}.jsonl", found), where="test")
     config.data.update(limit=1, length=32)
     task = Experiment.from_config(config).task
-    assert [bool(question.answers) for question in task.splits.train] == [True]
+    assert [bool(question.label) for question in task.splits.train] == [True]
     assert task.description.other == {"null_score_diff_threshold": 0.0}
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_jax.data.examples import TextExample
+from bert_jax.data.examples import Example
 from bert_jax.tasks.similarity.evaluators import find_evaluator
 
 # Cosines 1, 0.6, 0 and -1.
@@ -14,10 +14,7 @@ VECTORS = np.array(
 
 def pairs(*labels):
     texts = [("the cat", "the cat"), ("the cat", "the dog"), ("a", "b"), ("A b", "a B")]
-    return [
-        TextExample(*text, label, "", "")
-        for text, label in zip(texts[: len(labels)], labels, strict=True)
-    ]
+    return [Example(text, label) for text, label in zip(texts[: len(labels)], labels, strict=True)]
 
 
 def test_numbers():

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.data.examples import TextExample
+from bert_jax.data.examples import Example
 from bert_jax.errors import UserError
 from bert_jax.models.sentence_pairs import PairOutput
 from bert_jax.tasks.similarity.objectives import (
@@ -18,7 +18,7 @@ from bert_jax.tasks.similarity.objectives import (
 
 def pairs(*labels):
     return [
-        TextExample(f"a {number}", f"b {number}", label, str(number), f"pairs.tsv:{number + 2}")
+        Example((f"a {number}", f"b {number}"), label, str(number), f"pairs.tsv:{number + 2}")
         for number, label in enumerate(labels)
     ]
 
@@ -57,7 +57,7 @@ def test_which_pairs_belong_together(capsys):
 
 def test_equal_texts_have_equal_numbers():
     texts = [("a", "b"), ("c", "a"), ("b", "b")]
-    examples = [TextExample(first, second, None, "", "") for first, second in texts]
+    examples = [Example(pair) for pair in texts]
     assert text_numbers(examples).tolist() == [[0, 1], [2, 0], [1, 1]]
 
 

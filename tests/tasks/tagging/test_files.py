@@ -10,8 +10,6 @@ from bert_jax.data.readers.conll import add_tag_column
 from bert_jax.data.readers.tagged import read_tagged
 from bert_jax.errors import UserError
 from bert_jax.inference.predict import predict
-from bert_jax.tasks.base.predict_spec import PredictOptions
-from bert_jax.tasks.base.splits import EvalSet
 
 LABELS = ("O", "B-PER", "I-PER")
 
@@ -103,7 +101,7 @@ def test_a_sentence_of_a_pipe_is_answered_when_it_has_ended(constant, tmp_path, 
 
     writer = threading.Thread(target=write)
     writer.start()
-    options = PredictOptions(input_format="conll", progress=False)
+    options = {"format": "conll", "progress": False}
     assert predict(constant, None, pipe, "-", options, stopped) == 1
     writer.join()
     assert json.loads(capsys.readouterr().out)["words"] == ["the", "cat"]
@@ -152,11 +150,7 @@ def test_objects_with_words_or_texts(answered, constant):
 @pytest.mark.parametrize(
     ("content", "name", "message"),
     [
-        (
-            "text1,text2\na,b\n",
-            "in.csv",
-            "in.csv:2: a pair of texts; set data.text_column to the one",
-        ),
+        ("text1,text2\na,b\n", "in.csv", "in.csv:2: a pair of texts; set data.text_column to the"),
         ("-DOCSTART- O\n\na x\n", "in.txt", "in.txt:1: -DOCSTART- marks a file in columns; if"),
     ],
 )
@@ -172,56 +166,39 @@ IOB1 = "-DOCSTART- -X- O\r\n\r\nEU NNP I-ORG\r\nin IN O\r\n\r\nPeter NNP I-PER\r
 PREDICTED = [["I-ORG", "O"], ["I-PER", "B-PER"]]
 
 
-def add(part, tags):
-    return add_tag_column(part.examples, tags)
-
-
 @pytest.fixture
-def part_of(tmp_path):
-    def make(text, name="dev.txt"):
+def examples(tmp_path):
+    def read(text, name="dev.txt"):
         path = tmp_path / name
         path.write_bytes(text.encode())
-        return EvalSet("validation", str(path), list(read_tagged(path)))
+        return list(read_tagged(path))
 
-    return make
-
-
-def test_the_file_with_a_further_column(part_of):
-    assert add(part_of(IOB1), PREDICTED) == (
-        "-DOCSTART- -X- O O\r\n\r\nEU NNP I-ORG I-ORG\r\nin IN O O\r\n\r\n"
-        "Peter NNP I-PER I-PER\r\nJan NNP B-PER B-PER\r\n"
-    )
+    return read
 
 
-def test_a_part_of_the_file(part_of):
-    whole = part_of(IOB1)
-    part = EvalSet("validation", whole.source, whole.examples[1:])
-    found = add(part, PREDICTED[1:])
-    assert found == "Peter NNP I-PER I-PER\r\nJan NNP B-PER B-PER\r\n"
-    part = EvalSet("validation", whole.source, whole.examples[:1])
-    assert add(part, PREDICTED[:1]) == (
-        "-DOCSTART- -X- O O\r\n\r\nEU NNP I-ORG I-ORG\r\nin IN O O\r\n\r\n"
-    )
+FIRST = "-DOCSTART- -X- O O\r\n\r\nEU NNP I-ORG I-ORG\r\nin IN O O\r\n\r\n"
+SECOND = "Peter NNP I-PER I-PER\r\nJan NNP B-PER B-PER\r\n"
+OBJECT = '{"words": ["EU", "in"], "tags": ["B-ORG", "O"]}\n'
 
 
-def test_a_file_without_tags(part_of):
-    part = part_of("EU\nin\n\nPeter\nJan\n")
-    assert add(part, PREDICTED) == ("EU\tI-ORG\nin\tO\n\nPeter\tI-PER\nJan\tB-PER\n")
+@pytest.mark.parametrize(
+    ("name", "content", "chosen", "tags", "expected"),
+    [
+        ("dev.txt", IOB1, slice(2), PREDICTED, FIRST + SECOND),
+        ("dev.txt", IOB1, slice(1), PREDICTED[:1], FIRST),  # a part of the file
+        ("dev.txt", IOB1, slice(1, 2), PREDICTED[1:], SECOND),
+        ("dev.txt", "EU\nin\n\nPeter\nJan\n", slice(2), PREDICTED,
+         "EU\tI-ORG\nin\tO\n\nPeter\tI-PER\nJan\tB-PER\n"),
+        ("dev.txt", "EU NNP\nin IN\n", slice(1), [["IN", "NNP"]], "EU NNP IN\nin IN NNP\n"),
+        ("dev.jsonl", OBJECT, slice(1), [["O", "O"]], "EU\tB-ORG\tO\nin\tO\tO\n\n"),
+    ],
+)  # fmt: skip
+def test_the_file_with_a_further_column(examples, name, content, chosen, tags, expected):
+    assert add_tag_column(examples(content, name)[chosen], tags) == expected
 
 
-def test_parts_of_speech_are_written_as_they_are(part_of):
-    part = part_of("EU NNP\nin IN\n")
-    assert add(part, [["IN", "NNP"]]) == "EU NNP IN\nin IN NNP\n"
-
-
-def test_sentences_of_json_lines_become_columns(part_of):
-    part = part_of('{"words": ["EU", "in"], "tags": ["B-ORG", "O"]}\n', "dev.jsonl")
-    assert add(part, [["O", "O"]]) == "EU\tB-ORG\tO\nin\tO\tO\n\n"
-
-
-def test_sentences_of_several_files_become_columns(part_of):
-    first, second = part_of(IOB1), part_of("a O\n", "other.txt")
-    part = EvalSet("validation", first.source, [first.examples[1], *second.examples])
-    assert add(part, [["I-PER", "O"], ["O"]]) == (
+def test_sentences_of_several_files_become_columns(examples):
+    both = [examples(IOB1)[1], *examples("a O\n", "other.txt")]
+    assert add_tag_column(both, [["I-PER", "O"], ["O"]]) == (
         "Peter\tI-PER\tI-PER\nJan\tB-PER\tO\n\na\tO\tO\n\n"
     )

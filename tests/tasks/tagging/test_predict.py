@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.data.examples import Entry
+from bert_jax.data.examples import Example
 from bert_jax.data.readers.conll import read_blocks
 from bert_jax.data.readers.lines import Lines
 from bert_jax.errors import OptionError, UserError
@@ -206,7 +206,7 @@ def test_a_file_without_end_is_tagged_as_it_comes(knowing):
     endless = (line for line in itertools.cycle([b"boy\n", b"\n"]))
     stream = io.BufferedReader(_Endless(endless))
     blocks = read_blocks(Lines("stdin", stream, None))
-    found = taggings(knowing(), (block.words for block in blocks), batch_size=1)
+    found = taggings(knowing(), (block.input.words for block in blocks), batch_size=1)
     assert [tagging.tags for tagging in itertools.islice(found, 200)] == [("B-PER",)] * 200
 
 
@@ -224,7 +224,7 @@ class _Endless(io.RawIOBase):
 
 
 def test_records(knowing, tmp_path):
-    row = Entry("boy bird", {"id": "7", "tags": 1}, "f:1", "7", gold="tags")
+    row = Example("boy bird", fields={"id": "7", "tags": 1}, label_field="tags")
     PREDICT.write(tmp_path / "a.jsonl", [row], [tag(knowing(), "boy bird")])
     score = pytest.approx(SURE)
     assert json.loads((tmp_path / "a.jsonl").read_text()) == {

@@ -4,7 +4,7 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 
-from bert_jax.data.examples import TaggedSentence
+from bert_jax.data.examples import Example, Sentence
 from bert_jax.metrics.entities import spans
 from bert_jax.tasks.tagging.rows import TaggedRows
 from bert_jax.tasks.tagging.tags import TagSet
@@ -14,7 +14,7 @@ TAGS = TagSet(LABELS, "iob2")
 
 
 def sentence(words, tags):
-    return TaggedSentence(tuple(words), tuple(tags), "0", "f:1")
+    return Example(Sentence(tuple(words)), tuple(tags), "0", "f:1")
 
 
 def test_a_batch_by_eye(tokenizer):

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.examples import TaggedSentence
+from bert_jax.data.examples import Example, Sentence
 from bert_jax.errors import UserError
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
@@ -19,7 +19,7 @@ BIOES = ("O", "B-LOC", "E-LOC", "I-LOC", "S-LOC")
 
 
 def sentence(*tags, line=1):
-    return TaggedSentence(tuple("abcdefgh"[: len(tags)]), tags, "0", f"f:{line}")
+    return Example(Sentence(tuple("abcdefgh"[: len(tags)])), tags, "0", f"f:{line}")
 
 
 def finished(labels, *, is_finished=True):
@@ -134,8 +134,8 @@ def test_a_test_file_whose_last_column_is_something_else(capsys):
     tag_set = TagSet(IOB2, "iob2")
     part = EvalSet("test", "test.txt", [sentence("O"), sentence("NNP", "VBZ")])
     untagged = tag_set.drop_unknown_tags(part)
-    assert [example.tags for example in untagged.examples] == [None, None]
-    assert [example.words for example in untagged.examples] == [("a",), ("a", "b")]
+    assert [example.label for example in untagged.examples] == [None, None]
+    assert [example.input.words for example in untagged.examples] == [("a",), ("a", "b")]
     assert (
         "test.txt: skipping metrics: the model has no tags such as 'NNP'" in capsys.readouterr().err
     )
