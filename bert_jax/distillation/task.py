@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 from collections.abc import Callable, Generator, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -19,9 +19,11 @@ from bert_jax.distillation.projection import ProjectedStudent
 from bert_jax.distillation.teacher import Teacher
 from bert_jax.distillation.teacher_scores import TeacherScores
 from bert_jax.errors import OptionError, UserError
+from bert_jax.models.call import apply_model
 from bert_jax.models.config import ComputedModel
 from bert_jax.models.encoder import EncoderOutput, EncoderOutputs
 from bert_jax.models.execution import Execution
+from bert_jax.models.layers import cosines
 from bert_jax.tasks.base.evaluation import Evaluator
 from bert_jax.tasks.base.labelled_task import LabelledTask
 from bert_jax.tasks.base.model_init import ModelInit
@@ -35,6 +37,21 @@ _PARTS = ("soft", "cosine", "hidden", "attention", "value_relation")
 _OWN = "task"
 # The key of a batch with the teacher's scores, if they are kept.
 _SCORES = "teacher_scores"
+
+
+class DistillationOutputs(NamedTuple):
+    """What the loss of a distillation reads of a batch.
+
+    Attributes:
+        student: the outputs of the student.
+        teacher_scores: see `Task.scores`.
+        layer_losses: the differences of the layers, float32 [B, …, T] by part of the loss. They are
+            computed here: the hidden states of a micro-batch are larger than all other outputs.
+    """
+
+    student: Any
+    teacher_scores: jax.Array
+    layer_losses: dict[str, jax.Array]
 
 
 class DistilledTask(Task):
@@ -63,7 +80,7 @@ class DistilledTask(Task):
         self.task, self.teacher, self._options, self._rows = task, teacher, options, rows
         self.module = _trained_module(task, teacher.description, options)
         self.tokenizer = task.tokenizer
-        self.derived_metrics = task.derived_metrics
+        self.derived_metrics, self.global_loss = task.derived_metrics, task.global_loss
         self._layers = _compared_layers(task.description, teacher.description, options)
         parts = {name: getattr(options, f"{name}_weight") for name in _PARTS}
         self._parts = {part: weight for part, weight in parts.items() if weight}
@@ -102,31 +119,41 @@ class DistilledTask(Task):
         """The outputs of the teacher and of its encoder; None if its scores are kept."""
         if self._kept is not None:
             return None
-        return self.task.forward(
-            constants, batch, module=self.teacher.module, encoder_outputs=self._outputs(1)
-        )
+        inputs = self.task.inputs(batch)
+        return apply_model(self.teacher.module, constants, inputs, encoder_outputs=self._outputs(1))
 
-    def training_sums(
-        self, params: Any, constants: Any, batch: dict[str, jax.Array], dropout_key: Any
-    ) -> Sums:
+    def forward(
+        self,
+        params: Any,
+        batch: dict[str, jax.Array],
+        dropout_key: jax.Array | None = None,
+        constants: Any = None,
+    ) -> DistillationOutputs:
+        """The outputs of the student, the teacher's scores, and the losses of the layers."""
+        outputs, encoded = apply_model(
+            self.module, params, self.task.inputs(batch), dropout_key, self._outputs(0)
+        )
+        if self._kept is not None:
+            return DistillationOutputs(outputs, batch[_SCORES], {})
+        of_teacher, expected = self.constant_outputs(constants, batch)
+        scores = self.task.scores(constants, batch, of_teacher)
+        shape = batch["input_ids"].shape
+        compared = self._layer_losses(encoded, expected)
+        layers = {part: values.reshape(shape) for part, values in compared}
+        return DistillationOutputs(outputs, scores, layers)
+
+    def loss(self, params: Any, outputs: DistillationOutputs, batch: dict[str, jax.Array]) -> Sums:
         """The sums of the task, and those of the differences from the teacher."""
         task = self.task
-        outputs, encoded = task.forward(
-            params, batch, dropout_key, module=self.module, encoder_outputs=self._outputs(0)
-        )
-        sums = {part or _OWN: values for part, values in task.sums(params, batch, outputs).items()}
-        if self._kept is None:
-            of_teacher, expected = self.constant_outputs(constants, batch)
-            teacher = task.scores(constants, batch, of_teacher)
-            mask = _token_mask(batch)
-            for part, values in self._layer_losses(encoded, expected):
-                sums[part] = weighted_sums(mask, {"loss": values})
-        else:
-            teacher = batch[_SCORES]
+        own = task.loss(params, outputs.student, batch)
+        sums = {part or _OWN: values for part, values in own.items()}
+        mask = _token_mask(batch)
+        for part, values in outputs.layer_losses.items():
+            sums[part] = weighted_sums(mask, {"loss": values})
         if "soft" in self._parts:
-            student = task.scores(params, batch, outputs)
+            student = task.scores(params, batch, outputs.student)
             kind, temperature = task.score_kind, self._options.temperature
-            values = losses.soft_losses(kind, student, teacher, temperature)
+            values = losses.soft_losses(kind, student, outputs.teacher_scores, temperature)
             weights = task.score_weights(batch)
             values = values.reshape(*weights.shape, -1).mean(axis=-1)
             sums["soft"] = weighted_sums(weights, {"loss": values})
@@ -149,7 +176,7 @@ class DistilledTask(Task):
         own, its = np.array(self._layers).T
         if "cosine" in self._parts:
             last = (each.last_hidden_state.astype(jnp.float32) for each in (student, teacher))
-            yield "cosine", losses.cosine_losses(*last)
+            yield "cosine", 1 - cosines(*last)
         if "hidden" in self._parts:
             # The embeddings are compared, too.
             states = (
@@ -231,9 +258,6 @@ class DistilledTask(Task):
             shapes[_SCORES] = self._kept.shape(rows, length)
         return shapes
 
-    def loss_sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
-        return self.task.loss_sums(params, batch, dropout_key)
-
     def examples_as_text(self, count: int) -> str:
         return self.task.examples_as_text(count)
 
@@ -242,9 +266,9 @@ class DistilledTask(Task):
 
 
 def _token_mask(batch: dict[str, jax.Array]) -> jax.Array:
-    """1 for tokens and 0 for padding, float32 [R, T], for each row that the encoder computes."""
+    """1 for tokens and 0 for padding, float32 [B, …, T]."""
     mask = batch["attention_mask"] if "attention_mask" in batch else batch["segment_ids"] > 0
-    return mask.reshape(-1, mask.shape[-1]).astype(jnp.float32)
+    return mask.astype(jnp.float32)
 
 
 def _requested(of_layers: jax.Array | None) -> jax.Array:

@@ -23,6 +23,7 @@ from bert_jax.distillation.teacher import Teacher
 from bert_jax.errors import OptionError
 from bert_jax.files import Journal, as_path, check_directory, is_remote
 from bert_jax.models.attention_inputs import MASK_VALUE
+from bert_jax.models.call import apply_model
 from bert_jax.models.encoder import abstract_params
 from bert_jax.process import say
 from bert_jax.sharding.hosts import batch_share, fetch, from_all_hosts, is_main_host, to_global
@@ -116,7 +117,7 @@ class TeacherScores:
         }
 
     def _compute(self, params: Any, batch: dict[str, jax.Array]) -> jax.Array:
-        outputs = self._task.forward(params, batch, module=self._teacher.module)
+        outputs = apply_model(self._teacher.module, params, self._task.inputs(batch))
         return self._task.scores(params, batch, outputs)
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 - one object for a training

@@ -126,6 +126,11 @@ def l2_normalize(vectors: jax.Array) -> jax.Array:
     return vectors * jax.lax.rsqrt(jnp.maximum(squares, 1e-24))
 
 
+def cosines(u: jax.Array, v: jax.Array) -> jax.Array:
+    """Cosine of two vectors each: two [..., D] → [...]; 0 for a zero vector."""
+    return (l2_normalize(u) * l2_normalize(v)).sum(axis=-1)
+
+
 def activation(name: str) -> Callable[[jax.Array], jax.Array]:
     """The function for `hidden_act`; "gelu" is the erf form, JAX's own default the tanh form.
 

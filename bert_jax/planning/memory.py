@@ -79,7 +79,7 @@ def trace_activations(task: Task, optimizer: Optimizer) -> Activations:
     def backward(params: Any, constants: Any, batch: Any) -> Any:
         def loss(params: Any) -> jax.Array:
             learning = optimizer.stop_frozen_gradients(params)
-            sums = task.training_sums(learning, constants, batch, jax.random.key(0))
+            sums = task.loss_sums(learning, batch, jax.random.key(0), constants)
             return means(sums, task.loss_weights(batch), task.total_loss)["loss"]
 
         return jax.vjp(loss, params)[1], task.constant_outputs(constants, batch)

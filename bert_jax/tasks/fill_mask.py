@@ -13,6 +13,7 @@ from bert_jax.data.readers.texts import Text
 from bert_jax.data.records import shortest
 from bert_jax.errors import require_at_least
 from bert_jax.models.architectures import PreTrainingOutput
+from bert_jax.models.call import apply_model, model_inputs
 from bert_jax.models.config import Head
 from bert_jax.tasks.base.predict_spec import PredictSpec, open_texts
 from bert_jax.tasks.base.predictor import (
@@ -20,7 +21,6 @@ from bert_jax.tasks.base.predictor import (
     EncodedExample,
     ExampleError,
     Model,
-    apply_model,
     check_finite,
     check_head,
 )
@@ -147,7 +147,7 @@ def _best_words(
     top_k: int,
 ) -> tuple[jax.Array, jax.Array]:
     """Probabilities, float32 [B, P, top_k], and ids, int32 [B, P, top_k], of the best words."""
-    output: Any = apply_model(params, batch, module=module)
+    output: Any = apply_model(module, params, model_inputs(batch))
     logits = output.prediction_logits if isinstance(output, PreTrainingOutput) else output
     # Models may have more rows than the tokenizer has words.
     probabilities = jax.nn.softmax(logits[..., :vocab_size], axis=-1)

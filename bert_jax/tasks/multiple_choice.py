@@ -273,7 +273,7 @@ class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
     def content(self, example: ChoiceExample) -> Any:
         return example.prompt, example.question, example.choices
 
-    def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
+    def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
         """Cross-entropy over the choices of each example, and the number of correct predictions."""
         logits = self.scores(params, batch, outputs)
         labels = batch["labels"]

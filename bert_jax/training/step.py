@@ -200,7 +200,7 @@ def make_train_step(
     """
     if constants is None:
         constants = task.abstract_constants(mesh)
-    gradient = _in_microbatches(_loss_gradient(task, optimizer, mesh), microbatches)
+    gradient = _loss_gradient(task, optimizer, mesh, microbatches)
     # The sharding of the gradients is that of the moments: a device that updates a part of the
     # parameters needs the sum over all devices for that part only.
     gradient_shardings = state_shardings(mesh, abstract.params, optimizer.mesh_axes)
@@ -235,8 +235,15 @@ def make_train_step(
 _Gradient = Callable[[Any, Any, GlobalBatch, dict[str, jax.Array], jax.Array], tuple[Any, Sums]]
 
 
-def _loss_gradient(task: Task, optimizer: Optimizer, mesh: Mesh) -> _Gradient:
-    """The gradient of the loss of rows, as parts of a batch with these weights."""
+def _loss_gradient(task: Task, optimizer: Optimizer, mesh: Mesh, microbatches: int) -> _Gradient:
+    """The gradient of the loss of a batch.
+
+    Losses of rows are computed in micro-batches and added up (gradient accumulation). A loss that
+    compares all rows needs the outputs of all: the outputs of micro-batches are computed one after
+    the other, and again when the gradient comes back, so that only the activations of one are in
+    memory (GradCache: Gao et al., 2021, https://arxiv.org/abs/2101.06983).
+    """
+    is_cached = task.global_loss and microbatches > 1
 
     def loss_of(
         params: Any,
@@ -246,16 +253,27 @@ def _loss_gradient(task: Task, optimizer: Optimizer, mesh: Mesh) -> _Gradient:
         key: jax.Array,
     ) -> tuple[jax.Array, Sums]:
         params = gathered(mesh, optimizer.stop_frozen_gradients(params))
-        sums = task.training_sums(params, gathered(mesh, constants), batch, key)
+        constants = gathered(mesh, constants)
+
+        def forward(rows: GlobalBatch) -> Any:
+            return task.forward(params, rows, key, constants)
+
+        if is_cached:
+            # The masks of the dropout are those of one batch: the indices of the rows are, too.
+            rows = batch | {"row_indices": jnp.arange(len(next(iter(batch.values()))))}
+            again = jax.checkpoint(forward, prevent_cse=False)
+            outputs = _join_rows(jax.lax.map(again, _split_rows(rows, microbatches)))
+        else:
+            outputs = forward(batch)
+        sums = task.loss(params, outputs, batch)
         return means(sums, weights, task.total_loss)["loss"], sums
 
-    return jax.grad(loss_of, has_aux=True)
+    gradient = jax.grad(loss_of, has_aux=True)
+    return gradient if microbatches == 1 or is_cached else _accumulated(gradient, microbatches)
 
 
-def _in_microbatches(gradient: _Gradient, microbatches: int) -> _Gradient:
-    """The same, computed for equal parts of the batch one after the other and added up."""
-    if microbatches == 1:
-        return gradient
+def _accumulated(gradient: _Gradient, microbatches: int) -> _Gradient:
+    """The sum of the gradients of micro-batches, which are computed one after the other."""
 
     def summed(
         params: Any,
@@ -286,6 +304,11 @@ def _split_rows(batch: GlobalBatch, parts: int) -> GlobalBatch:
         key: value.reshape(-1, parts, *value.shape[1:]).swapaxes(0, 1)
         for key, value in batch.items()
     }
+
+
+def _join_rows(outputs: Any) -> Any:
+    """[parts, B / parts, …] → [B, …] in the order of the batch."""
+    return jax.tree.map(lambda value: value.swapaxes(0, 1).reshape(-1, *value.shape[2:]), outputs)
 
 
 def pack_rows(task: Task, mesh: Mesh, microbatches: int, rows: Batch) -> Batch:

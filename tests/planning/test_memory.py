@@ -119,7 +119,7 @@ class PairTask:
     def batch_shapes(self):
         return {"inputs": jax.ShapeDtypeStruct((10, 2, 16), np.float32)}
 
-    def training_sums(self, params, constants, batch, dropout_key):
+    def loss_sums(self, params, batch, dropout_key, constants):
         vectors = jnp.tanh(
             batch["inputs"].reshape(-1, 16) @ params["classifier"]["kernel"]
         )  # [2 B, 32]

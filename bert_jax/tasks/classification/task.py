@@ -172,7 +172,7 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
         rows = encode_in_chunks(encode, texts)
         return self.one_row_each(rows, labels=targets, weights=self._weights(targets))
 
-    def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
+    def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
         values = {"loss": self._problem.losses(outputs, batch["labels"])}
         correct = self._problem.correct(outputs, batch["labels"])
         if correct is not None:

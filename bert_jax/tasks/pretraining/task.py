@@ -69,19 +69,6 @@ class BatchOptions:
     packing: bool = False
 
 
-# The inputs of the model. Unpacked batches have a mask, packed ones positions and segments.
-_INPUTS = (
-    "input_ids",
-    "token_type_ids",
-    "attention_mask",
-    "position_ids",
-    "segment_ids",
-    "masked_lm_positions",
-    "next_sentence_positions",
-    "span_left_positions",
-    "span_right_positions",
-)
-
 # The labels and the weights of each term of the loss.
 _TERMS = {
     "mlm": ("masked_lm_ids", "masked_lm_weights"),
@@ -219,11 +206,7 @@ class PretrainingTask(Task):
             term: batch[weights].sum() for term, (_, weights) in _TERMS.items() if weights in batch
         }
 
-    def inputs(self, batch: dict[str, jax.Array]) -> dict[str, Any]:
-        """The arguments of `module` for a batch, by name."""
-        return {name: batch[name] for name in _INPUTS if name in batch}
-
-    def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
+    def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
         """Cross-entropies and numbers of correct predictions of all heads."""
         logits: dict[str, Any] = {
             "mlm": self.scores(params, batch, outputs),

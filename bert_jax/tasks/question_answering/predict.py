@@ -19,6 +19,7 @@ from bert_jax.data.readers.squad import ANSWERS, SQUAD, QuestionOptions, distinc
 from bert_jax.data.records import shortest
 from bert_jax.data.windows.passages import PassageWindow, PassageWindows
 from bert_jax.errors import UserError, require_at_least
+from bert_jax.models.call import apply_model, model_inputs
 from bert_jax.models.config import JOINT, Head
 from bert_jax.models.joint_span_head import SCOPE, SpanBeam, span_beam
 from bert_jax.tasks.base.predict_spec import (
@@ -34,7 +35,6 @@ from bert_jax.tasks.base.predictor import (
     Model,
     Notes,
     Predictor,
-    apply_model,
     check_head,
     is_sequence_of_texts,
 )
@@ -178,7 +178,7 @@ def _no_text(pair: tuple[Any, Any]) -> ExampleError:
 def _beam(
     params: Any, batch: dict[str, jax.Array], *, module: nn.Module, answer_length: int
 ) -> SpanBeam:
-    hidden = apply_model(params, batch, module=module)
+    hidden = apply_model(module, params, model_inputs(batch))
     return span_beam(
         params[SCOPE], hidden, batch["passages"], batch["allowed_starts"], answer_length
     )

@@ -208,7 +208,7 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
             return {}
         return count_classes("answer" if each.answers else "no answer" for each in examples)
 
-    def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
+    def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
         """Mean cross-entropy of first and last token, and the number of windows with both correct.
 
         As in the original, all tokens of a row compete, including those of the question; but not

@@ -220,7 +220,7 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         )
         return TrainingRows(rows.sequences, rows.lengths, rows.batch)
 
-    def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
+    def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
         """The loss, and the number of words with the correct tag."""
         scores = self.scores(params, batch, outputs)
         labels, weights = batch["labels"], batch["weights"]
