@@ -57,14 +57,14 @@ class Activations:
     parameters: int
     per_two_rows: int = 0
 
-    def bytes(self, rows: int, mesh: Mesh) -> int:
-        """Bytes on one device for `rows` rows of a micro-batch."""
+    def bytes(self, rows: int, mesh: Mesh, microbatches: int = 1) -> int:
+        """Bytes on one device for `rows` rows of a micro-batch; all are compared with all."""
         tensor = mesh.shape["tensor"]
         whole = self.per_row - self.per_row_split
         all_rows = rows * mesh.shape["data"] * mesh.shape["fsdp"]
         return (
             rows * (whole + self.per_row_split // tensor)
-            + rows * all_rows * self.per_two_rows
+            + rows * all_rows * microbatches**2 * self.per_two_rows
             + self.fixed // tensor
         )
 

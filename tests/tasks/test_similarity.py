@@ -290,11 +290,6 @@ def test_what_is_refused(train, write_table, tmp_path, keys, rows, message):
 @pytest.mark.parametrize(
     ("loss", "keys", "message"),
     [
-        (
-            "in_batch_negatives",
-            {"train.microbatches": 2},
-            "train.microbatches is 2; with data.loss=in_batch_negatives all pairs of a batch",
-        ),
         # The classifier would learn, but it is thrown away.
         (
             "softmax",
@@ -308,14 +303,9 @@ def test_what_is_refused(train, write_table, tmp_path, keys, rows, message):
         ),
     ],
 )
-def test_a_training_of_nothing_or_of_something_else(make_task, loss, keys, message):
+def test_a_training_of_nothing(make_task, loss, keys, message):
     with pytest.raises(UserError, match=message):
         make_task(loss, ROWS, keys)
-
-
-def test_microbatches_and_frozen_layers_where_they_make_sense(make_task):
-    keys = {"train.microbatches": 2, "optimizer.freeze_layers": 1}
-    assert make_task("cosine", ROWS, keys).examples_per_epoch == 3
 
 
 @pytest.mark.slow
