@@ -40,7 +40,7 @@ def test_a_run_ends_with_the_comparison_and_resumes_to_the_same_bits(
     keys |= {"train.checkpoint_every": 2, "train.export": "latest"}
     experiment = experiment_of(name, keys)
     result = experiment.train(tmp_path / "run")
-    metric = experiment.task.best_metric[0]
+    metric = experiment.task.evaluator.best_metric[0]
     assert result[f"student_{metric}"] == result[metric]
     for model in ("teacher", "student"):
         assert result[f"{model}_ms_per_text"] > 0
