@@ -5,7 +5,6 @@ import dataclasses
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,7 +20,7 @@ from bert_jax.distillation.teacher_scores import TeacherScores
 from bert_jax.errors import OptionError, UserError
 from bert_jax.models.call import apply_model
 from bert_jax.models.config import ComputedModel
-from bert_jax.models.encoder import EncoderOutput, EncoderOutputs
+from bert_jax.models.encoder import EncoderOutputs
 from bert_jax.models.execution import Execution
 from bert_jax.models.layers import cosines
 from bert_jax.tasks.base.evaluation import Evaluator
@@ -78,7 +77,10 @@ class DistilledTask(Task):
             UserError: teacher and student cannot be compared.
         """
         self.task, self.teacher, self._options, self._rows = task, teacher, options, rows
-        self.module = _trained_module(task, teacher.description, options)
+        config, width = task.description.config, teacher.description.config.hidden_size
+        self.module = task.module
+        if options.hidden_weight and config.hidden_size != width:
+            self.module = ProjectedStudent(config, task.module, width)
         self.tokenizer = task.tokenizer
         self.derived_metrics, self.global_loss = task.derived_metrics, task.global_loss
         self._layers = _compared_layers(task.description, teacher.description, options)
@@ -161,35 +163,27 @@ class DistilledTask(Task):
 
     def _outputs(self, model: int) -> EncoderOutputs:
         """What is compared of the student, 0, and of the teacher, 1."""
-        layers = tuple(pair[model] for pair in self._layers)
+        parts, layers = self._parts, self._layers[model]
         return EncoderOutputs(
-            output_hidden_states="hidden" in self._parts,
-            output_attentions="attention" in self._parts,
-            output_value_relations="value_relation" in self._parts,
-            attention_layers=layers,
+            "hidden" in parts, "attention" in parts, "value_relation" in parts, layers
         )
 
-    def _layer_losses(
-        self, student: EncoderOutput, teacher: EncoderOutput
-    ) -> Iterator[tuple[str, jax.Array]]:
-        """The losses of the layers that are compared, by part, float32 [B, T] each."""
-        own, its = np.array(self._layers).T
+    def _layer_losses(self, student: Any, teacher: Any) -> Iterator[tuple[str, jax.Array]]:
+        """The losses of the layers of two `EncoderOutput`, float32 [B, T], by part."""
         if "cosine" in self._parts:
             last = (each.last_hidden_state.astype(jnp.float32) for each in (student, teacher))
             yield "cosine", 1 - cosines(*last)
         if "hidden" in self._parts:
             # The embeddings are compared, too.
             states = (
-                _requested(each.hidden_states)[np.append(0, layers)].astype(jnp.float32)
-                for each, layers in ((student, own), (teacher, its))
+                each.hidden_states[np.append(0, numbers)].astype(jnp.float32)
+                for each, numbers in zip((student, teacher), self._layers, strict=True)
             )
             yield "hidden", losses.hidden_losses(*states)
-        for part, found, expected in (
-            ("attention", student.attentions, teacher.attentions),
-            ("value_relation", student.value_relations, teacher.value_relations),
-        ):
+        for part, field in (("attention", "attentions"), ("value_relation", "value_relations")):
             if part in self._parts:
-                yield part, losses.attention_losses(_requested(found), _requested(expected))
+                weights = (getattr(each, field) for each in (student, teacher))
+                yield part, losses.attention_losses(*weights)
 
     # All else is that of the task.
 
@@ -271,25 +265,10 @@ def _token_mask(batch: dict[str, jax.Array]) -> jax.Array:
     return mask.astype(jnp.float32)
 
 
-def _requested(of_layers: jax.Array | None) -> jax.Array:
-    assert of_layers is not None
-    return of_layers
-
-
-def _trained_module(
-    task: Task, teacher: ModelDescription, options: DistillationOptions
-) -> nn.Module:
-    """The student, with a projection if its hidden states have another width than the teacher's."""
-    config, width = task.description.config, teacher.config.hidden_size
-    if not options.hidden_weight or config.hidden_size == width:
-        return task.module
-    return ProjectedStudent(config, task.module, width)
-
-
 def _compared_layers(
     student: ModelDescription, teacher: ModelDescription, options: DistillationOptions
-) -> tuple[tuple[int, int], ...]:
-    """The layers that are compared, those of the student with those of the teacher, from 1.
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The layers of the student that are compared, from 1, and those of the teacher.
 
     Raises:
         OptionError: layers that are compared do not exist, or have other sizes.
@@ -300,30 +279,30 @@ def _compared_layers(
         max(1, round(layer * most / count)) for layer in range(1, count + 1)
     )
     if len(layers) != count or max(layers) > most:
-        raise OptionError(
-            "distillation.layer_map",
-            options.layer_map,
+        rule = (
             f"the student has {count} layers: give a layer of the teacher, from 1 to {most}, for "
-            "each of them, or 0 for those that are not compared",
+            "each of them, or 0 for those that are not compared"
         )
+        raise OptionError("distillation.layer_map", options.layer_map, rule)
     heads = own.num_attention_heads, other.num_attention_heads
-    for key in ("attention_weight", "value_relation_weight"):
-        if getattr(options, key) and heads[0] != heads[1]:
-            raise OptionError(
-                f"distillation.{key}",
-                getattr(options, key),
-                f"they are compared head by head: the student has {heads[0]} heads and the "
-                f"teacher {heads[1]}; leave it out",
-            )
+    by_head = (
+        f"they are compared head by head: the student has {heads[0]} heads and the teacher "
+        f"{heads[1]}; leave it out"
+    )
     widths = own.hidden_size, other.hidden_size
-    if options.cosine_weight and widths[0] != widths[1]:
-        raise OptionError(
-            "distillation.cosine_weight",
-            options.cosine_weight,
-            f"hidden states of the student have {widths[0]} numbers and those of the teacher "
-            f"{widths[1]}; give distillation.hidden_weight instead, which projects them",
-        )
-    return tuple((number, layer) for number, layer in enumerate(layers, start=1) if layer)
+    by_number = (
+        f"hidden states of the student have {widths[0]} numbers and those of the teacher "
+        f"{widths[1]}; give distillation.hidden_weight instead, which projects them"
+    )
+    for name, sizes, rule in (
+        ("attention_weight", heads, by_head),
+        ("value_relation_weight", heads, by_head),
+        ("cosine_weight", widths, by_number),
+    ):
+        if getattr(options, name) and sizes[0] != sizes[1]:
+            raise OptionError(f"distillation.{name}", getattr(options, name), rule)
+    compared = [number for number, layer in enumerate(layers, start=1) if layer]
+    return tuple(compared), tuple(filter(None, layers))
 
 
 def distilled(
