@@ -83,7 +83,7 @@ def test_micro_batches_give_the_update_of_the_whole_batch():
     """By sums of weighted rows: the parts differ in weight, so a mean of means would differ."""
     task, optimizer = LineTask(), make_optimizer(OptimizerOptions(learning_rate=0.1), 10)
     # Without dropout, which draws other numbers for each part.
-    task.forward = lambda params, batch, key, constants: LineTask.forward(task, params, batch)
+    task.forward = lambda params, batch, **_: LineTask.forward(task, params, batch)
     abstract = abstract_state(task, optimizer, MESH)
     batch = next(task.train_batches(0, 1, host=0, hosts=1))
     batch["weights"] = np.float32([0, 0, 0, 1, 1, 0.5, 1, 1])
