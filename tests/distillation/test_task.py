@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from scipy.special import rel_entr, softmax
 
 import bert_jax
 from bert_jax.models.call import apply_model
@@ -11,15 +12,10 @@ from bert_jax.tasks.base.task import means
 from tests.distillation.rows import ROWS
 
 
-def softmax(scores: np.ndarray) -> np.ndarray:
-    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
-
-
 def divergence(student: np.ndarray, teacher: np.ndarray, temperature: float) -> float:
     """KL · T² of two lists of scores of the same choices."""
     p, q = (softmax(np.float64(each) / temperature) for each in (teacher, student))
-    return float(temperature**2 * (p * np.log(p / q)).sum())
+    return float(temperature**2 * rel_entr(p, q).sum())
 
 
 def expected_loss(name: str, batch: dict, student, teacher) -> float:
@@ -54,7 +50,7 @@ def expected_loss(name: str, batch: dict, student, teacher) -> float:
 @pytest.mark.parametrize("name", ROWS)
 def test_the_loss_of_a_task(experiment_of, teacher_of, name):
     keys = {"teacher": str(teacher_of(name)), "temperature": 3.0, "task_weight": 2.0}
-    experiment = experiment_of(name, {f"distillation.{key}": keys[key] for key in keys})
+    experiment = experiment_of(name, **keys)
     task = experiment.task
     # Three examples of four in the last batch.
     batch = next(task.train_batches(0, 1, host=0, hosts=1))
@@ -91,9 +87,8 @@ def test_kept_scores_give_the_same_loss_and_are_computed_once(
     kept = {**keys, "keep_logits": str(tmp_path / "kept")}
     found = []
     for chosen in (keys, kept, kept):
-        named = {f"distillation.{key}": value for key, value in chosen.items()}
         # Rows of all lengths are in the scores' file, and batches of 16 or of 24 tokens.
-        experiment = experiment_of(name, named | {"data.length": 24})
+        experiment = experiment_of(name, {"data.length": 24}, **chosen)
         task = experiment.task
         constants = task.constants(experiment.mesh)
         params = jax.jit(lambda key, task=task: init_params(task.module, key))(jax.random.key(3))
@@ -115,9 +110,7 @@ def test_attention_weights_of_other_layers_are_not_computed(experiment_of, teach
     """MiniLM compares the last layers alone: those before cost no memory."""
     keys = {"teacher": str(teacher_of("classes")), "layer_map": (0, 2)}
     keys |= {"attention_weight": 1.0, "value_relation_weight": 1.0}
-    experiment = experiment_of(
-        "classes", {f"distillation.{key}": value for key, value in keys.items()}
-    )
+    experiment = experiment_of("classes", **keys)
     task = experiment.task
     batch = next(task.train_batches(0, 1, host=0, hosts=1))
     params = jax.eval_shape(lambda: init_params(task.module, jax.random.key(3)))
@@ -132,10 +125,9 @@ def test_attention_weights_of_other_layers_are_not_computed(experiment_of, teach
 def test_a_student_without_token_types_reads_the_rows_of_its_teacher(experiment_of, teacher_of):
     """A DistilBERT of a BERT: the teacher must see which text is the question."""
     teacher = str(teacher_of("answers"))
-    keys = {"teacher": teacher, "temperature": 3.0, "hidden_weight": 1.0}
-    named = {f"distillation.{key}": value for key, value in keys.items()}
-    named |= {"init_from": teacher, "model.family": "distilbert", "model.keep_layers": 1}
-    experiment = experiment_of("answers", named)
+    keys = {"init_from": teacher, "model.family": "distilbert", "model.keep_layers": 1}
+    compared = {"teacher": teacher, "temperature": 3.0, "hidden_weight": 1.0}
+    experiment = experiment_of("answers", keys, **compared)
     task = experiment.task
     batch = next(task.train_batches(0, 1, host=0, hosts=1))
     rows = batch["token_type_ids"]
