@@ -1,5 +1,6 @@
 """What a distillation has reached: size, speed and score of teacher and student."""
 
+import functools
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -76,8 +77,9 @@ def _prediction(task: Task, params: Any, mesh: Mesh) -> tuple[Callable[[], Any],
         return lambda: engine.predict(items), len(items)
     assert isinstance(task, PretrainingTask), "the only other task"
     rows = next(task.evaluation_batches(host=0, hosts=1))
-    batch, step = to_global(mesh, rows), task.loss_step(mesh)
-    return lambda: jax.block_until_ready(step(params, batch)), len(rows["input_ids"])
+    batch = to_global(mesh, rows)
+    step = functools.partial(task.loss_step, mesh, params, batch)
+    return lambda: jax.block_until_ready(step()), len(rows["input_ids"])
 
 
 def _milliseconds_per_text(predictions: list[tuple[Callable[[], Any], int]]) -> list[float]:

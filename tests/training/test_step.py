@@ -18,7 +18,7 @@ from bert_jax.models.execution import Execution
 from bert_jax.models.surgery import without_padding
 from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.mesh import MeshShape, make_mesh
-from bert_jax.tasks.base.task import make_loss_step, mean_losses, means
+from bert_jax.tasks.base.task import mean_losses, means
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions
 from bert_jax.training.step import (
@@ -306,12 +306,11 @@ def test_metrics_by_name_and_meaning(make_step, make_tiny_task, new, tiny_config
 
 def test_an_evaluation_is_the_same_for_any_batches(make_tiny_task, new, tiny_config, tiny_batch):
     task, params = make_tiny_task(tiny_config), new().params
-    step = make_loss_step(task, MESH)
     nothing = {name: np.zeros_like(value) for name, value in tiny_batch.items()}
     padded = {n: np.concatenate([v[5:], nothing[n][:5]]) for n, v in tiny_batch.items()}
     start = {n: np.concatenate([v[:5], nothing[n][:3]]) for n, v in tiny_batch.items()}
-    whole = mean_losses(task, step, params, [tiny_batch], MESH)
-    parts = mean_losses(task, step, params, [padded, nothing, start], MESH)
+    whole = mean_losses(task, params, [tiny_batch], MESH)
+    parts = mean_losses(task, params, [padded, nothing, start], MESH)
     assert list(whole) == list(parts)
     assert parts == pytest.approx(whole, rel=1e-6)
     assert set(whole) == {
@@ -324,7 +323,7 @@ def test_an_evaluated_task_is_not_kept(make_tiny_task, new, tiny_config):
     task, params = make_tiny_task(tiny_config), new().params
     first, second = (evaluate(task, params, MESH).metrics for _ in range(2))
     assert first == second
-    assert task.loss_step(MESH) is task.loss_step(MESH)
+
     reference = weakref.ref(task)
     del task
     gc.collect()

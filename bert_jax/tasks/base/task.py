@@ -1,6 +1,7 @@
 """The interface of a task to the training loop."""
 
 import abc
+import functools
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
@@ -24,8 +25,8 @@ from bert_jax.tokenization.interface import Tokenizer
 
 # Sums of a loss and of counts over examples, by part of the loss: {"mlm": {"loss": …, …}, …}.
 Sums = dict[str, dict[str, jax.Array]]
-# (parameters, global batch) → (sums, weights), without dropout.
-LossStep = Callable[[Any, dict[str, jax.Array]], tuple[Sums, dict[str, jax.Array]]]
+# (mesh, parameters, global batch) → (sums, weights), without dropout.
+LossStep = Callable[[Mesh, Any, dict[str, jax.Array]], tuple[Sums, dict[str, jax.Array]]]
 
 
 class Task(abc.ABC):
@@ -150,6 +151,21 @@ class Task(abc.ABC):
         """The `loss` of the outputs of `forward`."""
         return self.loss(params, self.forward(params, batch, dropout_key, constants), batch)
 
+    @functools.cached_property
+    def loss_step(self) -> LossStep:
+        """`loss_sums` and `loss_weights` under jit, compiled once for all evaluations on a mesh."""
+
+        @functools.partial(jax.jit, static_argnums=0)
+        def compiled(mesh: Mesh, params: Any, batch: dict[str, jax.Array]) -> Any:
+            return self.loss_sums(gathered(mesh, params), batch), self.loss_weights(batch)
+
+        def step_on_mesh(mesh: Mesh, params: Any, batch: dict[str, jax.Array]) -> Any:
+            with on_mesh(mesh):
+                result = compiled(mesh, params, batch)
+                return result if programs_may_overlap(mesh) else jax.block_until_ready(result)
+
+        return step_on_mesh
+
     def total_loss(self, losses: dict[str, Any]) -> Any:
         """The loss that is minimised, from the mean loss of each part."""
         return sum(losses.values())
@@ -238,31 +254,14 @@ def means(
     return {**metrics, "loss": total({part: values["loss"] for part, values in by_part.items()})}
 
 
-def make_loss_step(task: Task, mesh: Mesh) -> LossStep:
-    """The jitted sums and weights of a batch."""
-
-    @jax.jit
-    def compiled(params: Any, batch: dict[str, jax.Array]) -> tuple[Sums, dict[str, jax.Array]]:
-        return task.loss_sums(gathered(mesh, params), batch), task.loss_weights(batch)
-
-    def step_on_mesh(params: Any, batch: dict[str, jax.Array]) -> tuple[Sums, dict[str, jax.Array]]:
-        with on_mesh(mesh):
-            result = compiled(params, batch)
-            return result if programs_may_overlap(mesh) else jax.block_until_ready(result)
-
-    return step_on_mesh
-
-
-def mean_losses(
-    task: Task, step: LossStep, params: Any, batches: Iterable[Batch], mesh: Mesh
-) -> dict[str, float]:
+def mean_losses(task: Task, params: Any, batches: Iterable[Batch], mesh: Mesh) -> dict[str, float]:
     """Losses and metrics over batches: sums and weights are added, then divided once.
 
     The result is the same for any batch size and number of devices, up to rounding.
     """
     total: Any = None
     for rows in batches:
-        sums_and_weights = jax.device_get(step(params, to_global(mesh, rows)))
+        sums_and_weights = jax.device_get(task.loss_step(mesh, params, to_global(mesh, rows)))
         sums_and_weights = jax.tree.map(np.float64, sums_and_weights)
         total = (
             jax.tree.map(np.add, total, sums_and_weights) if total is not None else sums_and_weights
