@@ -138,7 +138,7 @@ class DistilledTask(Task):
         if self._kept is not None:
             return DistillationOutputs(outputs, batch[_SCORES], {})
         of_teacher, expected = self.constant_outputs(constants, batch)
-        scores = self.task.scores(constants, batch, of_teacher)
+        scores = self.task.scores(constants, of_teacher, batch)
         shape = batch["input_ids"].shape
         compared = self._layer_losses(encoded, expected)
         layers = {part: values.reshape(shape) for part, values in compared}
@@ -153,7 +153,7 @@ class DistilledTask(Task):
         for part, values in outputs.layer_losses.items():
             sums[part] = weighted_sums(mask, {"loss": values})
         if "soft" in self._parts:
-            student = task.scores(params, batch, outputs.student)
+            student = task.scores(params, outputs.student, batch)
             kind, temperature = task.score_kind, self._options.temperature
             values = losses.soft_losses(kind, student, outputs.teacher_scores, temperature)
             weights = task.score_weights(batch)

@@ -44,11 +44,11 @@ class Task(abc.ABC):
             of `module`, under the same names.
         tokenizer: the tokenizer that made the ids of the batches.
         derived_metrics: metrics that `summary` computes from others; they get no curve.
-        score_kind: meaning of `scores`: "classes" (one of C), "labels" (any of C), "values", or
-            "vectors"; "": the task cannot be distilled.
         global_loss: whether the loss of a row depends on the other rows of the global batch. Then
             the loss of all micro-batches is computed from their outputs together, and `module`
             takes `row_indices`, see `Encoder`.
+        score_kind: meaning of `scores`: "classes" (one of C), "labels" (any of C), "values", or
+            "vectors"; "": the task cannot be distilled.
         scores_tokens: whether `scores` are those of tokens, and not of a whole example.
         reads_pairs: whether a row may hold two texts, which families mark in different ways.
     """
@@ -57,8 +57,8 @@ class Task(abc.ABC):
     description: ModelDescription
     tokenizer: Tokenizer
     derived_metrics: tuple[str, ...] = ()
-    score_kind: str = ""
     global_loss: bool = False
+    score_kind: str = ""
     scores_tokens: bool = False
     reads_pairs: bool = True
 
@@ -170,7 +170,7 @@ class Task(abc.ABC):
         """The loss that is minimised, from the mean loss of each part."""
         return sum(losses.values())
 
-    def scores(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
+    def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
         """The outputs that a student takes over from its teacher, float32 [..., C].
 
         Scores of what cannot be chosen, such as padding, are the lowest finite number.

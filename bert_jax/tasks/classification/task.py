@@ -183,7 +183,7 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
     def score_kind(self) -> str:  # type: ignore[override]
         return self._problem.score_kind
 
-    def scores(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
+    def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
         return outputs
 
     def examples_as_text(self, count: int) -> str:

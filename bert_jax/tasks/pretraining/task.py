@@ -196,7 +196,7 @@ class PretrainingTask(Task):
     def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
         """Cross-entropies and numbers of correct predictions of all heads."""
         logits: dict[str, Any] = {
-            "mlm": self.scores(params, batch, outputs),
+            "mlm": self.scores(params, outputs, batch),
             "nsp": getattr(outputs, "seq_relationship_logits", None),
             "sbo": getattr(outputs, "span_logits", None),
         }
@@ -206,7 +206,7 @@ class PretrainingTask(Task):
             if weights in batch
         }
 
-    def scores(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
+    def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
         return getattr(outputs, "prediction_logits", outputs)  # BPV
 
     def score_weights(self, batch: dict[str, jax.Array]) -> jax.Array:

@@ -193,7 +193,7 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
         losses = self._objective.losses(outputs, batch["labels"], weights > 0)
         return {"": weighted_sums(weights, {"loss": losses})}
 
-    def scores(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
+    def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
         return outputs.vectors  # B2D
 
     def module_of(self, description: ModelDescription, execution: Execution) -> nn.Module:
