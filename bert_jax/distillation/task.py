@@ -30,8 +30,6 @@ from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.base.summary import DataSummary
 from bert_jax.tasks.base.task import Sums, Task, weighted_sums
 
-# The parts of the loss against the teacher.
-_PARTS = ("soft", "cosine", "hidden", "attention", "value_relation")
 # The name of the task's own loss, if it has no parts, beside those against the teacher.
 _OWN = "task"
 # The key of a batch with the teacher's scores, if they are kept.
@@ -84,8 +82,7 @@ class DistilledTask(Task):
         self.tokenizer = task.tokenizer
         self.derived_metrics, self.global_loss = task.derived_metrics, task.global_loss
         self._layers = _compared_layers(task.description, teacher.description, options)
-        parts = {name: getattr(options, f"{name}_weight") for name in _PARTS}
-        self._parts = {part: weight for part, weight in parts.items() if weight}
+        self._parts = options.parts
         self._kept: TeacherScores | None = None
         if options.keep_logits or reader is not rows:
             if not isinstance(reader, LabelledTask):

@@ -186,7 +186,7 @@ def test_pairs_without_labels(train, write_table):
     table = write_table("train.tsv", [HEADER[:2], *rows])
     result, _ = train(
         "similarity", data__train=str(table), data__loss="in_batch_negatives",
-        data__validation_fraction=0.3, train__epochs=10.0,
+        data__validation_fraction=0.3, train__epochs=10.0, train__microbatches=2,
     )  # fmt: skip
     assert result["mean_reciprocal_rank"] > 2 * result["mean_reciprocal_rank_chance"]
     assert result["accuracy@1"] > 0.5
