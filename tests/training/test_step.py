@@ -1,6 +1,7 @@
 """One step of training and of evaluation: gradients, micro-batches, dropout, metrics."""
 
 import dataclasses
+import functools
 import gc
 import weakref
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from jax.extend.core import jaxprs_in_params
 from jax.sharding import NamedSharding, PartitionSpec
+from scipy.special import log_softmax
 
 from bert_jax.errors import UserError
 from bert_jax.inference.evaluation import evaluate
@@ -38,26 +40,23 @@ MESH = make_mesh(MeshShape(), jax.devices()[:1])
 
 
 @pytest.fixture(scope="module")
-def make_step(make_tiny_task):
+def make_step(make_tiny_task, tiny_config):
     """Compiles a step, each kind once."""
-    compiled = {}
 
-    def make(config, microbatches=1, options=OPTIONS, seed=3, execution=EXECUTION):
-        key = (config, microbatches, options, seed, execution)
-        if key not in compiled:
-            task = make_tiny_task(config, execution)
-            optimizer = make_optimizer(options, 100)
-            compiled[key] = make_train_step(
-                task,
-                optimizer,
-                mesh=MESH,
-                abstract=abstract_state(task, optimizer, MESH),
-                microbatches=microbatches,
-                seed=seed,
-            )
-        return compiled[key]
+    @functools.cache
+    def make(microbatches=1, options=OPTIONS, execution=EXECUTION):
+        task, optimizer = make_tiny_task(tiny_config, execution), make_optimizer(options, 100)
+        abstract = abstract_state(task, optimizer, MESH)
+        return make_train_step(
+            task, optimizer, mesh=MESH, abstract=abstract, microbatches=microbatches, seed=3
+        )
 
     return make
+
+
+@pytest.fixture(scope="module")
+def batch(tiny_batch):
+    return to_global(MESH, tiny_batch)
 
 
 @pytest.fixture(scope="module")
@@ -109,9 +108,8 @@ def test_micro_batches_give_the_update_of_the_whole_batch():
         assert float(metrics["loss"]) == pytest.approx(expected, rel=1e-5)
 
 
-def test_the_loss_falls_on_one_batch(make_step, new, tiny_config, tiny_batch):
-    step = make_step(tiny_config)
-    batch, state, losses = to_global(MESH, tiny_batch), new(), []
+def test_the_loss_falls_on_one_batch(make_step, new, batch):
+    step, state, losses = make_step(), new(), []
     for _ in range(30):
         state, metrics = step(state, batch)
         losses.append(float(metrics["loss"]))
@@ -148,7 +146,7 @@ def test_under_bfloat16_all_that_is_kept_or_summed_is_float32(
     execution = Execution(dtype="bfloat16", platform="gpu")
     task, optimizer = make_tiny_task(tiny_config, execution), make_optimizer(OPTIONS, 100)
     abstract = abstract_state(task, optimizer, MESH)
-    step = make_step(tiny_config, execution=execution)
+    step = make_step(execution=execution)
     state, metrics = step.trace(abstract, task.batch_shapes()).out_info
     kept = jax.tree.leaves((state.params, state.opt_state, metrics))
     assert {leaf.dtype for leaf in kept} == {np.dtype(np.float32)}
@@ -187,7 +185,7 @@ def equations(jaxpr):
 
 @pytest.mark.slow
 def test_padding_of_the_vocabulary_changes_no_training(
-    make_step, make_tiny_task, tiny_config, tiny_batch
+    make_step, make_tiny_task, tiny_config, batch
 ):
     """By LAMB, which looks at the norm of a whole table; with decay, of which 0 keeps nothing."""
     options = dataclasses.replace(OPTIONS, name="lamb", weight_decay=0.1)
@@ -196,10 +194,10 @@ def test_padding_of_the_vocabulary_changes_no_training(
     def trained(execution):
         task = make_tiny_task(tiny_config, execution)
         state = new_state(task, optimizer, abstract_state(task, optimizer, MESH), seed=0)
-        step = make_step(tiny_config, options=options, execution=execution)
+        step = make_step(options=options, execution=execution)
         losses = []
         for _ in range(3):
-            state, metrics = step(state, to_global(MESH, tiny_batch))
+            state, metrics = step(state, batch)
             losses.append([float(metrics[name]) for name in ("loss", "mlm_accuracy")])
         return state.params, losses
 
@@ -222,14 +220,12 @@ def test_padding_of_the_vocabulary_changes_no_training(
         pytest.param("freeze_layers", 1, marks=pytest.mark.slow),
     ],
 )
-def test_frozen_parameters_keep_their_bits(
-    make_step, new, tiny_config, tiny_batch, frozen, microbatches
-):
+def test_frozen_parameters_keep_their_bits(make_step, new, batch, frozen, microbatches):
     options = dataclasses.replace(OPTIONS, **{frozen: 1}, weight_decay=0.5)
     state = new(options)
-    step = make_step(tiny_config, microbatches, options)
+    step = make_step(microbatches, options)
     for _ in range(3):
-        state, metrics = step(state, to_global(MESH, tiny_batch))
+        state, metrics = step(state, batch)
     before = jax.device_get(jax.tree_util.tree_leaves_with_path(new().params))
     after = jax.device_get(jax.tree.leaves(state.params))
     layers_held = 2 if frozen == "freeze_encoder" else 1
@@ -245,13 +241,11 @@ def test_frozen_parameters_keep_their_bits(
     assert float(metrics["gradient_norm"]) > 0
 
 
-def test_the_gradient_norm_is_that_of_the_parameters_that_learn(
-    make_step, new, tiny_config, tiny_batch
-):
+def test_the_gradient_norm_is_that_of_the_parameters_that_learn(make_step, new, batch):
     """After one step the moments m are a tenth of the gradient, which shows its norm."""
-    everything, metrics = make_step(tiny_config)(new(), to_global(MESH, tiny_batch))
+    everything, metrics = make_step()(new(), batch)
     options = dataclasses.replace(OPTIONS, freeze_encoder=1, weight_decay=0.5)
-    _, held = make_step(tiny_config, options=options)(new(options), to_global(MESH, tiny_batch))
+    _, held = make_step(options=options)(new(options), batch)
     # The gradient was clipped to norm 1 before it was averaged.
     scale = 0.1 / max(float(metrics["gradient_norm"]), 1.0)
     moments = everything.opt_state[1].mu
@@ -264,43 +258,35 @@ def test_the_gradient_norm_is_that_of_the_parameters_that_learn(
 
 
 def test_metrics_by_name_and_meaning(make_step, make_tiny_task, new, tiny_config, tiny_batch):
-    task = make_tiny_task(tiny_config)
-    after, metrics = make_step(tiny_config)(new(), to_global(MESH, tiny_batch))
-    assert set(metrics) == {
-        "loss", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy", "gradient_norm",
-        "learning_rate", "parameter_norm",
-    }  # fmt: skip
-    leaves = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(after.params)]
-    norm = np.sqrt(sum((leaf**2).sum() for leaf in leaves))
-    assert float(metrics["parameter_norm"]) == pytest.approx(norm, rel=1e-5)
+    after, metrics = make_step()(new(), to_global(MESH, tiny_batch))
     metrics = {name: float(value) for name, value in metrics.items()}
-    assert metrics["loss"] == pytest.approx(metrics["mlm_loss"] + metrics["nsp_loss"], rel=1e-6)
-    assert metrics["learning_rate"] == pytest.approx(1e-2)
-
-    # The same from the logits, with NumPy.
-    output = jax.jit(task.module.apply)(
-        {"params": new().params},
-        *(tiny_batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")),
-    )
-    logits = np.take_along_axis(
-        np.asarray(output.prediction_logits, np.float64),
-        tiny_batch["masked_lm_positions"][:, :, None],
-        axis=1,
-    )
+    task, params = make_tiny_task(tiny_config), new().params
+    inputs = {name: tiny_batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
+    output = jax.device_get(jax.jit(task.module.apply)({"params": params}, **inputs))
     chosen = tiny_batch["masked_lm_weights"] > 0
-    labels = tiny_batch["masked_lm_ids"][chosen]
-    logits = logits[chosen]
-    losses = np.log(np.exp(logits).sum(-1)) - logits[np.arange(len(labels)), labels]
-    assert metrics["mlm_loss"] == pytest.approx(losses.mean(), rel=1e-5)
-    assert metrics["mlm_accuracy"] == pytest.approx((logits.argmax(-1) == labels).mean())
-    pair_logits = np.asarray(output.seq_relationship_logits, np.float64)
-    pair_labels = tiny_batch["next_sentence_labels"]
-    pair_losses = np.log(np.exp(pair_logits).sum(-1)) - pair_logits[np.arange(8), pair_labels]
-    assert metrics["nsp_loss"] == pytest.approx(pair_losses.mean(), rel=1e-5)
-    assert metrics["nsp_accuracy"] == pytest.approx((pair_logits.argmax(-1) == pair_labels).mean())
-
+    words = output.prediction_logits[np.arange(8)[:, None], tiny_batch["masked_lm_positions"]]
+    expected = {}
+    for part, logits, labels in (
+        ("mlm", words[chosen], tiny_batch["masked_lm_ids"][chosen]),
+        ("nsp", output.seq_relationship_logits, tiny_batch["next_sentence_labels"]),
+    ):
+        losses = -log_softmax(np.float64(logits), axis=-1)[np.arange(len(labels)), labels]
+        expected |= {
+            f"{part}_loss": losses.mean(),
+            f"{part}_accuracy": (logits.argmax(-1) == labels).mean(),
+        }
+    assert metrics == pytest.approx(
+        expected
+        | {
+            "loss": expected["mlm_loss"] + expected["nsp_loss"],
+            "gradient_norm": metrics["gradient_norm"],
+            "learning_rate": 1e-2,
+            "parameter_norm": np.linalg.norm(flat(after.params)),
+        },
+        rel=1e-5,
+    )
     summary = task.summary(metrics)
-    assert summary["mlm_perplexity"] == pytest.approx(np.exp(losses.mean()), rel=1e-5)
+    assert summary["mlm_perplexity"] == pytest.approx(np.exp(expected["mlm_loss"]), rel=1e-5)
     assert task.summary({"mlm_loss": 1e9})["mlm_perplexity"] == pytest.approx(np.exp(20))
 
 
