@@ -130,8 +130,12 @@ class DistilledTask(Task):
     ) -> DistillationOutputs:
         """The outputs of the student, the teacher's scores, and the losses of the layers."""
         outputs, encoded = apply_model(
-            self.module, params, self.task.inputs(batch), dropout_key, self._outputs(0)
+            self.task.module, params, self.task.inputs(batch), dropout_key, self._outputs(0)
         )
+        if isinstance(self.module, ProjectedStudent):
+            states = encoded.hidden_states
+            states = self.module.apply({"params": params}, states, method="project")
+            encoded = encoded._replace(hidden_states=states)
         if self._kept is not None:
             return DistillationOutputs(outputs, batch[_SCORES], {})
         of_teacher, expected = self.constant_outputs(constants, batch)
