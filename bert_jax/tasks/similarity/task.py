@@ -282,11 +282,11 @@ def create(config: TaskConfig[SimilarityData], model_init: ModelInit) -> Similar
     objective = _objective(data, splits.all_train, model_init)
     splits = dataclasses.replace(splits, train=objective.select(splits.train))
     similarity = description.vectors.similarity
-    best = find_evaluator(splits.validation[0].examples, objective.labels, similarity).best
+    evaluator = find_evaluator(splits.validation[0].examples, objective.labels, similarity)
     return SimilarityTask(
         splits,
         TrainedModel(tokenizer, description, model_init.execution),
-        labelled_options(config, best),
+        labelled_options(config, evaluator.metric_names[0]),
         objective,
     )
 
