@@ -35,28 +35,27 @@ def compare(
         scores: the validation metrics of the student.
     """
     metric = teacher[0].evaluator.best_metric[0]
+    names, formats = ("parameters", "ms_per_text", metric), ("{:,.0f}", "{:.2f}", "{:.4f}")
     metrics = evaluate(*teacher, mesh).metrics, scores
-    models = (teacher, student)
-    speeds = _milliseconds_per_text([_prediction(*model, mesh) for model in models])
-    values = [
-        (_parameter_count(task), speed, _score(found, metric))
-        for (task, _), speed, found in zip(models, speeds, metrics, strict=True)
-    ]
-    names = ("parameters", "ms_per_text", metric)
-    formats = ("{:,.0f}", "{:.2f}", "{:.4f}")
-    rows = [["", *names]]
-    for model, of_model in zip(("teacher", "student"), values, strict=True):
-        rows.append([model, *map(str.format, formats, of_model)])
+    speeds = _milliseconds_per_text([_prediction(*model, mesh) for model in (teacher, student)])
+    figures = {
+        model: (_parameter_count(task), speed, _score(found, metric))
+        for model, (task, _), speed, found in zip(
+            ("teacher", "student"), (teacher, student), speeds, metrics, strict=True
+        )
+    }
     shares = (
-        f"{100 * own / its:.1f} %" if its > 0 else "-" for its, own in zip(*values, strict=True)
+        f"{100 * own / its:.1f} %" if its > 0 else "-"
+        for its, own in zip(*figures.values(), strict=True)
     )
-    rows.append(["share", *shares])
+    rows = [[model, *map(str.format, formats, values)] for model, values in figures.items()]
     if is_main_host():
-        say(*("  ".join(cell.rjust(14) for cell in row).rstrip() for row in rows))
+        for row in (["", *names], *rows, ["share", *shares]):
+            say("  ".join(cell.rjust(14) for cell in row).rstrip())
     return {
         f"{model}_{name}": value
-        for model, of_model in zip(("teacher", "student"), values, strict=True)
-        for name, value in zip(names, of_model, strict=True)
+        for model, values in figures.items()
+        for name, value in zip(names, values, strict=True)
     }
 
 
