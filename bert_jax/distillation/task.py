@@ -79,7 +79,7 @@ class DistilledTask(Task):
         self.module = task.module
         if options.hidden_weight and config.hidden_size != width:
             self.module = ProjectedStudent(config, task.module, width)
-        self.tokenizer = task.tokenizer
+        self.tokenizer, self.description = task.tokenizer, task.description
         self.derived_metrics, self.global_loss = task.derived_metrics, task.global_loss
         self._layers = _compared_layers(task.description, teacher.description, options)
         self._parts = options.parts
@@ -189,10 +189,6 @@ class DistilledTask(Task):
     # All else is that of the task.
 
     @property
-    def description(self) -> ModelDescription:  # type: ignore[override]
-        return self.task.description
-
-    @property
     def computed_models(self) -> tuple[ComputedModel, ...]:
         """The student, with the projection of its hidden states, and the teacher."""
         models = self.task.computed_models
@@ -226,21 +222,14 @@ class DistilledTask(Task):
     def train_batches(
         self, start: int, stop: int, *, host: int, hosts: int
     ) -> Generator[Batch, None, None]:
-        batches = self._rows.train_batches(start, stop, host=host, hosts=hosts)
-        if self._kept is None:
-            return batches
-        return self._with_scores(batches, start, host, hosts)
-
-    def _with_scores(
-        self, batches: Generator[Batch, None, None], start: int, host: int, hosts: int
-    ) -> Generator[Batch, None, None]:
-        assert self._kept is not None
-        assert isinstance(self._rows, LabelledTask)
-        with contextlib.closing(batches):
+        rows = self._rows
+        with contextlib.closing(rows.train_batches(start, stop, host=host, hosts=hosts)) as batches:
             for number, batch in enumerate(batches, start):
-                examples = np.array_split(self._rows.batches.examples(number), hosts)[host]
-                length = batch["input_ids"].shape[-1]
-                yield {**batch, _SCORES: self._kept.of(examples, length)}
+                if self._kept is not None:
+                    assert isinstance(rows, LabelledTask)
+                    examples = np.array_split(rows.batches.examples(number), hosts)[host]
+                    batch[_SCORES] = self._kept.of(examples, batch["input_ids"].shape[-1])
+                yield batch
 
     def pack_rows(self, rows: Batch) -> Batch:
         """Rows stay as they are if hidden states are compared: packed rows have none."""
