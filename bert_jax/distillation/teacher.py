@@ -96,7 +96,7 @@ class Teacher:
             task: the task of the student.
 
         Raises:
-            OptionError: the task has scores of tokens, and the tokens differ.
+            UserError: the task has scores of tokens, and the tokens differ.
         """
         if task.scores_tokens and not self.makes_rows_for(task):
             raise UserError(
