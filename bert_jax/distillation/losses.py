@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.models.attention_inputs import MASK_VALUE
-from bert_jax.models.layers import l2_normalize
+from bert_jax.models.layers import cosines
 
 
 def soft_losses(kind: str, student: jax.Array, teacher: jax.Array, temperature: float) -> jax.Array:
@@ -31,7 +31,8 @@ def soft_losses(kind: str, student: jax.Array, teacher: jax.Array, temperature: 
         return compare(*softened) * temperature**2
     if kind == "values" or student.shape == teacher.shape:
         return jnp.square(student - teacher).mean(axis=-1)
-    return jnp.square(pair_cosines(student) - pair_cosines(teacher))
+    found, expected = (cosines(*jnp.unstack(each, axis=1)) for each in (student, teacher))
+    return jnp.square(found - expected)
 
 
 def divergence(student: jax.Array, teacher: jax.Array) -> jax.Array:
@@ -48,17 +49,6 @@ def binary_divergence(student: jax.Array, teacher: jax.Array) -> jax.Array:
         for sign in (1, -1)
     )
     return (yes + no).mean(axis=-1)
-
-
-def pair_cosines(vectors: jax.Array) -> jax.Array:
-    """The cosine of the two vectors of each pair: [B, 2, D] → [B]."""
-    unit = l2_normalize(vectors)
-    return (unit[:, 0] * unit[:, 1]).sum(axis=-1)
-
-
-def cosine_losses(student: jax.Array, teacher: jax.Array) -> jax.Array:
-    """1 - cosine of two vectors for each token: [B, T, D] → [B, T]."""
-    return 1 - (l2_normalize(student) * l2_normalize(teacher)).sum(axis=-1)
 
 
 def hidden_losses(student: jax.Array, teacher: jax.Array) -> jax.Array:

@@ -4,6 +4,9 @@ import dataclasses
 
 from bert_jax.errors import OptionError, require_at_least, require_between
 
+# The parts of the loss against the teacher.
+PARTS = ("soft", "cosine", "hidden", "attention", "value_relation")
+
 
 @dataclasses.dataclass(frozen=True)
 class DistillationOptions:
@@ -38,17 +41,15 @@ class DistillationOptions:
     keep_logits: str = ""
 
     def __post_init__(self) -> None:
-        weights = ("task", "soft", "cosine", "hidden", "attention", "value_relation")
-        for name in (f"{part}_weight" for part in weights):
-            require_between(f"distillation.{name}", getattr(self, name), 0)
+        for part in ("task", *PARTS):
+            require_between(f"distillation.{part}_weight", getattr(self, f"{part}_weight"), 0)
         require_between("distillation.temperature", self.temperature, 1e-6, 100)
         for layer in self.layer_map:
             require_at_least("distillation.layer_map", layer, 0)
         if self.layer_map and not any(self.layer_map):
-            raise OptionError(
-                "distillation.layer_map", self.layer_map, "give a layer of the teacher, from 1"
-            )
-        if self.teacher and not any(getattr(self, f"{part}_weight") for part in weights[1:]):
+            rule = "give a layer of the teacher, from 1"
+            raise OptionError("distillation.layer_map", self.layer_map, rule)
+        if self.teacher and not self.parts:
             rule = "give it a weight above 0; without the teacher, leave distillation.teacher out"
             raise OptionError("distillation.soft_weight", self.soft_weight, rule)
         if self.keep_logits and self.compares_layers:
@@ -56,7 +57,12 @@ class DistillationOptions:
             raise OptionError("distillation.keep_logits", self.keep_logits, rule)
 
     @property
+    def parts(self) -> dict[str, float]:
+        """The weights of the parts of the loss against the teacher, without those of weight 0."""
+        weights = {part: getattr(self, f"{part}_weight") for part in PARTS}
+        return {part: weight for part, weight in weights.items() if weight}
+
+    @property
     def compares_layers(self) -> bool:
         """Whether the loss needs more of the teacher than its scores."""
-        relations = self.attention_weight or self.value_relation_weight
-        return bool(self.cosine_weight or self.hidden_weight or relations)
+        return bool(self.parts.keys() - {"soft"})

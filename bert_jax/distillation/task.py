@@ -3,9 +3,8 @@
 import contextlib
 import dataclasses
 from collections.abc import Callable, Generator, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,10 +17,12 @@ from bert_jax.distillation.options import DistillationOptions
 from bert_jax.distillation.teacher import Teacher
 from bert_jax.distillation.teacher_scores import TeacherScores
 from bert_jax.errors import OptionError, UserError
+from bert_jax.models.call import apply_model
 from bert_jax.models.config import ComputedModel
-from bert_jax.models.encoder import EncoderOutput, EncoderOutputs
+from bert_jax.models.encoder import EncoderOutputs
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.hidden_projection import ProjectedStudent
+from bert_jax.models.layers import cosines
 from bert_jax.tasks.base.evaluation import Evaluator
 from bert_jax.tasks.base.labelled_task import LabelledTask
 from bert_jax.tasks.base.model_init import ModelInit
@@ -29,12 +30,25 @@ from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.base.summary import DataSummary
 from bert_jax.tasks.base.task import Sums, Task, weighted_sums
 
-# The parts of the loss against the teacher.
-_PARTS = ("soft", "cosine", "hidden", "attention", "value_relation")
 # The name of the task's own loss, if it has no parts, beside those against the teacher.
 _OWN = "task"
 # The key of a batch with the teacher's scores, if they are kept.
 _SCORES = "teacher_scores"
+
+
+class DistillationOutputs(NamedTuple):
+    """What the loss of a distillation reads of a batch.
+
+    Attributes:
+        student: the outputs of the student.
+        teacher_scores: see `Task.scores`.
+        layer_losses: the differences of the layers, float32 [B, …, T] by part of the loss. They are
+            computed here: the hidden states of a micro-batch are larger than all other outputs.
+    """
+
+    student: Any
+    teacher_scores: jax.Array
+    layer_losses: dict[str, jax.Array]
 
 
 class DistilledTask(Task):
@@ -61,12 +75,14 @@ class DistilledTask(Task):
             UserError: teacher and student cannot be compared.
         """
         self.task, self.teacher, self._options, self._rows = task, teacher, options, rows
-        self.module = _trained_module(task, teacher.description, options)
-        self.tokenizer = task.tokenizer
-        self.derived_metrics = task.derived_metrics
+        config, width = task.description.config, teacher.description.config.hidden_size
+        self.module = task.module
+        if options.hidden_weight and config.hidden_size != width:
+            self.module = ProjectedStudent(config, task.module, width)
+        self.tokenizer, self.description = task.tokenizer, task.description
+        self.derived_metrics, self.global_loss = task.derived_metrics, task.global_loss
         self._layers = _compared_layers(task.description, teacher.description, options)
-        parts = {name: getattr(options, f"{name}_weight") for name in _PARTS}
-        self._parts = {part: weight for part, weight in parts.items() if weight}
+        self._parts = options.parts
         self._kept: TeacherScores | None = None
         if options.keep_logits or reader is not rows:
             if not isinstance(reader, LabelledTask):
@@ -102,31 +118,45 @@ class DistilledTask(Task):
         """The outputs of the teacher and of its encoder; None if its scores are kept."""
         if self._kept is not None:
             return None
-        return self.task.forward(
-            constants, batch, module=self.teacher.module, encoder_outputs=self._outputs(1)
-        )
+        inputs = self.task.inputs(batch)
+        return apply_model(self.teacher.module, constants, inputs, encoder_outputs=self._outputs(1))
 
-    def training_sums(
-        self, params: Any, constants: Any, batch: dict[str, jax.Array], dropout_key: Any
-    ) -> Sums:
+    def forward(
+        self,
+        params: Any,
+        batch: dict[str, jax.Array],
+        dropout_key: jax.Array | None = None,
+        constants: Any = None,
+    ) -> DistillationOutputs:
+        """The outputs of the student, the teacher's scores, and the losses of the layers."""
+        outputs, encoded = apply_model(
+            self.task.module, params, self.task.inputs(batch), dropout_key, self._outputs(0)
+        )
+        if isinstance(self.module, ProjectedStudent):
+            states = encoded.hidden_states
+            states = self.module.apply({"params": params}, states, method="project")
+            encoded = encoded._replace(hidden_states=states)
+        if self._kept is not None:
+            return DistillationOutputs(outputs, batch[_SCORES], {})
+        of_teacher, expected = self.constant_outputs(constants, batch)
+        scores = self.task.scores(constants, of_teacher, batch)
+        shape = batch["input_ids"].shape
+        compared = self._layer_losses(encoded, expected)
+        layers = {part: values.reshape(shape) for part, values in compared}
+        return DistillationOutputs(outputs, scores, layers)
+
+    def loss(self, params: Any, outputs: DistillationOutputs, batch: dict[str, jax.Array]) -> Sums:
         """The sums of the task, and those of the differences from the teacher."""
         task = self.task
-        outputs, encoded = task.forward(
-            params, batch, dropout_key, module=self.module, encoder_outputs=self._outputs(0)
-        )
-        sums = {part or _OWN: values for part, values in task.sums(params, batch, outputs).items()}
-        if self._kept is None:
-            of_teacher, expected = self.constant_outputs(constants, batch)
-            teacher = task.scores(constants, batch, of_teacher)
-            mask = _token_mask(batch)
-            for part, values in self._layer_losses(encoded, expected):
-                sums[part] = weighted_sums(mask, {"loss": values})
-        else:
-            teacher = batch[_SCORES]
+        own = task.loss(params, outputs.student, batch)
+        sums = {part or _OWN: values for part, values in own.items()}
+        mask = _token_mask(batch)
+        for part, values in outputs.layer_losses.items():
+            sums[part] = weighted_sums(mask, {"loss": values})
         if "soft" in self._parts:
-            student = task.scores(params, batch, outputs)
+            student = task.scores(params, outputs.student, batch)
             kind, temperature = task.score_kind, self._options.temperature
-            values = losses.soft_losses(kind, student, teacher, temperature)
+            values = losses.soft_losses(kind, student, outputs.teacher_scores, temperature)
             weights = task.score_weights(batch)
             values = values.reshape(*weights.shape, -1).mean(axis=-1)
             sums["soft"] = weighted_sums(weights, {"loss": values})
@@ -134,41 +164,29 @@ class DistilledTask(Task):
 
     def _outputs(self, model: int) -> EncoderOutputs:
         """What is compared of the student, 0, and of the teacher, 1."""
-        layers = tuple(pair[model] for pair in self._layers)
+        parts, layers = self._parts, self._layers[model]
         return EncoderOutputs(
-            output_hidden_states="hidden" in self._parts,
-            output_attentions="attention" in self._parts,
-            output_value_relations="value_relation" in self._parts,
-            attention_layers=layers,
+            "hidden" in parts, "attention" in parts, "value_relation" in parts, layers
         )
 
-    def _layer_losses(
-        self, student: EncoderOutput, teacher: EncoderOutput
-    ) -> Iterator[tuple[str, jax.Array]]:
-        """The losses of the layers that are compared, by part, float32 [B, T] each."""
-        own, its = np.array(self._layers).T
+    def _layer_losses(self, student: Any, teacher: Any) -> Iterator[tuple[str, jax.Array]]:
+        """The losses of the layers of two `EncoderOutput`, float32 [B, T], by part."""
         if "cosine" in self._parts:
             last = (each.last_hidden_state.astype(jnp.float32) for each in (student, teacher))
-            yield "cosine", losses.cosine_losses(*last)
+            yield "cosine", 1 - cosines(*last)
         if "hidden" in self._parts:
             # The embeddings are compared, too.
             states = (
-                _requested(each.hidden_states)[np.append(0, layers)].astype(jnp.float32)
-                for each, layers in ((student, own), (teacher, its))
+                each.hidden_states[np.append(0, numbers)].astype(jnp.float32)
+                for each, numbers in zip((student, teacher), self._layers, strict=True)
             )
             yield "hidden", losses.hidden_losses(*states)
-        for part, found, expected in (
-            ("attention", student.attentions, teacher.attentions),
-            ("value_relation", student.value_relations, teacher.value_relations),
-        ):
+        for part, field in (("attention", "attentions"), ("value_relation", "value_relations")):
             if part in self._parts:
-                yield part, losses.attention_losses(_requested(found), _requested(expected))
+                weights = (getattr(each, field) for each in (student, teacher))
+                yield part, losses.attention_losses(*weights)
 
     # All else is that of the task.
-
-    @property
-    def description(self) -> ModelDescription:  # type: ignore[override]
-        return self.task.description
 
     @property
     def computed_models(self) -> tuple[ComputedModel, ...]:
@@ -204,21 +222,14 @@ class DistilledTask(Task):
     def train_batches(
         self, start: int, stop: int, *, host: int, hosts: int
     ) -> Generator[Batch, None, None]:
-        batches = self._rows.train_batches(start, stop, host=host, hosts=hosts)
-        if self._kept is None:
-            return batches
-        return self._with_scores(batches, start, host, hosts)
-
-    def _with_scores(
-        self, batches: Generator[Batch, None, None], start: int, host: int, hosts: int
-    ) -> Generator[Batch, None, None]:
-        assert self._kept is not None
-        assert isinstance(self._rows, LabelledTask)
-        with contextlib.closing(batches):
+        rows = self._rows
+        with contextlib.closing(rows.train_batches(start, stop, host=host, hosts=hosts)) as batches:
             for number, batch in enumerate(batches, start):
-                examples = np.array_split(self._rows.batches.examples(number), hosts)[host]
-                length = batch["input_ids"].shape[-1]
-                yield {**batch, _SCORES: self._kept.of(examples, length)}
+                if self._kept is not None:
+                    assert isinstance(rows, LabelledTask)
+                    examples = np.array_split(rows.batches.examples(number), hosts)[host]
+                    batch[_SCORES] = self._kept.of(examples, batch["input_ids"].shape[-1])
+                yield batch
 
     def pack_rows(self, rows: Batch) -> Batch:
         """Rows stay as they are if hidden states are compared: packed rows have none."""
@@ -231,9 +242,6 @@ class DistilledTask(Task):
             shapes[_SCORES] = self._kept.shape(rows, length)
         return shapes
 
-    def loss_sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
-        return self.task.loss_sums(params, batch, dropout_key)
-
     def examples_as_text(self, count: int) -> str:
         return self.task.examples_as_text(count)
 
@@ -242,30 +250,15 @@ class DistilledTask(Task):
 
 
 def _token_mask(batch: dict[str, jax.Array]) -> jax.Array:
-    """1 for tokens and 0 for padding, float32 [R, T], for each row that the encoder computes."""
+    """1 for tokens and 0 for padding, float32 [B, …, T]."""
     mask = batch["attention_mask"] if "attention_mask" in batch else batch["segment_ids"] > 0
-    return mask.reshape(-1, mask.shape[-1]).astype(jnp.float32)
-
-
-def _requested(of_layers: jax.Array | None) -> jax.Array:
-    assert of_layers is not None
-    return of_layers
-
-
-def _trained_module(
-    task: Task, teacher: ModelDescription, options: DistillationOptions
-) -> nn.Module:
-    """The student, with a projection if its hidden states have another width than the teacher's."""
-    config, width = task.description.config, teacher.config.hidden_size
-    if not options.hidden_weight or config.hidden_size == width:
-        return task.module
-    return ProjectedStudent(config, task.module, width)
+    return mask.astype(jnp.float32)
 
 
 def _compared_layers(
     student: ModelDescription, teacher: ModelDescription, options: DistillationOptions
-) -> tuple[tuple[int, int], ...]:
-    """The layers that are compared, those of the student with those of the teacher, from 1.
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The layers of the student that are compared, from 1, and those of the teacher.
 
     Raises:
         OptionError: layers that are compared do not exist, or have other sizes.
@@ -276,30 +269,30 @@ def _compared_layers(
         max(1, round(layer * most / count)) for layer in range(1, count + 1)
     )
     if len(layers) != count or max(layers) > most:
-        raise OptionError(
-            "distillation.layer_map",
-            options.layer_map,
+        rule = (
             f"the student has {count} layers: give a layer of the teacher, from 1 to {most}, for "
-            "each of them, or 0 for those that are not compared",
+            "each of them, or 0 for those that are not compared"
         )
+        raise OptionError("distillation.layer_map", options.layer_map, rule)
     heads = own.num_attention_heads, other.num_attention_heads
-    for key in ("attention_weight", "value_relation_weight"):
-        if getattr(options, key) and heads[0] != heads[1]:
-            raise OptionError(
-                f"distillation.{key}",
-                getattr(options, key),
-                f"they are compared head by head: the student has {heads[0]} heads and the "
-                f"teacher {heads[1]}; leave it out",
-            )
+    by_head = (
+        f"they are compared head by head: the student has {heads[0]} heads and the teacher "
+        f"{heads[1]}; leave it out"
+    )
     widths = own.hidden_size, other.hidden_size
-    if options.cosine_weight and widths[0] != widths[1]:
-        raise OptionError(
-            "distillation.cosine_weight",
-            options.cosine_weight,
-            f"hidden states of the student have {widths[0]} numbers and those of the teacher "
-            f"{widths[1]}; give distillation.hidden_weight instead, which projects them",
-        )
-    return tuple((number, layer) for number, layer in enumerate(layers, start=1) if layer)
+    by_number = (
+        f"hidden states of the student have {widths[0]} numbers and those of the teacher "
+        f"{widths[1]}; give distillation.hidden_weight instead, which projects them"
+    )
+    for name, sizes, rule in (
+        ("attention_weight", heads, by_head),
+        ("value_relation_weight", heads, by_head),
+        ("cosine_weight", widths, by_number),
+    ):
+        if getattr(options, name) and sizes[0] != sizes[1]:
+            raise OptionError(f"distillation.{name}", getattr(options, name), rule)
+    compared = [number for number, layer in enumerate(layers, start=1) if layer]
+    return tuple(compared), tuple(filter(None, layers))
 
 
 def distilled(

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,7 @@ class Teacher:
             task: the task of the student.
 
         Raises:
-            OptionError: the task has scores of tokens, and the tokens differ.
+            UserError: the task has scores of tokens, and the tokens differ.
         """
         if task.scores_tokens and not self.makes_rows_for(task):
             raise UserError(
@@ -147,56 +147,45 @@ class Teacher:
 
 
 def _check(path: str, description: ModelDescription, task: Task) -> None:
-    """Raises OptionError if a teacher's outputs are not those of the student."""
-    student = task.description
-
-    def refused(problem: str, rule: str) -> UserError:
-        return UserError(f"the teacher {path} {problem}; {rule}")
-
+    """Raises UserError if a teacher's outputs are not those of the student."""
     if not task.score_kind:
-        raise OptionError(
-            "distillation.teacher",
-            path,
-            "this task has no distillation: leave distillation.teacher out",
-        )
-    heads = {student.head}
-    if "pretraining" in heads or "masked_lm" in heads:
-        heads = {"pretraining", "masked_lm"}
-        sizes = description.config.vocab_size, student.config.vocab_size
-        if sizes[0] != sizes[1]:
-            problem = f"knows {sizes[0]:,} words, and the student {sizes[1]:,}"
-            raise refused(problem, "give a teacher with the student's vocabulary")
-    if description.head not in heads:
-        names = [head or "no" for head in (description.head, student.head)]
-        problem = f"has the head {names[0]}, and the task needs {names[1]}"
-        raise refused(problem, "give a model that was trained for this task")
-    theirs, own = (
+        rule = "this task has no distillation: leave distillation.teacher out"
+        raise OptionError("distillation.teacher", path, rule)
+    student, head = task.description, task.description.head
+    words = ("pretraining", "masked_lm")
+    sizes = description.config.vocab_size, student.config.vocab_size
+    names = [each or "no" for each in (description.head, head)]
+    qa_heads = [
         described.config.of_head(QuestionAnsweringOptions).qa_head
         for described in (description, student)
-    )
-    if theirs != own:
-        problem = f"has {theirs!r} as qa_head, the student "
+    ]
+    problems = description.problem_type, student.problem_type
+    if head in words and sizes[0] != sizes[1]:
+        problem = f"knows {sizes[0]:,} words, and the student {sizes[1]:,}"
+        rule = "give a teacher with the student's vocabulary"
+    elif description.head not in (words if head in words else (head,)):
+        problem = f"has the head {names[0]}, and the task needs {names[1]}"
+        rule = "give a model that was trained for this task"
+    elif qa_heads[0] != qa_heads[1]:
+        problem = f"has {qa_heads[0]!r} as qa_head, the student {qa_heads[1]!r}"
         rule = "train the student with that of the teacher"
-        raise refused(f"{problem}{own!r}", rule)
-    if student.head == "classification" and description.problem_type not in (
-        None,
-        student.problem_type,
-    ):
-        problem = f"was trained for {description.problem_type}, the student is for "
+    elif head == "classification" and problems[0] not in (None, problems[1]):
+        problem = f"was trained for {problems[0]}, the student is for {problems[1]}"
         rule = "train the student for the same, or give another teacher"
-        raise refused(f"{problem}{student.problem_type}", rule)
-    if student.head not in ("classification", "tagging"):
-        return
-    of_teacher, of_student = label_names(description), label_names(student)
-    if of_teacher != of_student:
-        missing = [name for name in of_student if name not in of_teacher]
-        surplus = [name for name in of_teacher if name not in of_student]
-        problem = (
-            f"does not know {', '.join(missing)}"
-            if missing
-            else f"has labels that the data lack, {', '.join(surplus)}"
-            if surplus
-            else f"has them in another order, {', '.join(of_teacher)}"
-        )
+    elif head in ("classification", "tagging") and (
+        labels := _different_labels(label_names(description), label_names(student))
+    ):
+        problem = f"{labels}; the student's labels are {', '.join(label_names(student))}"
         rule = "train the student from the teacher's directory (init_from), or give another"
-        raise refused(f"{problem}; the student's labels are {', '.join(of_student)}", rule)
+    else:
+        return
+    raise UserError(f"the teacher {path} {problem}; {rule}")
+
+
+def _different_labels(teacher: Sequence[str], student: Sequence[str]) -> str:
+    """How the labels of the teacher differ from the student's; "": they are the same."""
+    if missing := [name for name in student if name not in teacher]:
+        return f"does not know {', '.join(missing)}"
+    if surplus := [name for name in teacher if name not in student]:
+        return f"has labels that the data lack, {', '.join(surplus)}"
+    return "" if teacher == student else f"has them in another order, {', '.join(teacher)}"

@@ -23,6 +23,7 @@ from bert_jax.distillation.teacher import Teacher
 from bert_jax.errors import OptionError
 from bert_jax.files import Journal, as_path, check_directory, is_remote
 from bert_jax.models.attention_inputs import MASK_VALUE
+from bert_jax.models.call import apply_model
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.parameter_sharding import gathered
 from bert_jax.process import say
@@ -117,8 +118,8 @@ class TeacherScores:
         }
 
     def _compute(self, params: Any, batch: dict[str, jax.Array]) -> jax.Array:
-        outputs = self._task.forward(params, batch, module=self._teacher.module)
-        return self._task.scores(params, batch, outputs)
+        outputs = apply_model(self._teacher.module, params, self._task.inputs(batch))
+        return self._task.scores(params, outputs, batch)
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 - one object for a training
     def _shape(self, rows: int, length: int) -> tuple[int, ...]:

@@ -239,6 +239,7 @@ class Encoder(nn.Module):
         segment_ids: jax.Array | None = None,
         cls_positions: jax.Array | None = None,
         packed_rows: PackedRows | None = None,
+        row_indices: jax.Array | None = None,
         deterministic: bool = True,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
@@ -263,6 +264,8 @@ class Encoder(nn.Module):
             cls_positions: int32 [B, K], positions of the [CLS] of K texts; None for 0 only.
             packed_rows: if set, the layers compute rows without `segment_ids` in packed rows; then
                 their hidden states, attention weights and value relations are not available.
+            row_indices: int32 [B], index of each row in the global batch, so that the dropout masks
+                of a micro-batch are those of the batch; None for 0 … B-1.
             deterministic: False for training, with dropout from the RNG stream "dropout".
             output_hidden_states: for this and the next three see `EncoderOutputs`.
             output_attentions: whether to return attention weights.
@@ -276,7 +279,7 @@ class Encoder(nn.Module):
         key_ids = jnp.broadcast_to(query_ids, input_ids.shape)
         if attention_mask is not None:
             key_ids = jnp.where(attention_mask.astype(bool), key_ids, 0)
-        tokens = Tokens.in_batch_order(query_ids, key_ids)
+        tokens = Tokens.in_batch_order(query_ids, key_ids, row_indices)
         outputs = EncoderOutputs(
             output_hidden_states, output_attentions, output_value_relations, attention_layers
         )

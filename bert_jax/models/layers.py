@@ -123,3 +123,8 @@ def l2_normalize(vectors: jax.Array) -> jax.Array:
     """Vectors [..., D] divided by their length, zeros for zeros; differentiable there, too."""
     squares = jnp.square(vectors).sum(axis=-1, keepdims=True)
     return vectors * jax.lax.rsqrt(jnp.maximum(squares, 1e-24))
+
+
+def cosines(u: jax.Array, v: jax.Array) -> jax.Array:
+    """Cosine of two vectors each: two [..., D] → [...]; 0 for a zero vector."""
+    return (l2_normalize(u) * l2_normalize(v)).sum(axis=-1)

@@ -26,10 +26,17 @@ class Tokens(NamedTuple):
     indices: jax.Array
 
     @classmethod
-    def in_batch_order(cls, query_ids: jax.Array, key_ids: jax.Array) -> "Tokens":
-        """Tokens that are computed in the rows of the batch, for ids see `AttentionMask`."""
+    def in_batch_order(
+        cls, query_ids: jax.Array, key_ids: jax.Array, row_indices: jax.Array | None = None
+    ) -> "Tokens":
+        """Tokens in B rows of a batch, for ids see `AttentionMask`.
+
+        `row_indices`, int32 [B], are those of the rows in the whole batch; None: 0 … B-1.
+        """
         rows, length = key_ids.shape
         indices = jnp.arange(rows * length, dtype=jnp.int32).reshape(rows, length)
+        if row_indices is not None:
+            indices = row_indices[:, None] * length + jnp.arange(length, dtype=jnp.int32)
         return cls(AttentionMask(query_ids, key_ids, indices % length), indices)
 
     def dropout(self, key: jax.Array, num_heads: int, rate: float) -> AttentionDropout:

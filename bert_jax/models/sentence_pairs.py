@@ -57,10 +57,11 @@ class SentencePairs(nn.Module):
         attention_mask: jax.Array | None = None,
         *,
         packed_rows: PackedRows | None = None,
+        row_indices: jax.Array | None = None,
         deterministic: bool = True,
         encoder_outputs: EncoderOutputs | None = None,
     ) -> Any:
-        """Takes int32 [B, 2, T] three times; see `Encoder`.
+        """Takes int32 [B, 2, T] three times, and the index of each pair; see `Encoder`.
 
         Returns:
             `PairOutput`; with `encoder_outputs`, and the `EncoderOutput` of all 2 B rows.
@@ -69,11 +70,14 @@ class SentencePairs(nn.Module):
             attention_mask = jnp.ones_like(input_ids)
         length = input_ids.shape[-1]
         mask = attention_mask.reshape(-1, length)  # 2B,T
+        if row_indices is not None:
+            row_indices = (2 * row_indices[:, None] + jnp.arange(2)).reshape(-1)  # 2B
         encoded = self.encoder(
             input_ids.reshape(-1, length),
             None if token_type_ids is None else token_type_ids.reshape(-1, length),
             mask,
             packed_rows=packed_rows,
+            row_indices=row_indices,
             deterministic=deterministic,
             **(encoder_outputs or EncoderOutputs())._asdict(),
         )

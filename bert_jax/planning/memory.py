@@ -57,14 +57,14 @@ class Activations:
     parameters: int
     per_two_rows: int = 0
 
-    def bytes(self, rows: int, mesh: Mesh) -> int:
-        """Bytes on one device for `rows` rows of a micro-batch."""
+    def bytes(self, rows: int, mesh: Mesh, microbatches: int = 1) -> int:
+        """Bytes on one device for `rows` rows of a micro-batch; all are compared with all."""
         tensor = mesh.shape["tensor"]
         whole = self.per_row - self.per_row_split
         all_rows = rows * mesh.shape["data"] * mesh.shape["fsdp"]
         return (
             rows * (whole + self.per_row_split // tensor)
-            + rows * all_rows * self.per_two_rows
+            + rows * all_rows * microbatches**2 * self.per_two_rows
             + self.fixed // tensor
         )
 
@@ -79,7 +79,7 @@ def trace_activations(task: Task, optimizer: Optimizer) -> Activations:
     def backward(params: Any, constants: Any, batch: Any) -> Any:
         def loss(params: Any) -> jax.Array:
             learning = optimizer.stop_frozen_gradients(params)
-            sums = task.training_sums(learning, constants, batch, jax.random.key(0))
+            sums = task.loss_sums(learning, batch, jax.random.key(0), constants)
             return means(sums, task.loss_weights(batch), task.total_loss)["loss"]
 
         return jax.vjp(loss, params)[1], task.constant_outputs(constants, batch)

@@ -226,7 +226,8 @@ def _largest(
 ) -> int:
     """Rows of the largest micro-batch on each device; the estimated bytes per row give a guess."""
     peak = training.estimate.peak if peak is None else peak
-    zero, one = (training.training.activations.bytes(n, training.mesh) for n in (0, 1))
+    activations, parts = training.training.activations, training.training.options.microbatches
+    zero, one = (activations.bytes(n, training.mesh, parts) for n in (0, 1))
     guess = max(0, training.rows + (available - peak) // max(1, one - zero))
     if topology.slice.hardware.platform != "tpu":
         return guess

@@ -118,7 +118,7 @@ class TrainingOnMesh:
         return Memory(
             parameters=parameters + device_bytes(self.constants),
             optimizer=device_bytes(self.abstract.opt_state),
-            activations=activations.bytes(self.rows, self.mesh),
+            activations=activations.bytes(self.rows, self.mesh, self.training.options.microbatches),
             temporaries=parameters * copies + gathered,
         )
 

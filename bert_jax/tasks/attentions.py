@@ -8,13 +8,13 @@ from typing import Any
 import jax
 import numpy as np
 
+from bert_jax.models.call import apply_model, model_inputs
 from bert_jax.models.encoder import Encoder
 from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
 from bert_jax.tasks.base.predictor import (
     LARGE_OUTPUT_WINDOW,
     BatchOptions,
     Model,
-    apply_encoder,
     check_finite,
     encoder_of,
     layer_numbers,
@@ -70,7 +70,8 @@ def _weights(
     params: Any, batch: dict[str, jax.Array], *, encoder: Encoder, layers: tuple[int, ...]
 ) -> jax.Array:
     """A batch → attention weights of L chosen layers, float32 [B, L, N, T, T]."""
-    output = apply_encoder(encoder, params, batch, attention_layers=layers)
+    inputs = model_inputs(batch) | {"output_attentions": True, "attention_layers": layers}
+    output = apply_model(encoder, params, inputs)
     return output.attentions.swapaxes(0, 1)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Text
+from bert_jax.models.call import apply_model, model_inputs
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.heads.text_vectors import TEXT_VECTORS, TextPooling, TextVectors
 from bert_jax.models.layers import l2_normalize
@@ -19,7 +20,6 @@ from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOpti
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
     Model,
-    apply_encoder,
     check_finite,
     encoder_of,
 )
@@ -96,7 +96,7 @@ def _vectors(
     normalize: bool,
 ) -> jax.Array:
     """A batch → float32 [B, D]."""
-    output = apply_encoder(encoder, params[0], batch)
+    output = apply_model(encoder, params[0], model_inputs(batch))
     mask = batch["attention_mask"].astype(bool)
     inputs = output.last_hidden_state, mask, output.pooler_output
     vectors: Any = pool.apply({"params": params[1]}, *inputs)

@@ -12,6 +12,7 @@ import numpy as np
 from bert_jax.data.examples import Text
 from bert_jax.data.records import shortest
 from bert_jax.errors import require_at_least
+from bert_jax.models.call import apply_model, model_inputs
 from bert_jax.models.heads.pretraining import PreTrainingOutput
 from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
 from bert_jax.tasks.base.predictor import (
@@ -19,7 +20,6 @@ from bert_jax.tasks.base.predictor import (
     EncodedExample,
     ExampleError,
     Model,
-    apply_model,
     check_finite,
     check_head,
 )
@@ -146,7 +146,7 @@ def _best_words(
     top_k: int,
 ) -> tuple[jax.Array, jax.Array]:
     """Probabilities, float32 [B, P, top_k], and ids, int32 [B, P, top_k], of the best words."""
-    output: Any = apply_model(params, batch, module=module)
+    output: Any = apply_model(module, params, model_inputs(batch))
     logits = output.prediction_logits if isinstance(output, PreTrainingOutput) else output
     # Models may have more rows than the tokenizer has words.
     probabilities = jax.nn.softmax(logits[..., :vocab_size], axis=-1)

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.errors import require_one_of
+from bert_jax.models.call import apply_model, model_inputs
 from bert_jax.models.encoder import Encoder
 from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
 from bert_jax.tasks.base.predictor import (
     LARGE_OUTPUT_WINDOW,
     BatchOptions,
     Model,
-    apply_encoder,
     check_finite,
     encoder_of,
     layer_numbers,
@@ -89,7 +89,8 @@ def _states(
 ) -> jax.Array:
     """A batch → float32 [B, T, D], [B, T, L · D] or [B, L, T, D], see `TokenStates`."""
     only_last = set(layers) == {encoder.config.num_hidden_layers}
-    output = apply_encoder(encoder, params, batch, hidden_states=not only_last)
+    inputs = model_inputs(batch) | {"output_hidden_states": not only_last}
+    output = apply_model(encoder, params, inputs)
     # All layers take L + 1 times the memory of the last.
     by_layer = output.hidden_states
     kept = [output.last_hidden_state if only_last else by_layer[layer] for layer in layers]

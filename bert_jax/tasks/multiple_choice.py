@@ -253,15 +253,15 @@ class MultipleChoiceTask(LabelledTask[Choices, np.ndarray]):
 
         return TrainingRows(sequences, lengths, make, notes)
 
-    def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
+    def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
         """Cross-entropy over the choices of each example, and the number of correct predictions."""
-        logits = self.scores(params, batch, outputs)
+        logits = self.scores(params, outputs, batch)
         labels = batch["labels"]
         losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
         correct = logits.argmax(axis=-1) == labels
         return {"": weighted_sums(batch["weights"], {"loss": losses, "accuracy": correct})}
 
-    def scores(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
+    def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
         return jnp.where(batch["choice_mask"], outputs, MASK_VALUE)  # BC
 
     def examples_as_text(self, count: int) -> str:

@@ -113,7 +113,7 @@ class ReplacedTokensTask(PretrainingTask):
         """Number of masked tokens, and of all tokens."""
         return super().loss_weights(batch) | {_DISCRIMINATOR: _is_token(batch).sum()}
 
-    def sums(self, params: Any, batch: dict[str, jax.Array], outputs: ReplacedTokenOutput) -> Sums:
+    def loss(self, params: Any, outputs: ReplacedTokenOutput, batch: dict[str, jax.Array]) -> Sums:
         """Cross-entropies and numbers of correct predictions of both models."""
         logits, replaced = outputs.replaced_logits, outputs.replaced
         return {

@@ -178,7 +178,8 @@ def make_train_step(
     """The jitted step of a training.
 
     The gradient is that of the loss over the global batch: each part of the loss is divided by its
-    weight in the global batch before micro-batches are added.
+    weight in the global batch before micro-batches are added. A loss that compares all rows is
+    computed from the outputs of all micro-batches together, see `Task.global_loss`.
 
     There is one program per batch shape. Seed and learning rate are its arguments, so that runs
     that differ only in these find it in the compilation cache.
@@ -195,17 +196,28 @@ def make_train_step(
     """
     if constants is None:
         constants = task.abstract_constants(mesh)
-    gradient = _in_microbatches(_loss_gradient(task, optimizer, mesh), microbatches)
     # The sharding of the gradients is that of the moments: a device that updates a part of the
     # parameters needs the sum over all devices for that part only.
     gradient_shardings = state_shardings(mesh, abstract.params, optimizer.mesh_axes)
+    is_cached = task.global_loss and microbatches > 1
 
     def step(
         state: TrainState, constants: Any, batch: GlobalBatch, seed: jax.Array, rate: jax.Array
     ) -> tuple[TrainState, dict[str, jax.Array]]:
         weights = task.loss_weights(batch)
+
+        def loss_of(params: Any, rows: GlobalBatch, key: jax.Array) -> tuple[jax.Array, Sums]:
+            params = gathered(mesh, optimizer.stop_frozen_gradients(params))
+            kept = gathered(mesh, constants)
+            forward = functools.partial(task.forward, params, dropout_key=key, constants=kept)
+            outputs = _cached(forward, rows, microbatches) if is_cached else forward(rows)
+            sums = task.loss(params, outputs, rows)
+            return means(sums, weights, task.total_loss)["loss"], sums
+
+        gradient = functools.partial(jax.grad(loss_of, has_aux=True), state.params)
+        parts = 1 if is_cached else microbatches
         key = jax.random.fold_in(jax.random.key(seed), state.step)
-        grads, sums = gradient(state.params, constants, batch, weights, key)
+        grads, sums = _accumulated(gradient, batch, key, parts)
         grads = jax.lax.with_sharding_constraint(grads, gradient_shardings)
         params, opt_state = optimizer.update(grads, state.opt_state, state.params, rate)
         metrics = means(sums, weights, task.total_loss)
@@ -225,54 +237,43 @@ def make_train_step(
     return TrainStep(program, rate_at, mesh, seed, constants)
 
 
-# (params, constants, batch, weights of the parts of the loss, key of the dropout) → (gradient of
-# the loss, sums).
-_Gradient = Callable[[Any, Any, GlobalBatch, dict[str, jax.Array], jax.Array], tuple[Any, Sums]]
+def _cached(forward: Callable[[GlobalBatch], Any], batch: GlobalBatch, parts: int) -> Any:
+    """The outputs for a batch, computed for equal parts of it one after the other.
+
+    They are computed again when their gradient is known, so that only the activations of one part
+    are in memory (GradCache: Gao et al., 2021, https://arxiv.org/abs/2101.06983). The masks of the
+    dropout are those of the whole batch, since the indices of the rows are.
+    """
+    rows = batch | {"row_indices": jnp.arange(len(next(iter(batch.values()))))}
+    outputs = jax.lax.map(jax.checkpoint(forward, prevent_cse=False), _split_rows(rows, parts))
+    return jax.tree.map(lambda each: each.swapaxes(0, 1).reshape(-1, *each.shape[2:]), outputs)
 
 
-def _loss_gradient(task: Task, optimizer: Optimizer, mesh: Mesh) -> _Gradient:
-    """The gradient of the loss of rows, as parts of a batch with these weights."""
+def _accumulated(
+    gradient: Callable[[GlobalBatch, jax.Array], Any],
+    batch: GlobalBatch,
+    key: jax.Array,
+    microbatches: int,
+) -> Any:
+    """The sum of the gradients of micro-batches, which are computed one after the other.
 
-    def loss_of(
-        params: Any,
-        constants: Any,
-        batch: GlobalBatch,
-        weights: dict[str, jax.Array],
-        key: jax.Array,
-    ) -> tuple[jax.Array, Sums]:
-        params = gathered(mesh, optimizer.stop_frozen_gradients(params))
-        sums = task.training_sums(params, gathered(mesh, constants), batch, key)
-        return means(sums, weights, task.total_loss)["loss"], sums
-
-    return jax.grad(loss_of, has_aux=True)
-
-
-def _in_microbatches(gradient: _Gradient, microbatches: int) -> _Gradient:
-    """The same, computed for equal parts of the batch one after the other and added up."""
+    Args:
+        gradient: rows and key of the dropout → gradient of the loss, and sums.
+        batch: the rows.
+        key: each micro-batch has a key made of it.
+        microbatches: number of equal parts.
+    """
     if microbatches == 1:
-        return gradient
+        return gradient(batch, key)
 
-    def summed(
-        params: Any,
-        constants: Any,
-        batch: GlobalBatch,
-        weights: dict[str, jax.Array],
-        key: jax.Array,
-    ) -> tuple[Any, Sums]:
-        def add(total: Any, part: tuple[jax.Array, GlobalBatch]) -> tuple[Any, None]:
-            number, rows = part
-            key_of_part = jax.random.fold_in(key, number)
-            added = gradient(params, constants, rows, weights, key_of_part)
-            return jax.tree.map(jnp.add, total, added), None
+    def add(total: Any, part: tuple[jax.Array, GlobalBatch]) -> tuple[Any, None]:
+        number, rows = part
+        return jax.tree.map(jnp.add, total, gradient(rows, jax.random.fold_in(key, number))), None
 
-        parts = (jnp.arange(microbatches), _split_rows(batch, microbatches))
-        first = jax.tree.map(lambda leaf: leaf[0], parts[1])
-        shapes = jax.eval_shape(gradient, params, constants, first, weights, key)
-        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        gradient_and_sums, _ = jax.lax.scan(add, zeros, parts)
-        return gradient_and_sums
-
-    return summed
+    parts = _split_rows(batch, microbatches)
+    shapes = jax.eval_shape(gradient, jax.tree.map(lambda leaf: leaf[0], parts), key)
+    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    return jax.lax.scan(add, zeros, (jnp.arange(microbatches), parts))[0]
 
 
 def _split_rows(batch: GlobalBatch, parts: int) -> GlobalBatch:

@@ -18,10 +18,13 @@ from tests.distillation.rows import ROWS
 
 @pytest.fixture(scope="session")
 def experiment_of(base_model, tmp_path_factory) -> Callable[..., Experiment]:
-    """An experiment that trains the small encoder for a task; keys are dotted."""
+    """An experiment that trains the small encoder for a task; keys are dotted.
+
+    Keywords are keys of section `distillation`.
+    """
     folder = tmp_path_factory.mktemp("data")
 
-    def make(name: str, keys: dict[str, Any] | None = None) -> Experiment:
+    def make(name: str, keys: dict[str, Any] | None = None, **distillation: Any) -> Experiment:
         task, data, rows = ROWS[name]
         file = folder / f"{name}.jsonl"
         numbered = [row | {"id": str(number)} for number, row in enumerate(rows)]
@@ -37,7 +40,8 @@ def experiment_of(base_model, tmp_path_factory) -> Callable[..., Experiment]:
             },
             where="test",
         )
-        return Experiment.from_config(set_keys(config, keys or {}, where="test"))
+        named = {f"distillation.{key}": value for key, value in distillation.items()}
+        return Experiment.from_config(set_keys(config, {**(keys or {}), **named}, where="test"))
 
     return make
 

@@ -3,22 +3,19 @@
 import jax
 import numpy as np
 import pytest
+from scipy.special import rel_entr, softmax
 
 import bert_jax
+from bert_jax.models.call import apply_model
 from bert_jax.models.encoder import init_params
 from bert_jax.tasks.base.task import means
 from tests.distillation.rows import ROWS
 
 
-def softmax(scores: np.ndarray) -> np.ndarray:
-    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
-
-
 def divergence(student: np.ndarray, teacher: np.ndarray, temperature: float) -> float:
     """KL · T² of two lists of scores of the same choices."""
     p, q = (softmax(np.float64(each) / temperature) for each in (teacher, student))
-    return float(temperature**2 * (p * np.log(p / q)).sum())
+    return float(temperature**2 * rel_entr(p, q).sum())
 
 
 def expected_loss(name: str, batch: dict, student, teacher) -> float:
@@ -53,7 +50,7 @@ def expected_loss(name: str, batch: dict, student, teacher) -> float:
 @pytest.mark.parametrize("name", ROWS)
 def test_the_loss_of_a_task(experiment_of, teacher_of, name):
     keys = {"teacher": str(teacher_of(name)), "temperature": 3.0, "task_weight": 2.0}
-    experiment = experiment_of(name, {f"distillation.{key}": keys[key] for key in keys})
+    experiment = experiment_of(name, **keys)
     task = experiment.task
     # Three examples of four in the last batch.
     batch = next(task.train_batches(0, 1, host=0, hosts=1))
@@ -64,15 +61,15 @@ def test_the_loss_of_a_task(experiment_of, teacher_of, name):
     constants = task.constants(experiment.mesh)
 
     @jax.jit
-    def compute(params, constants, batch):
-        sums = task.training_sums(params, constants, batch, None)
+    def compute(params, batch, constants):
+        sums = task.loss_sums(params, batch, None, constants)
         own = task.task.loss_sums(params, batch)
         outputs = task.task.forward(params, batch)
-        of_teacher = task.task.forward(constants, batch, module=task.teacher.module)
+        of_teacher = apply_model(task.teacher.module, constants, task.inputs(batch))
         metrics = means(sums, task.loss_weights(batch), task.total_loss)
         return metrics, means(own, task.task.loss_weights(batch)), outputs, of_teacher
 
-    metrics, own, outputs, of_teacher = jax.device_get(compute(params, constants, batch))
+    metrics, own, outputs, of_teacher = jax.device_get(compute(params, batch, constants))
     expected = expected_loss(name, batch, outputs, of_teacher)
     assert expected > 1e-4
     # A divergence of similar scores is a small difference of float32 numbers near 1.
@@ -90,16 +87,15 @@ def test_kept_scores_give_the_same_loss_and_are_computed_once(
     kept = {**keys, "keep_logits": str(tmp_path / "kept")}
     found = []
     for chosen in (keys, kept, kept):
-        named = {f"distillation.{key}": value for key, value in chosen.items()}
         # Rows of all lengths are in the scores' file, and batches of 16 or of 24 tokens.
-        experiment = experiment_of(name, named | {"data.length": 24})
+        experiment = experiment_of(name, {"data.length": 24}, **chosen)
         task = experiment.task
         constants = task.constants(experiment.mesh)
         params = jax.jit(lambda key, task=task: init_params(task.module, key))(jax.random.key(3))
-        compute = jax.jit(task.training_sums)
+        compute = jax.jit(task.loss_sums)
         batches = list(task.train_batches(0, 3, host=0, hosts=1))
         assert {*task.batch_shapes()} == {*batches[0]}
-        found.append([compute(params, constants, batch, None) for batch in batches])
+        found.append([compute(params, batch, None, constants) for batch in batches])
     assert capsys.readouterr().err.count("are computed once") == 1
     (file,) = (tmp_path / "kept").glob("*/scores.npy")
     for sums in found[1:]:
@@ -114,14 +110,12 @@ def test_attention_weights_of_other_layers_are_not_computed(experiment_of, teach
     """MiniLM compares the last layers alone: those before cost no memory."""
     keys = {"teacher": str(teacher_of("classes")), "layer_map": (0, 2)}
     keys |= {"attention_weight": 1.0, "value_relation_weight": 1.0}
-    experiment = experiment_of(
-        "classes", {f"distillation.{key}": value for key, value in keys.items()}
-    )
+    experiment = experiment_of("classes", **keys)
     task = experiment.task
     batch = next(task.train_batches(0, 1, host=0, hosts=1))
     params = jax.eval_shape(lambda: init_params(task.module, jax.random.key(3)))
     constants = task.abstract_constants(experiment.mesh)
-    computed = str(jax.make_jaxpr(task.training_sums)(params, constants, batch, None))
+    computed = str(jax.make_jaxpr(task.loss_sums)(params, batch, None, constants))
     (rows, length), heads = batch["input_ids"].shape, task.description.config.num_attention_heads
     assert f"f32[1,{rows},{heads},{length},{length}]" in computed
     assert f"f32[2,{rows},{heads},{length},{length}]" not in computed
@@ -131,10 +125,9 @@ def test_attention_weights_of_other_layers_are_not_computed(experiment_of, teach
 def test_a_student_without_token_types_reads_the_rows_of_its_teacher(experiment_of, teacher_of):
     """A DistilBERT of a BERT: the teacher must see which text is the question."""
     teacher = str(teacher_of("answers"))
-    keys = {"teacher": teacher, "temperature": 3.0, "hidden_weight": 1.0}
-    named = {f"distillation.{key}": value for key, value in keys.items()}
-    named |= {"init_from": teacher, "model.family": "distilbert", "model.keep_layers": 1}
-    experiment = experiment_of("answers", named)
+    keys = {"init_from": teacher, "model.family": "distilbert", "model.keep_layers": 1}
+    compared = {"teacher": teacher, "temperature": 3.0, "hidden_weight": 1.0}
+    experiment = experiment_of("answers", keys, **compared)
     task = experiment.task
     batch = next(task.train_batches(0, 1, host=0, hosts=1))
     rows = batch["token_type_ids"]
@@ -142,8 +135,8 @@ def test_a_student_without_token_types_reads_the_rows_of_its_teacher(experiment_
 
     params = jax.jit(lambda key: init_params(task.module, key))(jax.random.key(3))
     constants = task.constants(experiment.mesh)
-    compute = jax.jit(task.training_sums)
-    metrics = means(compute(params, constants, batch, None), task.loss_weights(batch))
+    compute = jax.jit(task.loss_sums)
+    metrics = means(compute(params, batch, None, constants), task.loss_weights(batch))
     model = bert_jax.load(teacher)
     inputs = {name: batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
     of_teacher = model.module.apply({"params": model.params}, **inputs)

@@ -57,15 +57,15 @@ def test_another_tokenizer_is_only_for_scores_of_whole_examples(
 ):
     bert_jax.load(teacher_of("answers")).add_words(["cow"]).save(tmp_path / "answers")
     with pytest.raises(UserError, match="and the task compares scores of tokens") as found:
-        _ = experiment_of("answers", {"distillation.teacher": str(tmp_path / "answers")}).task
+        _ = experiment_of("answers", teacher=str(tmp_path / "answers")).task
     assert "\n" not in str(found.value)
     bert_jax.load(teacher_of("classes")).add_words(["cow"]).save(tmp_path / "classes")
-    keys = {"distillation.teacher": str(tmp_path / "classes")}
+    teacher = str(tmp_path / "classes")
     with pytest.raises(UserError, match="the states of their tokens cannot be compared"):
-        _ = experiment_of("classes", keys | {"distillation.hidden_weight": 1.0}).task
+        _ = experiment_of("classes", teacher=teacher, hidden_weight=1.0).task
 
     # None of the texts has a cow: the scores are those of the teacher with the student's words.
-    experiment = experiment_of("classes", keys)
+    experiment = experiment_of("classes", teacher=teacher)
     task = experiment.task
     assert task.constants(experiment.mesh) is None
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
@@ -105,20 +105,19 @@ def test_options(options, message):
 
 def test_a_distillation_needs_a_teacher(experiment_of):
     with pytest.raises(UserError, match="section distillation is set, and it names no teacher"):
-        _ = experiment_of("classes", {"distillation.temperature": 3.0}).task
+        _ = experiment_of("classes", temperature=3.0).task
 
 
 def test_a_step_computes_the_teacher_and_the_projection(experiment_of, teacher_of, tmp_path):
     teacher = str(teacher_of("classes"))
-    keys = {"distillation.teacher": teacher}
-    kept = experiment_of("classes", keys | {"distillation.keep_logits": str(tmp_path)}).task
+    kept = experiment_of("classes", teacher=teacher, keep_logits=str(tmp_path)).task
     student = ComputedModel(kept.description.config)
     assert kept.computed_models == (student,)
 
-    keys |= {"init_from": "", "tokenizer.path": teacher, "model.hidden_size": 8}
+    keys = {"init_from": "", "tokenizer.path": teacher, "model.hidden_size": 8}
     keys |= {"model.num_hidden_layers": 2, "model.num_attention_heads": 2}
-    keys |= {"distillation.hidden_weight": 1.0}
-    student, teacher = experiment_of("classes", keys).task.computed_models
+    experiment = experiment_of("classes", keys, teacher=teacher, hidden_weight=1.0)
+    student, teacher = experiment.task.computed_models
     # Embeddings and two layers, each from 8 to 16.
     assert student.flops_per_token == 3 * 2 * 8 * 16
     assert teacher == ComputedModel(kept.description.config, is_trained=False)
@@ -151,7 +150,7 @@ def test_a_model_with_a_part_of_its_layers(make_model):
 def test_layers_of_bert_begin_a_distilbert(experiment_of, teacher_of, capsys):
     teacher = teacher_of("classes")
     keys = {"init_from": str(teacher), "model.family": "distilbert", "model.keep_layers": (1,)}
-    experiment = experiment_of("classes", keys | {"distillation.teacher": str(teacher)})
+    experiment = experiment_of("classes", keys, teacher=str(teacher))
     init, task, config = experiment.model_init, experiment.task, experiment.task.description.config
     assert task.description.class_name == "DistilBertForSequenceClassification"
     assert (config.type_vocab_size, config.num_hidden_layers, config.has_pooler) == (0, 1, False)

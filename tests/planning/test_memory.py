@@ -119,7 +119,7 @@ class PairTask:
     def batch_shapes(self):
         return {"inputs": jax.ShapeDtypeStruct((10, 2, 16), np.float32)}
 
-    def training_sums(self, params, constants, batch, dropout_key):
+    def loss_sums(self, params, batch, dropout_key, constants):
         vectors = jnp.tanh(
             batch["inputs"].reshape(-1, 16) @ params["classifier"]["kernel"]
         )  # [2 B, 32]
@@ -153,6 +153,8 @@ def test_the_activations_of_pairs_by_hand():
     mesh = make_mesh(MeshShape(data=2), jax.devices()[:1] * 2)
     fixed = all_rows.bytes(0, mesh)
     assert all_rows.bytes(5, mesh) - fixed == 5 * all_rows.per_row + 5 * 10 * 4
+    # Of three micro-batches the rows of each are compared with all.
+    assert all_rows.bytes(5, mesh, 3) - fixed == 5 * all_rows.per_row + 15 * 30 * 4
 
 
 def test_what_the_tensor_axis_splits():

@@ -88,7 +88,7 @@ class StarsTask(LabelledTask):
         stars = np.array([example.label for example in self.splits.train], np.float32)
         return self.one_row_each(encode_in_chunks(encode, texts), labels=stars)
 
-    def sums(self, params, batch, outputs):
+    def loss(self, params, outputs, batch):
         stars = mean_stars(outputs)
         losses = jnp.square(stars - batch["labels"])
         return {"": weighted_sums(batch["weights"], {"loss": losses})}

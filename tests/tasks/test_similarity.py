@@ -185,7 +185,7 @@ def test_pairs_without_labels(train, write_table):
     table = write_table("train.tsv", [HEADER[:2], *rows])
     result, _ = train(
         "similarity", data__train=str(table), data__loss="in_batch_negatives",
-        data__validation_fraction=0.3, train__epochs=10.0,
+        data__validation_fraction=0.3, train__epochs=10.0, train__microbatches=2,
     )  # fmt: skip
     assert result["mean_reciprocal_rank"] > 2 * result["mean_reciprocal_rank_chance"]
     assert result["accuracy@1"] > 0.5
@@ -281,20 +281,14 @@ def test_what_is_refused(train, write_table, tmp_path, keys, rows, message):
 @pytest.mark.parametrize(
     ("loss", "keys", "message"),
     [
-        ("in_batch_negatives", {"train.microbatches": 2}, "train.microbatches is 2; with data.los"),
         # The classifier would learn, but it is thrown away.
         ("softmax", {"optimizer.freeze_encoder": True}, "optimizer.freeze_encoder is True; that l"),
         ("cosine", {"optimizer.freeze_layers": 2}, "optimizer.freeze_layers is 2; that leaves not"),
     ],
 )
-def test_a_training_of_nothing_or_of_something_else(make_task, loss, keys, message):
+def test_a_training_of_nothing(make_task, loss, keys, message):
     with pytest.raises(UserError, match=message):
         make_task(loss, ROWS, keys)
-
-
-def test_microbatches_and_frozen_layers_where_they_make_sense(make_task):
-    keys = {"train.microbatches": 2, "optimizer.freeze_layers": 1}
-    assert make_task("cosine", ROWS, keys).examples_per_epoch == 3
 
 
 @pytest.mark.slow

@@ -41,15 +41,19 @@ class LineTask:
     def loss_weights(self, batch):
         return {"": batch["weights"].sum()}
 
-    def loss_sums(self, params, batch, dropout_key=None):
+    def forward(self, params, batch, dropout_key=None, constants=None):
         x = batch["input_ids"]
         if dropout_key is not None:
             x = x * jax.random.bernoulli(dropout_key, 0.9, x.shape)
-        error = self.module.apply({"params": params}, x) - batch["labels"]
+        return self.module.apply({"params": params}, x)
+
+    def loss(self, params, outputs, batch):
+        error = outputs - batch["labels"]
         return {"": {"loss": (batch["weights"] * error**2).sum()}}
 
+    global_loss = False
     constants, abstract_constants = Task.constants, Task.abstract_constants
-    training_sums, total_loss = Task.training_sums, Task.total_loss
+    total_loss = Task.total_loss
 
     def summary(self, metrics):
         return {**metrics, "root": metrics.get("loss", 0.0) ** 0.5}

@@ -1,6 +1,7 @@
 """One step of training and of evaluation: gradients, micro-batches, dropout, metrics."""
 
 import dataclasses
+import functools
 import gc
 import weakref
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from jax.extend.core import jaxprs_in_params
 from jax.sharding import NamedSharding, PartitionSpec
+from scipy.special import log_softmax
 
 from bert_jax.errors import UserError
 from bert_jax.inference.evaluation import evaluate
@@ -18,7 +20,7 @@ from bert_jax.models.execution import Execution
 from bert_jax.models.surgery import without_padding
 from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.mesh import MeshShape, make_mesh
-from bert_jax.tasks.base.task import make_loss_step, mean_losses, means
+from bert_jax.tasks.base.task import mean_losses, means
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions
 from bert_jax.training.step import (
@@ -29,6 +31,7 @@ from bert_jax.training.step import (
     make_train_step,
     new_state,
 )
+from tests.random_params import random_params
 from tests.training.line_task import LineTask
 
 EXECUTION = Execution()
@@ -37,64 +40,38 @@ MESH = make_mesh(MeshShape(), jax.devices()[:1])
 
 
 @pytest.fixture(scope="module")
-def make_step(make_tiny_task):
+def make_step(make_tiny_task, tiny_config):
     """Compiles a step, each kind once."""
-    compiled = {}
 
-    def make(config, microbatches=1, options=OPTIONS, seed=3, execution=EXECUTION):
-        key = (config, microbatches, options, seed, execution)
-        if key not in compiled:
-            task = make_tiny_task(config, execution)
-            optimizer = make_optimizer(options, 100)
-            compiled[key] = make_train_step(
-                task,
-                optimizer,
-                mesh=MESH,
-                abstract=abstract_state(task, optimizer, MESH),
-                microbatches=microbatches,
-                seed=seed,
-            )
-        return compiled[key]
-
-    return make
-
-
-@pytest.fixture(scope="module")
-def initial(make_tiny_task, tiny_config):
-    """The state of step 0 as NumPy arrays; a step consumes its argument, so each gets a copy."""
-    task, optimizer = make_tiny_task(tiny_config), make_optimizer(OPTIONS, 100)
-    abstract = abstract_state(task, optimizer, MESH)
-    generator = np.random.default_rng(0)
-
-    def draw(path, leaf):
-        if path[-1].key in ("bias", "scale"):
-            return np.full(leaf.shape, path[-1].key == "scale", np.float32)
-        return generator.normal(0, 0.02, leaf.shape).astype(np.float32)
-
-    zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), abstract)
-    return zeros.replace(params=jax.tree_util.tree_map_with_path(draw, abstract.params))
-
-
-@pytest.fixture(scope="module")
-def frozen_state(make_tiny_task, tiny_config, initial):
-    """The state of step 0 of an optimizer that freezes, with the parameters of `initial`."""
-
-    def make(options):
-        task, optimizer = make_tiny_task(tiny_config), make_optimizer(options, 100)
+    @functools.cache
+    def make(microbatches=1, options=OPTIONS, execution=EXECUTION):
+        task, optimizer = make_tiny_task(tiny_config, execution), make_optimizer(options, 100)
         abstract = abstract_state(task, optimizer, MESH)
-        zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), abstract)
-        place = NamedSharding(MESH, PartitionSpec())
-        return jax.device_put(zeros.replace(params=jax.tree.map(np.copy, initial.params)), place)
+        return make_train_step(
+            task, optimizer, mesh=MESH, abstract=abstract, microbatches=microbatches, seed=3
+        )
 
     return make
 
 
-@pytest.fixture
-def new(initial):
-    place = NamedSharding(MESH, PartitionSpec())
-    return lambda step=0: jax.device_put(
-        jax.tree.map(np.copy, initial.replace(step=np.int32(step))), place
-    )
+@pytest.fixture(scope="module")
+def batch(tiny_batch):
+    return to_global(MESH, tiny_batch)
+
+
+@pytest.fixture(scope="module")
+def new(make_tiny_task, tiny_config):
+    """Makes a state of step 0; a step consumes it. Its parameters are always the same."""
+    task = make_tiny_task(tiny_config)
+    params = random_params(task.module, scale=0.02)
+
+    def make(options=OPTIONS):
+        abstract = abstract_state(task, make_optimizer(options, 100), MESH)
+        zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), abstract)
+        state = zeros.replace(params=jax.tree.map(np.copy, params))
+        return jax.device_put(state, NamedSharding(MESH, PartitionSpec()))
+
+    return make
 
 
 def flat(tree) -> np.ndarray:
@@ -105,7 +82,7 @@ def test_micro_batches_give_the_update_of_the_whole_batch():
     """By sums of weighted rows: the parts differ in weight, so a mean of means would differ."""
     task, optimizer = LineTask(), make_optimizer(OptimizerOptions(learning_rate=0.1), 10)
     # Without dropout, which draws other numbers for each part.
-    task.loss_sums = lambda params, batch, key: LineTask.loss_sums(task, params, batch)
+    task.forward = lambda params, batch, **_: LineTask.forward(task, params, batch)
     abstract = abstract_state(task, optimizer, MESH)
     batch = next(task.train_batches(0, 1, host=0, hosts=1))
     batch["weights"] = np.float32([0, 0, 0, 1, 1, 0.5, 1, 1])
@@ -131,44 +108,8 @@ def test_micro_batches_give_the_update_of_the_whole_batch():
         assert float(metrics["loss"]) == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.slow
-def test_micro_batches_of_a_shorter_batch_give_the_update_of_the_whole_batch(
-    make_step, new, tiny_config, tiny_batch
-):
-    """Buckets: T may differ from step to step; the columns that are cut off here are padding."""
-    inside = tiny_batch["masked_lm_positions"] < 12
-    weights = tiny_batch["masked_lm_weights"] * inside
-    # The parts differ in how many tokens are masked, so that a mean of means would differ too.
-    weights[:3] = 0
-    assert weights.sum() > 5
-    whole = {
-        **tiny_batch,
-        "attention_mask": tiny_batch["attention_mask"] * (np.arange(16) < 12).astype(np.int32),
-        "masked_lm_positions": tiny_batch["masked_lm_positions"] * inside,
-        "masked_lm_weights": weights,
-    }
-    short = {
-        name: value[:, :12] if value.shape[1:] == (16,) else value for name, value in whole.items()
-    }
-    assert short["input_ids"].shape == (8, 12)
-    expected, expected_metrics = make_step(tiny_config)(new(), to_global(MESH, whole))
-    parts, parts_metrics = make_step(tiny_config, microbatches=4)(new(), to_global(MESH, short))
-    # After one step m and v are the gradient and its square, scaled.
-    np.testing.assert_allclose(flat(parts.opt_state), flat(expected.opt_state), rtol=0, atol=1e-6)
-    # Where a gradient is nearly 0, its direction is rounding: m / sqrt(v) is compared elsewhere.
-    sure = np.abs(flat(expected.opt_state[1].mu)) > 1e-6
-    assert sure.mean() > 0.5
-    np.testing.assert_allclose(
-        flat(parts.params)[sure], flat(expected.params)[sure], rtol=0, atol=1e-5
-    )
-    assert list(parts_metrics) == list(expected_metrics)
-    for name, value in expected_metrics.items():
-        assert float(parts_metrics[name]) == pytest.approx(float(value), rel=1e-5), name
-
-
-def test_the_loss_falls_on_one_batch(make_step, new, tiny_config, tiny_batch):
-    step = make_step(tiny_config)
-    batch, state, losses = to_global(MESH, tiny_batch), new(), []
+def test_the_loss_falls_on_one_batch(make_step, new, batch):
+    step, state, losses = make_step(), new(), []
     for _ in range(30):
         state, metrics = step(state, batch)
         losses.append(float(metrics["loss"]))
@@ -205,7 +146,7 @@ def test_under_bfloat16_all_that_is_kept_or_summed_is_float32(
     execution = Execution(dtype="bfloat16", platform="gpu")
     task, optimizer = make_tiny_task(tiny_config, execution), make_optimizer(OPTIONS, 100)
     abstract = abstract_state(task, optimizer, MESH)
-    step = make_step(tiny_config, execution=execution)
+    step = make_step(execution=execution)
     state, metrics = step.trace(abstract, task.batch_shapes()).out_info
     kept = jax.tree.leaves((state.params, state.opt_state, metrics))
     assert {leaf.dtype for leaf in kept} == {np.dtype(np.float32)}
@@ -244,7 +185,7 @@ def equations(jaxpr):
 
 @pytest.mark.slow
 def test_padding_of_the_vocabulary_changes_no_training(
-    make_step, make_tiny_task, tiny_config, tiny_batch
+    make_step, make_tiny_task, tiny_config, batch
 ):
     """By LAMB, which looks at the norm of a whole table; with decay, of which 0 keeps nothing."""
     options = dataclasses.replace(OPTIONS, name="lamb", weight_decay=0.1)
@@ -253,10 +194,10 @@ def test_padding_of_the_vocabulary_changes_no_training(
     def trained(execution):
         task = make_tiny_task(tiny_config, execution)
         state = new_state(task, optimizer, abstract_state(task, optimizer, MESH), seed=0)
-        step = make_step(tiny_config, options=options, execution=execution)
+        step = make_step(options=options, execution=execution)
         losses = []
         for _ in range(3):
-            state, metrics = step(state, to_global(MESH, tiny_batch))
+            state, metrics = step(state, batch)
             losses.append([float(metrics[name]) for name in ("loss", "mlm_accuracy")])
         return state.params, losses
 
@@ -279,15 +220,13 @@ def test_padding_of_the_vocabulary_changes_no_training(
         pytest.param("freeze_layers", 1, marks=pytest.mark.slow),
     ],
 )
-def test_frozen_parameters_keep_their_bits(
-    make_step, initial, frozen_state, tiny_config, tiny_batch, frozen, microbatches
-):
+def test_frozen_parameters_keep_their_bits(make_step, new, batch, frozen, microbatches):
     options = dataclasses.replace(OPTIONS, **{frozen: 1}, weight_decay=0.5)
-    state = frozen_state(options)
-    step = make_step(tiny_config, microbatches, options)
+    state = new(options)
+    step = make_step(microbatches, options)
     for _ in range(3):
-        state, metrics = step(state, to_global(MESH, tiny_batch))
-    before = jax.tree_util.tree_leaves_with_path(initial.params)
+        state, metrics = step(state, batch)
+    before = jax.device_get(jax.tree_util.tree_leaves_with_path(new().params))
     after = jax.device_get(jax.tree.leaves(state.params))
     layers_held = 2 if frozen == "freeze_encoder" else 1
     for (path, old), new_value in zip(before, after, strict=True):
@@ -302,15 +241,11 @@ def test_frozen_parameters_keep_their_bits(
     assert float(metrics["gradient_norm"]) > 0
 
 
-def test_the_gradient_norm_is_that_of_the_parameters_that_learn(
-    make_step, frozen_state, new, tiny_config, tiny_batch
-):
+def test_the_gradient_norm_is_that_of_the_parameters_that_learn(make_step, new, batch):
     """After one step the moments m are a tenth of the gradient, which shows its norm."""
-    everything, metrics = make_step(tiny_config)(new(), to_global(MESH, tiny_batch))
+    everything, metrics = make_step()(new(), batch)
     options = dataclasses.replace(OPTIONS, freeze_encoder=1, weight_decay=0.5)
-    _, held = make_step(tiny_config, options=options)(
-        frozen_state(options), to_global(MESH, tiny_batch)
-    )
+    _, held = make_step(options=options)(new(options), batch)
     # The gradient was clipped to norm 1 before it was averaged.
     scale = 0.1 / max(float(metrics["gradient_norm"]), 1.0)
     moments = everything.opt_state[1].mu
@@ -322,59 +257,46 @@ def test_the_gradient_norm_is_that_of_the_parameters_that_learn(
     assert float(held["loss"]) == pytest.approx(float(metrics["loss"]), rel=1e-6)
 
 
-def test_metrics_by_name_and_meaning(
-    make_step, make_tiny_task, initial, new, tiny_config, tiny_batch
-):
-    task = make_tiny_task(tiny_config)
-    after, metrics = make_step(tiny_config)(new(), to_global(MESH, tiny_batch))
-    assert set(metrics) == {
-        "loss", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy", "gradient_norm",
-        "learning_rate", "parameter_norm",
-    }  # fmt: skip
-    leaves = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(after.params)]
-    norm = np.sqrt(sum((leaf**2).sum() for leaf in leaves))
-    assert float(metrics["parameter_norm"]) == pytest.approx(norm, rel=1e-5)
+def test_metrics_by_name_and_meaning(make_step, make_tiny_task, new, tiny_config, tiny_batch):
+    after, metrics = make_step()(new(), to_global(MESH, tiny_batch))
     metrics = {name: float(value) for name, value in metrics.items()}
-    assert metrics["loss"] == pytest.approx(metrics["mlm_loss"] + metrics["nsp_loss"], rel=1e-6)
-    assert metrics["learning_rate"] == pytest.approx(1e-2)
-
-    # The same from the logits, with NumPy.
-    output = jax.jit(task.module.apply)(
-        {"params": initial.params},
-        *(tiny_batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")),
-    )
-    logits = np.take_along_axis(
-        np.asarray(output.prediction_logits, np.float64),
-        tiny_batch["masked_lm_positions"][:, :, None],
-        axis=1,
-    )
+    task, params = make_tiny_task(tiny_config), new().params
+    inputs = {name: tiny_batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
+    output = jax.device_get(jax.jit(task.module.apply)({"params": params}, **inputs))
     chosen = tiny_batch["masked_lm_weights"] > 0
-    labels = tiny_batch["masked_lm_ids"][chosen]
-    logits = logits[chosen]
-    losses = np.log(np.exp(logits).sum(-1)) - logits[np.arange(len(labels)), labels]
-    assert metrics["mlm_loss"] == pytest.approx(losses.mean(), rel=1e-5)
-    assert metrics["mlm_accuracy"] == pytest.approx((logits.argmax(-1) == labels).mean())
-    pair_logits = np.asarray(output.seq_relationship_logits, np.float64)
-    pair_labels = tiny_batch["next_sentence_labels"]
-    pair_losses = np.log(np.exp(pair_logits).sum(-1)) - pair_logits[np.arange(8), pair_labels]
-    assert metrics["nsp_loss"] == pytest.approx(pair_losses.mean(), rel=1e-5)
-    assert metrics["nsp_accuracy"] == pytest.approx((pair_logits.argmax(-1) == pair_labels).mean())
-
+    words = output.prediction_logits[np.arange(8)[:, None], tiny_batch["masked_lm_positions"]]
+    expected = {}
+    for part, logits, labels in (
+        ("mlm", words[chosen], tiny_batch["masked_lm_ids"][chosen]),
+        ("nsp", output.seq_relationship_logits, tiny_batch["next_sentence_labels"]),
+    ):
+        losses = -log_softmax(np.float64(logits), axis=-1)[np.arange(len(labels)), labels]
+        expected |= {
+            f"{part}_loss": losses.mean(),
+            f"{part}_accuracy": (logits.argmax(-1) == labels).mean(),
+        }
+    assert metrics == pytest.approx(
+        expected
+        | {
+            "loss": expected["mlm_loss"] + expected["nsp_loss"],
+            "gradient_norm": metrics["gradient_norm"],
+            "learning_rate": 1e-2,
+            "parameter_norm": np.linalg.norm(flat(after.params)),
+        },
+        rel=1e-5,
+    )
     summary = task.summary(metrics)
-    assert summary["mlm_perplexity"] == pytest.approx(np.exp(losses.mean()), rel=1e-5)
+    assert summary["mlm_perplexity"] == pytest.approx(np.exp(expected["mlm_loss"]), rel=1e-5)
     assert task.summary({"mlm_loss": 1e9})["mlm_perplexity"] == pytest.approx(np.exp(20))
 
 
-def test_an_evaluation_is_the_same_for_any_batches(
-    make_tiny_task, initial, tiny_config, tiny_batch
-):
-    task, params = make_tiny_task(tiny_config), initial.params
-    step = make_loss_step(task, MESH)
+def test_an_evaluation_is_the_same_for_any_batches(make_tiny_task, new, tiny_config, tiny_batch):
+    task, params = make_tiny_task(tiny_config), new().params
     nothing = {name: np.zeros_like(value) for name, value in tiny_batch.items()}
     padded = {n: np.concatenate([v[5:], nothing[n][:5]]) for n, v in tiny_batch.items()}
     start = {n: np.concatenate([v[:5], nothing[n][:3]]) for n, v in tiny_batch.items()}
-    whole = mean_losses(task, step, params, [tiny_batch], MESH)
-    parts = mean_losses(task, step, params, [padded, nothing, start], MESH)
+    whole = mean_losses(task, params, [tiny_batch], MESH)
+    parts = mean_losses(task, params, [padded, nothing, start], MESH)
     assert list(whole) == list(parts)
     assert parts == pytest.approx(whole, rel=1e-6)
     assert set(whole) == {
@@ -382,12 +304,12 @@ def test_an_evaluation_is_the_same_for_any_batches(
     }  # fmt: skip
 
 
-def test_an_evaluated_task_is_not_kept(make_tiny_task, initial, tiny_config):
+def test_an_evaluated_task_is_not_kept(make_tiny_task, new, tiny_config):
     gc.freeze()  # what other tests have left need not be searched
-    task = make_tiny_task(tiny_config)
-    first, second = (evaluate(task, initial.params, MESH).metrics for _ in range(2))
+    task, params = make_tiny_task(tiny_config), new().params
+    first, second = (evaluate(task, params, MESH).metrics for _ in range(2))
     assert first == second
-    assert task.loss_step(MESH) is task.loss_step(MESH)
+
     reference = weakref.ref(task)
     del task
     gc.collect()
@@ -431,11 +353,6 @@ def test_too_little_memory_is_one_line_with_its_remedy():
     assert line.startswith("the memory of a device does not suffice for 32 rows at a time")
     assert "RESOURCE_EXHAUSTED" in line
     assert "set model.remat=full" in line
-
-
-def test_other_errors_pass():
-    with pytest.raises(ZeroDivisionError), explain_step_out_of_memory(TrainOptions(), MESH):
-        raise ZeroDivisionError
 
 
 def test_what_can_never_fit_is_refused():

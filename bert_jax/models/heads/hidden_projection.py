@@ -10,7 +10,7 @@ import flax.linen as nn
 import jax
 
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.encoder import EncoderOutput, EncoderOutputs
+from bert_jax.models.encoder import EncoderOutputs
 from bert_jax.models.head import Head
 from bert_jax.models.layers import kernel_init
 
@@ -37,24 +37,15 @@ class ProjectedStudent(nn.Module):
             self.width, use_bias=False, kernel_init=kernel_init(self.config)
         )
 
-    def __call__(
-        self,
-        input_ids: jax.Array,
-        *,
-        encoder_outputs: EncoderOutputs | None = None,
-        **inputs: Any,
-    ) -> tuple[Any, EncoderOutput]:
-        """The output of the student, and of its encoder with hidden states of the teacher's width.
+    def __call__(self, input_ids: jax.Array) -> jax.Array:
+        """The projected hidden states of the student for int32 [B, T]; to initialise both."""
+        wanted = EncoderOutputs(output_hidden_states=True)
+        _, encoded = self.model(input_ids, encoder_outputs=wanted)
+        return self.project(encoded.hidden_states)
 
-        Args:
-            input_ids: int32 [B, T]; for this and the other inputs see the student.
-            encoder_outputs: see the student; it must request the hidden states. None: it does.
-            inputs: the other inputs.
-        """
-        encoder_outputs = encoder_outputs or EncoderOutputs(output_hidden_states=True)
-        outputs, encoded = self.model(input_ids, encoder_outputs=encoder_outputs, **inputs)
-        projected = self.hidden_projection(encoded.hidden_states)
-        return outputs, encoded._replace(hidden_states=projected)
+    def project(self, hidden: jax.Array) -> jax.Array:
+        """Hidden states [..., D] → [..., width]."""
+        return self.hidden_projection(hidden)
 
 
 HEAD = Head(axes=(("hidden_projection/kernel", ("embed", None)),))

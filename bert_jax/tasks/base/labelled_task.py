@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import jax
 import numpy as np
@@ -17,7 +17,6 @@ from bert_jax.data.padding import Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.row_packing import RowPacker
 from bert_jax.models.execution import Execution
-from bert_jax.models.packed_rows import PackedRows
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import LabelledOptions, length_key
 from bert_jax.tasks.base.predictor import EncodedExample, ExampleError, Notes
@@ -117,7 +116,7 @@ def sequences_of(encoded: Iterable[EncodedExample]) -> tuple[Sequences, np.ndarr
 class LabelledTask(Task, Generic[Input, Prediction]):
     """Training on labelled examples; batches have at most the config's length.
 
-    A task defines `make_rows` and `sums` to train, and `make_evaluator`.
+    A task defines `make_rows` and `loss` to train, and `make_evaluator`.
 
     Attributes:
         unit: what an example is, for the summary of the data.
@@ -235,10 +234,6 @@ class LabelledTask(Task, Generic[Input, Prediction]):
             return {**sequences.pad(chosen, length, self.tokenizer), **batch}
 
         return TrainingRows(sequences, sequences.lengths, make, notes)
-
-    def inputs(self, batch: dict[str, jax.Array]) -> dict[str, Any]:
-        names = ("input_ids", "token_type_ids", "attention_mask")
-        return {**{name: batch[name] for name in names}, "packed_rows": PackedRows.of_batch(batch)}
 
     def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
         """The sum of a batch's `weights`, which are 0 in rows of padding alone."""

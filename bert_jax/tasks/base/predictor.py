@@ -24,10 +24,10 @@ from bert_jax.errors import (
     UserError,
     require_at_least,
 )
+from bert_jax.models.call import apply_model, model_inputs
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
 from bert_jax.models.encoder import Encoder, cast_layer_kernels
 from bert_jax.models.execution import Execution
-from bert_jax.models.packed_rows import PackedRows
 from bert_jax.tokenization import Encoding, Tokenizer
 
 Example = TypeVar("Example")
@@ -230,7 +230,7 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
 
         By default the function is the model with its head.
         """
-        return apply_model(self.model.compute_params, batch, module=self.model.module)
+        return model_outputs(self.model.compute_params, batch, module=self.model.module)
 
     @abc.abstractmethod
     def decode(self, example: Any, encoded: EncodedExample, outputs: list[Any]) -> Any:
@@ -318,19 +318,9 @@ def check_head(model: Model, heads: tuple[str, ...], ability: str, task: str) ->
 
 
 @functools.partial(jax.jit, static_argnames="module")
-def apply_model(params: Any, batch: dict[str, jax.Array], *, module: nn.Module) -> Any:
-    """The model's output for a batch, without dropout; for most heads logits, float32 [B, …].
-
-    The batch may have `masked_lm_positions`, and the arrays of `PackedRows.of_batch`.
-    """
-    return module.apply(
-        {"params": params},
-        batch["input_ids"],
-        batch["token_type_ids"],
-        batch["attention_mask"],
-        packed_rows=PackedRows.of_batch(batch),
-        masked_lm_positions=batch.get("masked_lm_positions"),
-    )
+def model_outputs(params: Any, batch: dict[str, jax.Array], *, module: nn.Module) -> Any:
+    """The outputs of a model for a batch, without dropout; for most heads float32 [B, …]."""
+    return apply_model(module, params, model_inputs(batch))
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
@@ -356,27 +346,6 @@ def encoder_of(model: Model, *, with_pooler: bool = False) -> tuple[Encoder, Any
         )
     encoder = Encoder(model.config, module.execution, add_pooling_layer=with_pooler)
     return encoder, {name: params[name] for name in names}
-
-
-def apply_encoder(
-    encoder: Encoder,
-    params: Any,
-    batch: dict[str, jax.Array],
-    *,
-    hidden_states: bool = False,
-    attention_layers: tuple[int, ...] = (),
-) -> Any:
-    """The `EncoderOutput` of a batch; for its attributes see `EncoderOutputs`."""
-    return encoder.apply(
-        {"params": params},
-        batch["input_ids"],
-        batch["token_type_ids"],
-        batch["attention_mask"],
-        packed_rows=PackedRows.of_batch(batch),
-        output_hidden_states=hidden_states,
-        output_attentions=bool(attention_layers),
-        attention_layers=attention_layers,
-    )
 
 
 def layer_numbers(layers: Sequence[int], *, first: int, last: int) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """The interface of a task to the training loop."""
 
 import abc
+import functools
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
@@ -11,8 +12,8 @@ from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pipeline import Batch
+from bert_jax.models.call import apply_model, model_inputs
 from bert_jax.models.config import ComputedModel
-from bert_jax.models.encoder import EncoderOutputs
 from bert_jax.models.execution import Execution
 from bert_jax.models.parameter_sharding import gathered
 from bert_jax.sharding.hosts import to_global
@@ -25,17 +26,18 @@ from bert_jax.tokenization.interface import Tokenizer
 
 # Sums of a loss and of counts over examples, by part of the loss: {"mlm": {"loss": …, …}, …}.
 Sums = dict[str, dict[str, jax.Array]]
-# (parameters, global batch) → (sums, weights), without dropout.
-LossStep = Callable[[Any, dict[str, jax.Array]], tuple[Sums, dict[str, jax.Array]]]
+# (mesh, parameters, global batch) → (sums, weights), without dropout.
+LossStep = Callable[[Mesh, Any, dict[str, jax.Array]], tuple[Sums, dict[str, jax.Array]]]
 
 
 class Task(abc.ABC):
     """Batches, model and losses of one task.
 
-    A loss has parts ("mlm", "nsp"), each a weighted mean; a loss without parts has one, "". Only
-    numerators (`loss_sums`) and denominators (`loss_weights`) leave the task, so that they can be
-    added over micro-batches and devices before one is divided by the other: a mean of means would
-    weigh them wrongly.
+    A batch becomes `inputs`, then `outputs` of the model (`forward`), then the `loss`. A loss has
+    parts ("mlm", "nsp"), each a weighted mean; a loss without parts has one, "". Only numerators
+    (`loss`) and denominators (`loss_weights`) leave the task, so that they can be added over
+    micro-batches and devices before one is divided by the other: a mean of means would weigh them
+    wrongly.
 
     Attributes:
         module: the Linen module that is trained.
@@ -43,6 +45,9 @@ class Task(abc.ABC):
             of `module`, under the same names.
         tokenizer: the tokenizer that made the ids of the batches.
         derived_metrics: metrics that `summary` computes from others; they get no curve.
+        global_loss: whether the loss of a row depends on the other rows of the global batch. Then
+            the loss of all micro-batches is computed from their outputs together, and `module`
+            takes `row_indices`, see `Encoder`.
         score_kind: meaning of `scores`: "classes" (one of C), "labels" (any of C), "values", or
             "vectors"; "": the task cannot be distilled.
         scores_tokens: whether `scores` are those of tokens, and not of a whole example.
@@ -53,6 +58,7 @@ class Task(abc.ABC):
     description: ModelDescription
     tokenizer: Tokenizer
     derived_metrics: tuple[str, ...] = ()
+    global_loss: bool = False
     score_kind: str = ""
     scores_tokens: bool = False
     reads_pairs: bool = True
@@ -105,59 +111,67 @@ class Task(abc.ABC):
     def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
         """The total weight of a batch for each part of the loss, float32 scalars."""
 
-    def loss_sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
-        """Weighted sums over a batch, float32 scalars; each part has at least "loss".
-
-        A task defines this, or the two steps of it, `inputs` and `sums`.
-
-        Args:
-            params: parameters of the model.
-            batch: a batch as from `train_batches`.
-            dropout_key: key of the dropout masks in training, None for evaluation without dropout.
-        """
-        return self.sums(params, batch, self.forward(params, batch, dropout_key))
-
-    def total_loss(self, losses: dict[str, Any]) -> Any:
-        """The loss that is minimised, from the mean loss of each part."""
-        return sum(losses.values())
-
     def inputs(self, batch: dict[str, jax.Array]) -> dict[str, Any]:
         """The arguments of `module` for a batch, by name."""
-        raise NotImplementedError
-
-    def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
-        """The result of `loss_sums` for the outputs of `module`."""
-        raise NotImplementedError
+        return model_inputs(batch)
 
     def forward(
         self,
         params: Any,
         batch: dict[str, jax.Array],
-        dropout_key: Any = None,
-        *,
-        module: nn.Module | None = None,
-        encoder_outputs: EncoderOutputs | None = None,
+        dropout_key: jax.Array | None = None,
+        constants: Any = None,
     ) -> Any:
-        """The outputs of a model for a batch.
+        """What `loss` reads of a batch: the outputs of `module`, with the batch as axis 0.
 
         Args:
-            params: parameters of the model.
+            params: parameters of `module`.
             batch: a batch as from `train_batches`.
-            dropout_key: see `loss_sums`.
-            module: the model; None: the one that is trained.
-            encoder_outputs: see `architectures`; None: the outputs of the head alone.
+            dropout_key: key of the dropout masks in training; None: without dropout.
+            constants: see `constants`.
         """
-        options: dict[str, Any] = self.inputs(batch)
-        if encoder_outputs is not None:
-            options["encoder_outputs"] = encoder_outputs
-        return (module or self.module).apply(
-            {"params": params},
-            **options,
-            deterministic=dropout_key is None,
-            rngs=None if dropout_key is None else {"dropout": dropout_key},
-        )
+        return apply_model(self.module, params, self.inputs(batch), dropout_key)
 
-    def scores(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
+    @abc.abstractmethod
+    def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
+        """Weighted sums over a batch, float32 scalars; each part has at least "loss".
+
+        Args:
+            params: parameters of `module`, for losses that have some: of a CRF, of a joint head.
+            outputs: the result of `forward` for the batch.
+            batch: labels and weights.
+        """
+
+    def loss_sums(
+        self,
+        params: Any,
+        batch: dict[str, jax.Array],
+        dropout_key: jax.Array | None = None,
+        constants: Any = None,
+    ) -> Sums:
+        """The `loss` of the outputs of `forward`."""
+        return self.loss(params, self.forward(params, batch, dropout_key, constants), batch)
+
+    @functools.cached_property
+    def loss_step(self) -> LossStep:
+        """`loss_sums` and `loss_weights` under jit, compiled once for all evaluations on a mesh."""
+
+        @functools.partial(jax.jit, static_argnums=0)
+        def compiled(mesh: Mesh, params: Any, batch: dict[str, jax.Array]) -> Any:
+            return self.loss_sums(gathered(mesh, params), batch), self.loss_weights(batch)
+
+        def step_on_mesh(mesh: Mesh, params: Any, batch: dict[str, jax.Array]) -> Any:
+            with on_mesh(mesh):
+                result = compiled(mesh, params, batch)
+                return result if programs_may_overlap(mesh) else jax.block_until_ready(result)
+
+        return step_on_mesh
+
+    def total_loss(self, losses: dict[str, Any]) -> Any:
+        """The loss that is minimised, from the mean loss of each part."""
+        return sum(losses.values())
+
+    def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
         """The outputs that a student takes over from its teacher, float32 [..., C].
 
         Scores of what cannot be chosen, such as padding, are the lowest finite number.
@@ -172,12 +186,11 @@ class Task(abc.ABC):
         """The model of this task that a finished model belongs to."""
         return description.make_module(execution)
 
-    # What only the loss of a training has, see `bert_jax.distillation`.
-
     def constants(self, mesh: Mesh) -> Any:
-        """Parameters on a mesh that `training_sums` uses and no step changes; None: there are none.
+        """Parameters on a mesh that `forward` uses and no step changes; None: there are none.
 
-        They are split over the mesh like those that are trained, and in no checkpoint.
+        They are those of a teacher, split over the mesh like those that are trained, and in no
+        checkpoint.
         """
         return self.abstract_constants(mesh)
 
@@ -186,14 +199,8 @@ class Task(abc.ABC):
         return None
 
     def constant_outputs(self, constants: Any, batch: dict[str, jax.Array]) -> Any:
-        """What `training_sums` computes of `constants` alone: arrays, beside the forward pass."""
+        """What `forward` computes of `constants` alone: arrays, beside the forward pass."""
         return None
-
-    def training_sums(
-        self, params: Any, constants: Any, batch: dict[str, jax.Array], dropout_key: Any
-    ) -> Sums:
-        """The sums of a training step, as `loss_sums`."""
-        return self.loss_sums(params, batch, dropout_key)
 
     @abc.abstractmethod
     def examples_as_text(self, count: int) -> str:
@@ -232,7 +239,7 @@ def means(
     A part with total weight 0 gives 0; the part "" has no prefix.
 
     Args:
-        sums: sums by part, see `Task.loss_sums`.
+        sums: sums by part, see `Task.loss`.
         weights: the total weight of each part.
         total: the loss from the losses of the parts, see `Task.total_loss`.
     """
@@ -248,31 +255,14 @@ def means(
     return {**metrics, "loss": total({part: values["loss"] for part, values in by_part.items()})}
 
 
-def make_loss_step(task: Task, mesh: Mesh) -> LossStep:
-    """The jitted sums and weights of a batch."""
-
-    @jax.jit
-    def compiled(params: Any, batch: dict[str, jax.Array]) -> tuple[Sums, dict[str, jax.Array]]:
-        return task.loss_sums(gathered(mesh, params), batch), task.loss_weights(batch)
-
-    def step_on_mesh(params: Any, batch: dict[str, jax.Array]) -> tuple[Sums, dict[str, jax.Array]]:
-        with on_mesh(mesh):
-            result = compiled(params, batch)
-            return result if programs_may_overlap(mesh) else jax.block_until_ready(result)
-
-    return step_on_mesh
-
-
-def mean_losses(
-    task: Task, step: LossStep, params: Any, batches: Iterable[Batch], mesh: Mesh
-) -> dict[str, float]:
+def mean_losses(task: Task, params: Any, batches: Iterable[Batch], mesh: Mesh) -> dict[str, float]:
     """Losses and metrics over batches: sums and weights are added, then divided once.
 
     The result is the same for any batch size and number of devices, up to rounding.
     """
     total: Any = None
     for rows in batches:
-        sums_and_weights = jax.device_get(step(params, to_global(mesh, rows)))
+        sums_and_weights = jax.device_get(task.loss_step(mesh, params, to_global(mesh, rows)))
         sums_and_weights = jax.tree.map(np.float64, sums_and_weights)
         total = (
             jax.tree.map(np.add, total, sums_and_weights) if total is not None else sums_and_weights

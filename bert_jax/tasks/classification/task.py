@@ -173,7 +173,7 @@ class ClassificationTask(LabelledTask[Text, np.ndarray]):
         rows = encode_in_chunks(encode, texts)
         return self.one_row_each(rows, labels=targets, weights=self._weights(targets))
 
-    def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
+    def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
         values = {"loss": self._problem.losses(outputs, batch["labels"])}
         correct = self._problem.correct(outputs, batch["labels"])
         if correct is not None:
@@ -184,7 +184,7 @@ class ClassificationTask(LabelledTask[Text, np.ndarray]):
     def score_kind(self) -> str:  # type: ignore[override]
         return self._problem.score_kind
 
-    def scores(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
+    def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
         return outputs
 
     def examples_as_text(self, count: int) -> str:

@@ -19,7 +19,6 @@ from typing import Any
 import jax
 import numpy as np
 import optax
-from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pipeline import Batch, batches_in_order
@@ -40,10 +39,8 @@ from bert_jax.tasks.base.evaluation import EvalResult, Evaluator, Predict
 from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.base.summary import DataSummary, TokenCounts
 from bert_jax.tasks.base.task import (
-    LossStep,
     Sums,
     Task,
-    make_loss_step,
     mean_losses,
     weighted_sums,
     with_rows,
@@ -68,19 +65,6 @@ class BatchOptions:
     evaluation_batches: int = 0
     packing: bool = False
 
-
-# The inputs of the model. Unpacked batches have a mask, packed ones positions and segments.
-_INPUTS = (
-    "input_ids",
-    "token_type_ids",
-    "attention_mask",
-    "position_ids",
-    "segment_ids",
-    "masked_lm_positions",
-    "next_sentence_positions",
-    "span_left_positions",
-    "span_right_positions",
-)
 
 # The labels and the weights of each term of the loss.
 _TERMS = {
@@ -199,19 +183,9 @@ class PretrainingTask(Task):
             lambda number: examples.evaluation_batch(number, rows, columns), 0, batches
         )
 
-    def loss_step(self, mesh: Mesh) -> LossStep:
-        """See `make_loss_step`; compiled once for all evaluations of this task on a mesh."""
-        if mesh not in self._loss_steps:
-            self._loss_steps[mesh] = make_loss_step(self, mesh)
-        return self._loss_steps[mesh]
-
     @property
     def evaluator(self) -> Evaluator:
         return LossEvaluator(self, self.best_metric, self._validation)
-
-    @functools.cached_property
-    def _loss_steps(self) -> dict[Mesh, LossStep]:
-        return {}
 
     def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
         """Number of masked tokens, of labelled pairs, and of tokens of spans with boundaries."""
@@ -219,14 +193,10 @@ class PretrainingTask(Task):
             term: batch[weights].sum() for term, (_, weights) in _TERMS.items() if weights in batch
         }
 
-    def inputs(self, batch: dict[str, jax.Array]) -> dict[str, Any]:
-        """The arguments of `module` for a batch, by name."""
-        return {name: batch[name] for name in _INPUTS if name in batch}
-
-    def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
+    def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
         """Cross-entropies and numbers of correct predictions of all heads."""
         logits: dict[str, Any] = {
-            "mlm": self.scores(params, batch, outputs),
+            "mlm": self.scores(params, outputs, batch),
             "nsp": getattr(outputs, "seq_relationship_logits", None),
             "sbo": getattr(outputs, "span_logits", None),
         }
@@ -236,7 +206,7 @@ class PretrainingTask(Task):
             if weights in batch
         }
 
-    def scores(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
+    def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
         return getattr(outputs, "prediction_logits", outputs)  # BPV
 
     def score_weights(self, batch: dict[str, jax.Array]) -> jax.Array:
@@ -303,7 +273,7 @@ class LossEvaluator(Evaluator):
         rule = "lower train.global_batch_size or raise train.microbatches"
         work = "a batch of the evaluation, with the rows of a micro-batch"
         with explain_out_of_memory(work, rule):
-            return mean_losses(task, task.loss_step(mesh), model.params, batches, mesh)
+            return mean_losses(task, model.params, batches, mesh)
 
     def shortfall(self, metrics: Mapping[str, float], baselines: Mapping[str, float]) -> str:
         """As for other tasks, by the accuracies: the best metric is a loss."""

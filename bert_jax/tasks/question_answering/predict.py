@@ -27,6 +27,7 @@ from bert_jax.data.readers.squad import (
 from bert_jax.data.records import shortest
 from bert_jax.data.windows.passages import PassageWindow, PassageWindows
 from bert_jax.errors import UserError, require_at_least, require_between
+from bert_jax.models.call import apply_model, model_inputs
 from bert_jax.models.heads.question_answering import JOINT, QuestionAnsweringOptions
 from bert_jax.models.joint_span_head import SCOPE, SpanBeam, span_beam
 from bert_jax.tasks.base.predict_spec import (
@@ -43,7 +44,6 @@ from bert_jax.tasks.base.predictor import (
     Model,
     Notes,
     Predictor,
-    apply_model,
     check_head,
     is_sequence_of_texts,
 )
@@ -187,7 +187,7 @@ def _no_text(pair: tuple[Any, Any]) -> ExampleError:
 def _beam(
     params: Any, batch: dict[str, jax.Array], *, module: nn.Module, answer_length: int
 ) -> SpanBeam:
-    hidden = apply_model(params, batch, module=module)
+    hidden = apply_model(module, params, model_inputs(batch))
     return span_beam(
         params[SCOPE], hidden, batch["passages"], batch["allowed_starts"], answer_length
     )

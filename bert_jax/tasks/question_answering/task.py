@@ -208,14 +208,14 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
             return {}
         return count_classes("answer" if each.label else "no answer" for each in examples)
 
-    def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
+    def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
         """Mean cross-entropy of first and last token, and the number of windows with both correct.
 
         As in the original, all tokens of a row compete, including those of the question; but not
         padding, so that the loss does not depend on the length of the batch. With the joint head
         the passage and [CLS] compete, and the last token is that of the gold start.
         """
-        outputs = self._scored(params, batch, outputs)
+        outputs = self._scored(params, outputs, batch)
         start_logits, end_logits = jnp.unstack(_of_tokens(batch, outputs), axis=1)  # BT
         start, end = batch["start_positions"], batch["end_positions"]
         cross_entropy = optax.softmax_cross_entropy_with_integer_labels
@@ -227,11 +227,11 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
         correct = (start_logits.argmax(-1) == start) & (end_logits.argmax(-1) == end)
         return {"": weighted_sums(batch["weights"], {"loss": losses, "accuracy": correct})}
 
-    def scores(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
+    def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
         """Scores of the first and the last token, [B, 2, T]."""
-        return _of_tokens(batch, self._scored(params, batch, outputs))
+        return _of_tokens(batch, self._scored(params, outputs, batch))
 
-    def _scored(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Any:
+    def _scored(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Any:
         """The outputs with scores, which the joint head has only for a start: the gold one."""
         if not self._is_joint:
             return outputs

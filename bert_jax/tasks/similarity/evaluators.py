@@ -36,11 +36,10 @@ class PairEvaluator(abc.ABC):
     Attributes:
         examples: the pairs.
         similarity: how two vectors are compared, see `TextVectors`.
-        best: metric that chooses the best checkpoint; higher is better.
-        metric_names: the keys of `metrics`, in their order.
+        metric_names: the keys of `metrics`, in their order; the first one chooses the best
+            checkpoint, and higher is better.
     """
 
-    best: str
     metric_names: tuple[str, ...]
 
     def __init__(self, examples: Sequence[Example[Pair]], similarity: str) -> None:
@@ -95,7 +94,6 @@ def find_evaluator(
 
 
 class EmbeddingSimilarityEvaluator(PairEvaluator):
-    best = "spearman"
     metric_names = ("spearman", "pearson")
 
     def scores(self, vectors: np.ndarray, logits: np.ndarray | None) -> tuple[float, ...]:
@@ -107,7 +105,6 @@ class EmbeddingSimilarityEvaluator(PairEvaluator):
 
 
 class BinaryClassificationEvaluator(PairEvaluator):
-    best = "average_precision"
     metric_names = ("average_precision", "best_accuracy", "best_threshold")
 
     def scores(self, vectors: np.ndarray, logits: np.ndarray | None) -> tuple[float, ...]:
@@ -134,7 +131,6 @@ class LabelAccuracyEvaluator(PairEvaluator):
         self._labels = sorted(set(self._gold))
         of_classes = tuple(f"{similarity}_{label}" for label in self._labels)
         self.metric_names = ("accuracy", *of_classes) if classes else of_classes
-        self.best = self.metric_names[0]
 
     def scores(self, vectors: np.ndarray, logits: np.ndarray | None) -> tuple[float, ...]:
         found = self.similarities(vectors)
@@ -150,7 +146,6 @@ class LabelAccuracyEvaluator(PairEvaluator):
 
 
 class RetrievalEvaluator(PairEvaluator):
-    best = "mean_reciprocal_rank"
     metric_names = ("mean_reciprocal_rank", "accuracy@1")
 
     def scores(self, vectors: np.ndarray, logits: np.ndarray | None) -> tuple[float, ...]:

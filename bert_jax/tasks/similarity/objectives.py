@@ -16,7 +16,7 @@ import optax
 from bert_jax.data.examples import Example, Pair
 from bert_jax.errors import UserError, require_between
 from bert_jax.models.attention_inputs import MASK_VALUE
-from bert_jax.models.layers import l2_normalize
+from bert_jax.models.layers import cosines, l2_normalize
 from bert_jax.models.sentence_pairs import PairOutput
 from bert_jax.process import say
 from bert_jax.tasks.base.splits import class_of, label_numbers
@@ -28,10 +28,13 @@ class Objective(abc.ABC):
     Attributes:
         labels: names of the C classes, if the labels are classes.
         needs_labels: whether every pair must have a label.
+        is_global: whether the loss of a pair depends on the other pairs of its batch, see
+            `Task.global_loss`.
     """
 
     labels: tuple[str, ...] = ()
     needs_labels = True
+    is_global = False
 
     def select(self, examples: list[Example[Pair]]) -> list[Example[Pair]]:
         """The training examples that the loss can use."""
@@ -39,7 +42,7 @@ class Objective(abc.ABC):
 
     def can_evaluate(self, examples: Sequence[Example[Pair]]) -> bool:
         """Whether the mean loss over these validation pairs is one of their metrics."""
-        return True
+        return not self.is_global
 
     @abc.abstractmethod
     def targets(self, examples: Sequence[Example[Pair]]) -> np.ndarray:
@@ -84,15 +87,18 @@ class CosineObjective(Objective):
         return ((numbers - least) / (greatest - least)).astype(np.float32)
 
     def losses(self, output: PairOutput, targets: jax.Array, is_pair: jax.Array) -> jax.Array:
-        return cosine_losses(output.vectors, targets)
+        return jnp.square(cosines(*jnp.unstack(output.vectors, axis=1)) - targets)
 
 
 @dataclasses.dataclass(frozen=True)
 class ContrastiveObjective(Objective):
     """Moves similar pairs (label 1) together, and others (label 0) apart up to a margin.
 
+    With the distance d = 1 - cosine: d² / 2 for a similar pair, else max(0, margin - d)² / 2
+    (Hadsell et al., 2006, "Dimensionality reduction by learning an invariant mapping").
+
     Attributes:
-        margin: the distance, 1 - cosine, above which the loss of other pairs is 0.
+        margin: the distance above which the loss of other pairs is 0.
     """
 
     margin: float = 0.5
@@ -116,7 +122,9 @@ class ContrastiveObjective(Objective):
         return set(numbers_of(examples)) <= {0, 1}
 
     def losses(self, output: PairOutput, targets: jax.Array, is_pair: jax.Array) -> jax.Array:
-        return contrastive_losses(output.vectors, targets, self.margin)
+        distance = 1 - cosines(*jnp.unstack(output.vectors, axis=1))
+        apart = jax.nn.relu(self.margin - distance)
+        return 0.5 * (targets * jnp.square(distance) + (1 - targets) * jnp.square(apart))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +148,10 @@ class SoftmaxObjective(Objective):
 
 @dataclasses.dataclass(frozen=True)
 class MultipleNegativesRanking(Objective):
-    """Ranks each first text's own second text above all other second texts of the batch.
+    """Cross-entropy of each first text's own second text among all second texts of the batch.
+
+    The logits are scale × cosine (Henderson et al., 2017, section 4.4). A second text is no
+    negative if it equals the positive or the first text, or belongs to an equal first text.
 
     Labels are not needed. If there are some, pairs with a label in the lower half of the range are
     left out.
@@ -153,6 +164,7 @@ class MultipleNegativesRanking(Objective):
     scale: float = 20.0
     label_range: tuple[float, float] = (0.0, 1.0)
     needs_labels = False
+    is_global = True
 
     def __post_init__(self) -> None:
         require_between("data.scale", self.scale, 0, without_low=True)
@@ -173,15 +185,18 @@ class MultipleNegativesRanking(Objective):
             )
         return chosen
 
-    def can_evaluate(self, examples: Sequence[Example[Pair]]) -> bool:
-        return False  # the loss of a pair depends on the others of its batch
-
     def targets(self, examples: Sequence[Example[Pair]]) -> np.ndarray:
         """Text numbers, int32 [n, 2]."""
         return text_numbers(examples)
 
     def losses(self, output: PairOutput, targets: jax.Array, is_pair: jax.Array) -> jax.Array:
-        return ranking_losses(output.vectors, targets, is_pair, self.scale)
+        first, second = map(l2_normalize, jnp.unstack(output.vectors, axis=1))
+        scores = self.scale * jnp.einsum("BD,SD->BS", first, second)
+        same = (targets[:, None, :] == targets[None, :, :]).any(axis=-1)
+        same |= targets[:, None, 0] == targets[None, :, 1]
+        positive = jnp.eye(len(targets), dtype=bool)
+        scores = jnp.where(positive | (~same & is_pair[None, :]), scores, MASK_VALUE)
+        return optax.softmax_cross_entropy_with_integer_labels(scores, jnp.arange(len(targets)))
 
 
 def text_numbers(examples: Sequence[Example[Pair]]) -> np.ndarray:
@@ -215,59 +230,3 @@ def number_of(example: Example[Pair]) -> float:
             f"{example.location}: the label {example.label!r:.40} is not a number; "
             "set data.label_column, or train with data.loss=softmax"
         ) from error
-
-
-def cosines(u: jax.Array, v: jax.Array) -> jax.Array:
-    """Cosine of each pair of vectors: two float32 [B, D] → float32 [B]; 0 for a zero vector."""
-    return (l2_normalize(u) * l2_normalize(v)).sum(axis=-1)
-
-
-def cosine_losses(vectors: jax.Array, similarity: jax.Array) -> jax.Array:
-    """The squared difference of cosine and label (the regression objective).
-
-    Args:
-        vectors: float32 [B, 2, D].
-        similarity: float32 [B], the labels scaled to 0 … 1.
-    """
-    return jnp.square(cosines(vectors[:, 0], vectors[:, 1]) - similarity)
-
-
-def contrastive_losses(vectors: jax.Array, similar: jax.Array, margin: float) -> jax.Array:
-    """Moves similar pairs together, and others apart up to a margin.
-
-    With the distance d = 1 - cosine: d² / 2 for a similar pair, else max(0, margin - d)² / 2
-    (Hadsell et al., 2006, "Dimensionality reduction by learning an invariant mapping").
-
-    Args:
-        vectors: float32 [B, 2, D].
-        similar: float32 [B], 1 or 0.
-        margin: the distance above which the loss of other pairs is 0.
-    """
-    distance = 1 - cosines(vectors[:, 0], vectors[:, 1])
-    apart = jax.nn.relu(margin - distance)
-    return 0.5 * (similar * jnp.square(distance) + (1 - similar) * jnp.square(apart))
-
-
-def ranking_losses(
-    vectors: jax.Array, texts: jax.Array, is_pair: jax.Array, scale: float
-) -> jax.Array:
-    """Cross-entropy of each first text's own second text among all second texts of the batch.
-
-    Multiple negatives ranking: the logits are scale × cosine (Henderson et al., 2017, section 4.4).
-    A second text is not used as a negative if it equals the positive or the first text, or belongs
-    to an equal first text.
-
-    Args:
-        vectors: float32 [B, 2, D].
-        texts: int32 [B, 2], equal numbers for equal texts.
-        is_pair: bool [B], False for rows of padding.
-        scale: 1 / temperature.
-    """
-    first, second = l2_normalize(vectors[:, 0]), l2_normalize(vectors[:, 1])
-    scores = scale * jnp.einsum("BD,SD->BS", first, second)  # BB
-    same = (texts[:, None, :] == texts[None, :, :]).any(axis=-1)
-    same |= texts[:, None, 0] == texts[None, :, 1]
-    positive = jnp.eye(len(texts), dtype=bool)
-    negative = ~same & is_pair[None, :]
-    scores = jnp.where(positive | negative, scores, MASK_VALUE)
-    return optax.softmax_cross_entropy_with_integer_labels(scores, jnp.arange(len(texts)))

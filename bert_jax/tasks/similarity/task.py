@@ -150,6 +150,7 @@ class SimilarityTask(LabelledTask[Pair, PairPrediction]):
         """
         super().__init__(splits, model, options)
         self._objective = objective
+        self.global_loss = objective.is_global
         vectors = model.description.vectors
         self._prepare = TextPreparation(vectors, vectors.prompt(None), self.tokenizer)
         length = self._prepare.prompt_length(self.options.length)
@@ -187,12 +188,12 @@ class SimilarityTask(LabelledTask[Pair, PairPrediction]):
 
         return TrainingRows(sequences, sequences.lengths[rows].max(axis=1), make, notes)
 
-    def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
+    def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
         weights = batch["weights"]
         losses = self._objective.losses(outputs, batch["labels"], weights > 0)
         return {"": weighted_sums(weights, {"loss": losses})}
 
-    def scores(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
+    def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
         return outputs.vectors  # B2D
 
     def module_of(self, description: ModelDescription, execution: Execution) -> nn.Module:
@@ -281,24 +282,17 @@ def create(config: TaskConfig[SimilarityData], model_init: ModelInit) -> Similar
     objective = _objective(data, splits.all_train, model_init)
     splits = dataclasses.replace(splits, train=objective.select(splits.train))
     similarity = description.vectors.similarity
-    best = find_evaluator(splits.validation[0].examples, objective.labels, similarity).best
+    evaluator = find_evaluator(splits.validation[0].examples, objective.labels, similarity)
     return SimilarityTask(
         splits,
         TrainedModel(tokenizer, description, model_init.execution),
-        labelled_options(config, best),
+        labelled_options(config, evaluator.metric_names[0]),
         objective,
     )
 
 
 def _check_training(config: TaskConfig[SimilarityData], description: ModelDescription) -> None:
     """Raises OptionError if the options would train nothing, or another loss than requested."""
-    if config.data.loss == "in_batch_negatives" and config.microbatches > 1:
-        raise OptionError(
-            "train.microbatches",
-            config.microbatches,
-            "with data.loss=in_batch_negatives all pairs of a batch are compared: set it to 1 "
-            "(model.remat=full saves memory, too)",
-        )
     layers = description.config.num_hidden_layers
     is_frozen = config.freeze_encoder or config.freeze_layers == layers
     if is_frozen and not description.vectors.has_parameters:

@@ -220,9 +220,9 @@ class TaggingTask(LabelledTask[Sentence, Tagging]):
         )
         return TrainingRows(rows.sequences, rows.lengths, rows.batch)
 
-    def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
+    def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
         """The loss, and the number of words with the correct tag."""
-        scores = self.scores(params, batch, outputs)
+        scores = self.scores(params, outputs, batch)
         labels, weights = batch["labels"], batch["weights"]
         if self.description.config.of_head(TaggingOptions).use_crf:
             crf_params = mask_invalid_transitions(
@@ -238,7 +238,7 @@ class TaggingTask(LabelledTask[Sentence, Tagging]):
             tags = scores.argmax(axis=-1)
         return {"": {"loss": loss, **weighted_sums(weights, {"accuracy": tags == labels})}}
 
-    def scores(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
+    def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
         """Scores of the tags of each word; with a CRF, without those of transitions."""
         return gather_positions(outputs, batch["word_positions"])  # BWC
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax.models.execution import Execution
-from bert_jax.tasks.base.predictor import apply_model
+from bert_jax.tasks.base.predictor import model_outputs
 
 BATCH = {
     "input_ids": np.array([[2, 6, 10, 3]], np.int32),
@@ -27,7 +27,7 @@ def model(make_model):
 
 def test_results_are_the_same_to_the_bit(model):
     found, expected = (
-        apply_model(params, BATCH, module=model.module)
+        model_outputs(params, BATCH, module=model.module)
         for params in (model.compute_params, model.params)
     )
     np.testing.assert_array_equal(found, expected)

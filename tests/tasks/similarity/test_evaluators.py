@@ -17,72 +17,59 @@ def pairs(*labels):
     return [Example(text, label) for text, label in zip(texts[: len(labels)], labels, strict=True)]
 
 
-def test_numbers():
-    measure = find_evaluator(pairs(5.0, 3.0, 4.0, 1.0), ())
-    assert measure.best == "spearman"
-    # Ranks 4 3 2 1 and 4 2 3 1: 1 - 6 × 2 / (4 × 15).
-    assert measure.metrics(VECTORS, None)["spearman"] == pytest.approx(0.8)
-    expected = np.corrcoef([5, 3, 4, 1], [1, 0.6, 0, -1])[0, 1]
-    assert measure.metrics(VECTORS, None)["pearson"] == pytest.approx(expected)
-    # Words in common: 1, 1/3, 0 and, without regard to case, 1; ranks 3.5, 2, 1, 3.5.
-    assert set(measure.baselines()) == {"spearman_overlap"}
-    assert measure.baselines()["spearman_overlap"] == pytest.approx(
-        np.corrcoef([4, 2, 3, 1], [3.5, 2, 1, 3.5])[0, 1]
-    )
+def near(**values):
+    return {name: pytest.approx(value) for name, value in values.items()}
 
 
-def test_similar_and_other_pairs():
-    measure = find_evaluator(pairs("1", "0", "1", "0"), ())
-    assert measure.best == "average_precision"
-    found = measure.metrics(VECTORS, None)
-    assert found == {
-        "average_precision": pytest.approx((1 + 2 / 3) / 2),
-        "best_accuracy": 0.75,
-        "best_threshold": pytest.approx(0.8),
-    }
-    baselines = measure.baselines()
-    assert baselines["average_precision_chance"] == 0.5
-    assert baselines["best_accuracy_majority"] == 0.5
+# Ranks 4 3 2 1 and 4 2 3 1: 1 - 6 × 2 / (4 × 15).
+NUMBERS = near(spearman=0.8, pearson=np.corrcoef([5, 3, 4, 1], [1, 0.6, 0, -1])[0, 1])
+CLASSES = ("same", "same", "other", "other")
+LOGITS = np.array([[0, 1], [1, 0], [1, 0], [1, 0]], np.float32)
 
 
-def test_classes():
-    examples = pairs("same", "same", "other", "other")
-    measure = find_evaluator(examples, ("other", "same"))
-    logits = np.array([[0, 1], [1, 0], [1, 0], [1, 0]], np.float32)
-    assert measure.best == "accuracy"
-    assert measure.metrics(VECTORS, logits) == {
-        "accuracy": 0.75,
-        "cosine_other": pytest.approx(-0.5),
-        "cosine_same": pytest.approx(0.8),
-    }
-    assert measure.baselines() == {"accuracy_majority": 0.5}
+@pytest.mark.parametrize(
+    ("labels", "classes", "logits", "metrics", "baselines"),
+    [
+        # Words in common: 1, 1/3, 0 and, without regard to case, 1; ranks 3.5, 2, 1, 3.5.
+        ((5.0, 3.0, 4.0, 1.0), (), None, NUMBERS,
+         near(spearman_overlap=np.corrcoef([4, 2, 3, 1], [3.5, 2, 1, 3.5])[0, 1])),
+        ("1010", (), None,
+         near(average_precision=(1 + 2 / 3) / 2, best_accuracy=0.75, best_threshold=0.8),
+         near(average_precision_chance=0.5, average_precision_overlap=(0.5 + 0.5) / 2,
+              best_accuracy_majority=0.5)),
+        (CLASSES, ("other", "same"), LOGITS,
+         near(accuracy=0.75, cosine_other=-0.5, cosine_same=0.8), near(accuracy_majority=0.5)),
+        (CLASSES, (), None, near(cosine_other=-0.5, cosine_same=0.8), {}),
+    ],
+)  # fmt: skip
+def test_metrics_of_labels(labels, classes, logits, metrics, baselines):
+    evaluator = find_evaluator(pairs(*labels), classes)
+    found = evaluator.metrics(VECTORS, logits)
+    assert found == metrics
+    assert list(found) == list(metrics)  # the first one chooses the best checkpoint
+    assert evaluator.baselines() == baselines
 
 
-def test_classes_without_classifier():
-    measure = find_evaluator(pairs("same", "same", "other", "other"), ())
-    assert measure.best in measure.metrics(VECTORS, None)
-    assert set(measure.metrics(VECTORS, None)) == {"cosine_other", "cosine_same"}
-    assert measure.baselines() == {}
-
-
-def test_classes_that_are_numbers():
-    assert find_evaluator(pairs("0", "1", "2", "1"), ("0", "1", "2")).best == "accuracy"
-    assert find_evaluator(pairs("0", "1", "2", "1"), ()).best == "spearman"
-    assert find_evaluator(pairs("3.5", "1", "2", "1"), ("entailment", "neutral")).best == "spearman"
+@pytest.mark.parametrize(
+    ("labels", "classes", "best"),
+    [
+        ("0121", ("0", "1", "2"), "accuracy"),
+        ("0121", (), "spearman"),
+        (("3.5", "1", "2", "1"), ("entailment", "neutral"), "spearman"),
+    ],
+)
+def test_classes_that_are_numbers(labels, classes, best):
+    assert find_evaluator(pairs(*labels), classes).metric_names[0] == best
 
 
 def test_pairs_that_belong_together():
-    measure = find_evaluator(pairs(None, None, None), ())
+    evaluator = find_evaluator(pairs(None, None, None), ())
     east, north, west = [1, 0], [0, 1], [-1, 0]
     vectors = np.array([[east, east], [north, west], [west, north]], np.float32)
     # "the cat" has two answers: the first pair is found first, each other one after one wrong text.
-    found = measure.metrics(vectors, None)
-    assert found == {
-        "mean_reciprocal_rank": pytest.approx((1 + 1 / 2 + 1 / 2) / 3),
-        "accuracy@1": pytest.approx(1 / 3),
-    }
-    assert measure.best == "mean_reciprocal_rank"
-    assert measure.baselines() == {
-        "mean_reciprocal_rank_chance": pytest.approx((1 + 1 / 2 + 1 / 3) / 3),
-        "accuracy@1_chance": pytest.approx(1 / 3),
-    }
+    mean = (1 + 1 / 2 + 1 / 2) / 3
+    expected = {"mean_reciprocal_rank": mean, "accuracy@1": 1 / 3}
+    assert evaluator.metrics(vectors, None) == pytest.approx(expected)
+    chance = (1 + 1 / 2 + 1 / 3) / 3
+    expected = {"mean_reciprocal_rank_chance": chance, "accuracy@1_chance": 1 / 3}
+    assert evaluator.baselines() == pytest.approx(expected)

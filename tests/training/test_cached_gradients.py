@@ -1,0 +1,132 @@
+"""Losses that compare all pairs of a batch, in micro-batches: those of one batch, with dropout."""
+
+import os
+import subprocess
+import sys
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from bert_jax.config import complete_config
+from bert_jax.experiment import Experiment
+from bert_jax.sharding.hosts import to_global
+from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
+from bert_jax.training.step import abstract_state, make_train_step, new_state
+from tests.random_params import random_params
+from tests.training.line_task import LineTask
+
+# Without a limit for the gradient, and with all of it in the first moment.
+OPTIONS = OptimizerOptions(learning_rate=0.1, max_grad_norm=0.0, beta1=0.0)
+NOUNS, VERBS = ("cat", "dog", "bird", "boy", "sea", "sun", "mat", "tree"), ("sat", "ran")
+PAIRS = [
+    (f"the {noun} {verb} {place} .", f"a {noun} was {place}")
+    for noun in NOUNS
+    for verb in VERBS
+    for place in ("up", "down on the mat")
+]
+# The teacher is the initial model: without dropout, which the student has.
+DISTILLATION = {"hidden_weight": 2.0, "attention_weight": 1.0}
+
+
+@pytest.fixture(params=["alone", "distilled"])
+def task(request, base_model, tmp_path):
+    table = tmp_path / "train.tsv"
+    table.write_text("".join("\t".join(row) + "\n" for row in [("text", "pair"), *PAIRS]))
+    config = {
+        "task": "similarity",
+        "init_from": str(base_model),
+        "model": {"hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.2},
+        "data": {"train": str(table), "validation": (str(table),), "length": 16,
+                 "text_column": "text", "pair_column": "pair", "loss": "in_batch_negatives"},
+        "train": {"global_batch_size": 32},
+        "distillation": {"teacher": str(base_model), **DISTILLATION}
+                        if request.param == "distilled" else {},
+    }  # fmt: skip
+    return Experiment.from_config(complete_config(config, where="test")).task
+
+
+class DualEncoder(nn.Module):
+    """Vectors of queries, [B, 8], and of three passages each, [B, 3, 8]."""
+
+    @nn.compact
+    def __call__(self, query):
+        passages = query[:, None] * jnp.float32([[1], [2], [-1]])
+        return nn.Dense(8, name="classifier")(query), nn.Dense(8, name="relevance")(passages)
+
+
+class HardNegatives(LineTask):
+    """Finds the first of each query's passages among all passages of the batch."""
+
+    module, global_loss = DualEncoder(), True
+
+    def forward(self, params, batch, dropout_key=None, constants=None):
+        return self.module.apply({"params": params}, batch["query"])
+
+    def loss(self, params, outputs, batch):
+        queries, passages = outputs
+        scores = jnp.einsum("BD,SKD->BSK", queries, passages).reshape(len(queries), -1)
+        # A temperature that is learned: the loss has a parameter beside the vectors.
+        scores *= jnp.exp(params["classifier"]["bias"][0])
+        numbers = jnp.arange(len(queries)) * passages.shape[1]
+        losses = optax.softmax_cross_entropy_with_integer_labels(scores, numbers)
+        return {"": {"loss": (batch["weights"] * losses).sum()}}
+
+
+def test_queries_with_hard_negatives():
+    query = np.random.default_rng(0).normal(size=(16, 1)).astype(np.float32)
+    batch = {"query": query, "weights": np.ones(16, np.float32)}
+    task = HardNegatives()
+    assert_same_in_micro_batches(task, random_params(task.module), batch, devices=1)
+
+
+def test_pairs_of_texts_with_dropout(task):
+    batch = next(task.train_batches(0, 1, host=0, hosts=1))
+    batch["weights"][-1] = 0
+    params = random_params(task.module)
+    assert_same_in_micro_batches(task, params, batch, devices=len(jax.devices()))
+
+
+def assert_same_in_micro_batches(task, params, batch, devices):
+    """Compares losses and gradients of 1, 2 and 4 micro-batches with one batch on one device."""
+    optimizer = make_optimizer(OPTIONS, 10)
+
+    def losses_and_gradient(microbatches, devices):
+        shape = MeshShape() if devices == 1 else MeshShape(data=4, fsdp=2)
+        mesh = make_mesh(shape, jax.devices()[:devices])
+        abstract = abstract_state(task, optimizer, mesh)
+        step = make_train_step(
+            task, optimizer, mesh=mesh, abstract=abstract, microbatches=microbatches, seed=0,
+            constants=task.constants(mesh),
+        )  # fmt: skip
+        state = new_state(task, optimizer, abstract, seed=0, params=params)
+        state, metrics = step(state, to_global(mesh, batch))
+        moments = jax.tree.leaves(jax.device_get(state.opt_state[0].mu))
+        names = [name for name in metrics if name.endswith("loss") or name == "gradient_norm"]
+        gradient = np.concatenate([leaf.ravel() for leaf in moments])
+        return {name: float(metrics[name]) for name in names}, gradient
+
+    metrics, gradient = losses_and_gradient(1, 1)
+    assert metrics["gradient_norm"] > 0.1
+    for microbatches in (1, 2, 4):
+        found, gradient_of_parts = losses_and_gradient(microbatches, devices)
+        assert found == pytest.approx(metrics, rel=1e-5)
+        assert np.abs(gradient_of_parts - gradient).max() < 1e-5 * np.abs(gradient).max()
+
+
+@pytest.mark.slow
+def test_on_eight_devices():
+    command = (sys.executable, "-m", "pytest", "-n0", "-q", "-m", "not slow", __file__)
+    done = subprocess.run(
+        command,
+        env=os.environ | {"JAX_NUM_CPU_DEVICES": "8"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.startswith("...")
