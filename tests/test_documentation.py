@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import importlib
 import json
 import os
 import pickle
@@ -14,8 +15,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from matplotlib.axes import Axes
 from ml_collections import ConfigDict
 
+import bert_jax
 from bert_jax import cli
 from bert_jax.config import default_config, load_config
 
@@ -142,6 +145,24 @@ def test_every_line_for_users_of_transformers_runs(make_model, tmp_path, monkeyp
     assert len(printed) == 5
     assert printed[1].split()[0] in labels["classification"]
     assert printed[4] == "(2, 6, 16) (2, 16)"
+
+
+def test_the_guided_reading_runs(make_model, tmp_path, monkeypatch, capsys):
+    make_model("pretraining").save(tmp_path / "runs/quickstart/model")
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "guided_reading.md").read_text()
+    namespace: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(block, namespace)
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[:2] == ["[1. 1. 1. 1.]", "True"]
+    assert printed[3].startswith("attention/key/kernel (")
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    forward_pass = importlib.import_module("forward_pass")
+    texts = ("the [MASK] sat.", "it was warm.")
+    figure = forward_pass.draw(bert_jax.load("runs/quickstart/model"), *texts)
+    weights = [axes for axes in figure.findobj(Axes) if "head" in axes.get_title()]
+    assert len(weights) == 2 * 2
 
 
 def errors_of_the_page() -> dict[str, str]:
