@@ -36,8 +36,7 @@ from bert_jax.checkpoints.hub import (
     SEVERAL_RUNS,
 )
 from bert_jax.checkpoints.runs import RunCheckpoints, newest_step
-from bert_jax.checkpoints.sentence_transformers.reading import read_vectors
-from bert_jax.checkpoints.sentence_transformers.weights import module_shapes
+from bert_jax.checkpoints.sentence_transformers.reading import module_shapes, read_vectors
 from bert_jax.checkpoints.sentence_transformers.writing import vector_files
 from bert_jax.config import complete_config, differing_keys
 from bert_jax.errors import UserError, listed

@@ -82,7 +82,7 @@ class ModelDescription:
         head_error: why the head of the files cannot be used; the model is then the bare encoder.
         other: fields that bert_jax does not use; `write_config` writes them back.
         family: family of the encoder.
-        stored_vectors: how the model makes vectors of texts, as files beside it say; None: there
+        stored_vectors: how the model makes vectors of texts, from the files beside it; None: there
             are no such files.
     """
 
@@ -259,7 +259,7 @@ def config_bytes(description: ModelDescription) -> bytes:
 
 
 def _labels(named: Any) -> tuple[str, ...]:
-    """The labels in the order of their numbers; empty where they are not named once each."""
+    """The labels in the order of their numbers; empty unless each has one unique name."""
     try:
         by_number = {int(number): label for number, label in named.items()}
         labels = tuple(by_number[number] for number in range(len(by_number)))

@@ -1,6 +1,6 @@
 """Google's files: `bert_config.json`, `vocab.txt`, `bert_model.ckpt.*` of google-research/bert.
 
-Those of google-research/albert are `albert_config.json`, a `.model` file and `model.ckpt-best.*`.
+google-research/albert has `albert_config.json`, a `.model` file and `model.ckpt-best.*`.
 
 **Activation.** "gelu" in a `bert_config.json` was the erf form when the models were released, and
 is the tanh form in google-research/bert since bee6030 (February 2019). Hugging Face computes all
@@ -68,16 +68,10 @@ _LIKE_CLASSIFICATION = ("tagging", "multiple_choice")
 
 # Name of an activation in bert_jax → name in google-research/bert.
 _ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_python": "gelu",
-    "gelu_new": "gelu",
-    "gelu_pytorch_tanh": "gelu",
-    "gelu_python_tanh": "gelu",
-    "gelu_fast": "gelu",
-    "gelu_accurate": "gelu",
-    "relu": "relu",
-    "tanh": "tanh",
-    "linear": "linear",
+    **dict.fromkeys(("gelu", "gelu_python"), "gelu"),  # the erf form
+    **dict.fromkeys(("gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh"), "gelu"),
+    **dict.fromkeys(("gelu_fast", "gelu_accurate"), "gelu"),
+    **{name: name for name in ("relu", "tanh", "linear")},
 }
 # Field of our own files: the form of "gelu". Google's reader ignores unknown fields.
 _EXACT_ACTIVATION = "bert_jax_hidden_act"
@@ -102,9 +96,9 @@ def find(path: Path) -> GoogleFiles | None:
 
     Args:
         path: a checkpoint's prefix (`DIR/bert_model.ckpt`) or one of its files; or a directory with
-            one checkpoint, or several of one training: then the one named in its file `checkpoint`
-            is used, else the one with the highest step. A directory with a `config.json` is Hugging
-            Face's, even if it also has such files.
+            one checkpoint, or several of one training: then its file `checkpoint` names the one to
+            use, else the highest step is used. A directory with a `config.json` is Hugging Face's,
+            even if it also has such files.
 
     Raises:
         UserError: the checkpoint is ambiguous, or the config is missing.
@@ -137,9 +131,9 @@ def load_description(files: GoogleFiles, head: str | None = None) -> ModelDescri
 
     Args:
         files: the model.
-        head: head of the requested model; None for the one that the variables show. Heads for
-            tagging and multiple choice have the same variables as one for classification, so they
-            must be requested (files written by `save` name the head).
+        head: head of the requested model; None: the variables decide. Heads for tagging and
+            multiple choice have the same variables as a head for classification, so they must be
+            requested (files written by `save` name the head).
 
     Raises:
         UserError: a file is missing or damaged, or the model is not BERT.
@@ -321,34 +315,27 @@ def _check_config(path: Path, config: EncoderConfig) -> None:
 def _check_tokenizer(path: Path, tokenizer: Tokenizer, family: Family) -> None:
     """Raises UserError unless it is a vocabulary with BERT's own rules, or ALBERT's kind."""
     if family.tokenizer_kind == SENTENCEPIECE:
-        if not isinstance(tokenizer, SentencePieceTokenizer):
-            raise UserError(
-                f"{path}: google-research/{family.model_type} supports SentencePiece only; save a "
-                "model directory instead"
-            )
-        return
-    switches = tokenizer.switches if isinstance(tokenizer, WordPieceTokenizer) else None
-    if (
-        switches is None
-        or not switches.tokenize_chinese_chars
-        or switches.strip_accents not in (None, switches.do_lower_case)
-    ):
+        supported, is_supported = "SentencePiece", isinstance(tokenizer, SentencePieceTokenizer)
+    else:
+        supported = "WordPiece with BERT's own rules"
+        switches = tokenizer.switches if isinstance(tokenizer, WordPieceTokenizer) else None
+        is_supported = (
+            switches is not None
+            and switches.tokenize_chinese_chars
+            and switches.strip_accents in (None, switches.do_lower_case)
+        )
+    if not is_supported:
         raise UserError(
-            f"{path}: google-research/bert supports only WordPiece with BERT's own rules, and the "
+            f"{path}: google-research/{family.model_type} supports only {supported}, and the "
             "model's tokenizer has other rules; save a model directory instead"
         )
 
 
 def _with_googles_activation(description: ModelDescription) -> ModelDescription:
     """The description with Google's name of the activation, and ours in addition if they differ."""
-    name = description.config.hidden_act
+    name, other = description.config.hidden_act, description.other
     google_name = _ACTIVATIONS[name]
-    if description.family.google_gelu == name or name == google_name:
-        return dataclasses.replace(
-            description, config=dataclasses.replace(description.config, hidden_act=google_name)
-        )
-    return dataclasses.replace(
-        description,
-        config=dataclasses.replace(description.config, hidden_act=google_name),
-        other={**description.other, _EXACT_ACTIVATION: name},
-    )
+    if name not in (google_name, description.family.google_gelu):
+        other = {**other, _EXACT_ACTIVATION: name}
+    config = dataclasses.replace(description.config, hidden_act=google_name)
+    return dataclasses.replace(description, config=config, other=other)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bert_jax.checkpoints.sentence_transformers.layout import (
+from bert_jax.checkpoints.sentence_transformers import (
     VECTOR_FILES,
     encoder_directory,
     module_folders,
@@ -25,8 +25,8 @@ SAFETENSORS_PATTERNS = ("model.safetensors", "model-*.safetensors", "model.safet
 PYTORCH_PATTERNS = ("pytorch_model.bin", "pytorch_model-*.bin", "pytorch_model.bin.index.json")
 MODEL_PATTERNS = (*DESCRIPTION_PATTERNS, *SAFETENSORS_PATTERNS, *PYTORCH_PATTERNS)
 
-# In the directory of a run, or of several (see `workdir` and `sweep`): the files by which it is
-# known, the one that is written last, and the model.
+# In the directory of a run, or of several runs (see `workdir` and `sweep`): the files that identify
+# it, the file that is written last, and the model.
 MODEL_CONFIG, SEVERAL_RUNS = "model_config.json", "several_runs.json"
 RESULT, MODEL = "result.json", "model"
 
@@ -39,9 +39,9 @@ def resolve(path_or_hub_id: str | Path, revision: str | None = None) -> Path:
     For the work directory of a finished run it is the directory of its model, for several runs of
     the best one. Any other directory is returned itself; one in a bucket is copied to the local
     machine.
-    A string of the form `name` or `organisation/name` that is no directory is an id on the hub:
-    those of its files that `bert_jax` reads are fetched into the hub's cache, `pytorch_model.bin`
-    only if there is no `model.safetensors`. The environment variables of `huggingface_hub` apply:
+    A string of the form `name` or `organisation/name` that is no directory is an id on the hub: the
+    files that `bert_jax` reads are fetched into the hub's cache, `pytorch_model.bin` only if there
+    is no `model.safetensors`. The environment variables of `huggingface_hub` apply:
     HF_HOME and HF_HUB_CACHE (location of the cache), HF_HUB_OFFLINE (cache only), HF_TOKEN (private
     models), HF_ENDPOINT (a mirror).
 

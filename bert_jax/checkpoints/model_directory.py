@@ -17,7 +17,6 @@ from bert_jax.checkpoints.config_file import (
     read_config,
     write_config,
 )
-from bert_jax.checkpoints.cross_encoder import with_activation
 from bert_jax.checkpoints.parameters import (
     CLASSIFIER,
     CLASSIFIER_OUTPUT,
@@ -32,14 +31,14 @@ from bert_jax.checkpoints.parameters import (
     read_parameters,
     to_tensors,
 )
-from bert_jax.checkpoints.sentence_transformers.layout import (
+from bert_jax.checkpoints.sentence_transformers import (
     OBSOLETE,
     VECTOR_FILES,
     encoder_directory,
 )
-from bert_jax.checkpoints.sentence_transformers.reading import read_vectors
-from bert_jax.checkpoints.sentence_transformers.weights import module_tensors, read_modules
-from bert_jax.checkpoints.sentence_transformers.writing import write_vectors
+from bert_jax.checkpoints.sentence_transformers.cross_encoder import with_activation
+from bert_jax.checkpoints.sentence_transformers.reading import read_modules, read_vectors
+from bert_jax.checkpoints.sentence_transformers.writing import module_tensors, write_vectors
 from bert_jax.checkpoints.tensors import SAFETENSORS, TensorFile, open_tensors
 from bert_jax.files import atomic_directory, check_undamaged
 from bert_jax.models.config import EncoderConfig
@@ -53,8 +52,8 @@ from bert_jax.tokenization.interface import Tokenizer
 # The heads of models that make vectors; one for another task leaves the files behind.
 _OF_VECTORS = ("encoder", "masked_lm", "next_sentence", "pretraining")
 
-# Weights in any format, tokenizers of any kind: all files of an older model in the same place that
-# would be read are removed.
+# Files of an older model in the directory that would be read: weights in any format, tokenizers of
+# any kind.
 _OBSOLETE = (
     *("model-*-of-*.safetensors", "model.safetensors.index.json"),
     *("pytorch_model.bin", "pytorch_model-*-of-*.bin", "pytorch_model.bin.index.json"),
@@ -109,7 +108,7 @@ def _write(
             save_file(tensors, partial / SAFETENSORS, metadata={"format": "pt"})
         except SafetensorError as error:
             raise OSError(str(error)) from error
-        # safetensors gives no rights to others; the config has those that the umask says.
+        # safetensors makes the file private; the config has the permissions of the umask.
         shutil.copymode(partial / CONFIG, partial / SAFETENSORS)
 
 
@@ -118,8 +117,7 @@ def load_description(directory: Path, head: str | None = None) -> ModelDescripti
 
     Args:
         directory: the model directory.
-        head: head of the requested model; None for the one that the config names, or that the
-            tensors show.
+        head: head of the requested model; None: the config names it, else the tensors show it.
 
     Raises:
         UserError: config or weights are missing, damaged or of an unsupported model.

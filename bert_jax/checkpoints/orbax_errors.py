@@ -1,4 +1,4 @@
-"""What orbax and TensorStore leave behind when an array cannot be written or read."""
+"""Late errors of orbax and TensorStore after an array could not be written or read."""
 
 import os
 import sys
@@ -9,10 +9,10 @@ _CLOSED = "Event loop is closed"
 
 
 def hide_late_errors() -> None:
-    """Lets the interpreter not print errors that nobody waits for.
+    """Keeps the interpreter from printing errors of coroutines that nobody awaits.
 
-    orbax closes its event loop without waiting for the other arrays: TensorStore cannot report that
-    these are done, and the coroutines that wait for them are removed.
+    orbax closes its event loop without waiting for the remaining arrays: TensorStore cannot report
+    their completion, and the coroutines that await them are destroyed.
     """
     hook = sys.unraisablehook
     if hook.__module__ == __name__:

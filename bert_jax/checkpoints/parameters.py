@@ -92,7 +92,7 @@ def locate(file: TensorFile, names: TensorNames, config: EncoderConfig) -> dict[
     located: dict[str, str] = {}
     for name in file.tensors:
         canonical = names.canonical(name)
-        # Of two names for one parameter, the alias is the one that other libraries use.
+        # Of two names for one parameter, other libraries read the alias.
         if canonical is not None and (canonical not in located or name != canonical):
             located[canonical] = name
     words, decoder = map(names.tensor_of, (WORD_EMBEDDINGS, DECODER))
@@ -189,7 +189,7 @@ def read_parameters(
     located = locate(file, names, module.config)
     prefix = ENCODER if isinstance(module, Encoder) else ""
     abstract = abstract_params(module)
-    # Those of modules after the pooling are in files of their own.
+    # Modules after the pooling have their own files.
     abstract = {scope: tree for scope, tree in abstract.items() if scope != TEXT_VECTORS}
     expected = flatten_dict(abstract, sep="/")
     # The file may be of another family, with parts that the model lacks.
@@ -354,7 +354,7 @@ def _empty(shape: tuple[int, ...]) -> np.ndarray:
 def _initialise(
     module: nn.Module, names: list[str], shardings: Mapping[str, NamedSharding], seed: int
 ) -> dict[str, jax.Array]:
-    """Initialised parameters; the compiler removes the random draws of all others."""
+    """Initialised parameters of these names; the compiler removes all other random draws."""
     if not names:
         return {}
 

@@ -37,7 +37,7 @@ _FILES = (
     *("state/_METADATA", "state/manifest.ocdbt"),
 )
 
-# The directory in `checkpoints/` of those that are being removed.
+# The directory in `checkpoints/` of checkpoints that are being removed.
 _REMOVED = "removed"
 
 
@@ -53,7 +53,7 @@ def newest_step(workdir: Path) -> int | None:
 
 
 def _finished(directory: Path) -> list[Path]:
-    """The checkpoints that have been written to the end, by step."""
+    """The complete checkpoints, by step."""
     paths = ocp.utils.checkpoint_steps_paths(directory) if directory.is_dir() else []
     return sorted((path for path in paths if path.name.isdecimal()), key=_step)
 
@@ -66,8 +66,8 @@ class RunCheckpoints:
     """The directory `checkpoints/` of a run.
 
     A checkpoint is written under a temporary name and renamed when it is complete, so a kill at any
-    time leaves the earlier ones intact; on a local disk, one that is no longer kept is renamed
-    before its files are removed. Writing continues in the background; the copy from the devices
+    time leaves earlier checkpoints intact; on a local disk, an expired checkpoint is renamed before
+    its files are removed. Writing continues in the background; the copy from the devices
     and the checksums block the caller.
     """
 
@@ -276,15 +276,15 @@ class RunCheckpoints:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # All hosts write together: after an error on one of them, the others may never arrive.
+        # All hosts write together: after an error on one host, the rest may never arrive.
         if error is None or jax.process_count() == 1:
             self.close()
 
     def close(self) -> None:
         """Waits until writing has finished, and closes the directory.
 
-        Checkpoints that are no longer kept are removed: there are some only after a removal that
-        failed, or with a lower `keep` than before.
+        Expired checkpoints are removed; they exist only after a removal that failed, or with a
+        lower `keep` than before.
 
         Raises:
             UserError: the checkpoint could not be written, or an old one not be removed.
@@ -304,8 +304,8 @@ class RunCheckpoints:
     def _check_files(self) -> None:
         """Raises UserError for a checkpoint that is incomplete, or that orbax would wait for.
 
-        A bucket has no rename either: there, the remainder of an old checkpoint whose removal was
-        interrupted is removed now.
+        A bucket has no rename: the remainder of an old checkpoint after an interrupted removal is
+        removed now.
         """
         is_bucket = is_remote(self._directory)
         paths = _finished(self._directory)
@@ -342,7 +342,7 @@ class RunCheckpoints:
             )
 
     def _verify(self, step: int, tree: Any, expected: dict[str, Any]) -> None:
-        """Raises UserError where an array is missing, or is not the one that was written."""
+        """Raises UserError if an array is missing, or its checksum differs."""
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
             if not isinstance(leaf, jax.Array):
                 name = jax.tree_util.keystr(path, simple=True, separator="/")
@@ -352,7 +352,7 @@ class RunCheckpoints:
                 raise self._unreadable(step, f"the array {name} has another checksum")
 
     def _verify_score(self, step: int) -> None:
-        """Raises UserError where the metric that chooses the best checkpoint was changed."""
+        """Raises UserError if the metric that chooses the best checkpoint was changed."""
         try:
             args = ocp.args.Composite(checksums=ocp.args.JsonRestore())
             expected = self._manager.restore(step, args=args)["checksums"][_SCORE]
@@ -363,7 +363,7 @@ class RunCheckpoints:
             raise self._unreadable(step, "its metric differs from the copy of it")
 
     def _not_opened(self, error: Exception) -> UserError:
-        """The error that names the checkpoint whose metrics cannot be read, if there is one."""
+        """The error for a checkpoint with unreadable metrics, else for the whole directory."""
         for path in sorted(self._directory.glob("*/metrics/metrics")):
             try:
                 float(read_json_object(path)[_SCORE])

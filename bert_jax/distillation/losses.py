@@ -31,18 +31,18 @@ def soft_losses(kind: str, student: jax.Array, teacher: jax.Array, temperature: 
         return compare(*softened) * temperature**2
     if kind == "values" or student.shape == teacher.shape:
         return jnp.square(student - teacher).mean(axis=-1)
-    found, expected = (cosines(*jnp.unstack(each, axis=1)) for each in (student, teacher))
-    return jnp.square(found - expected)
+    own, expected = (cosines(*jnp.unstack(each, axis=1)) for each in (student, teacher))
+    return jnp.square(own - expected)
 
 
 def divergence(student: jax.Array, teacher: jax.Array) -> jax.Array:
     """Kullback-Leibler divergence of softmax(student) from softmax(teacher): [..., C] → [...]."""
-    expected, found = jax.nn.log_softmax(teacher), jax.nn.log_softmax(student)
-    return (jnp.exp(expected) * (expected - found)).sum(axis=-1)
+    expected, own = jax.nn.log_softmax(teacher), jax.nn.log_softmax(student)
+    return (jnp.exp(expected) * (expected - own)).sum(axis=-1)
 
 
 def binary_divergence(student: jax.Array, teacher: jax.Array) -> jax.Array:
-    """The same for C sigmoids, the mean over them: [..., C] → [...]."""
+    """The divergence of C sigmoids, the mean over C: [..., C] → [...]."""
     yes, no = (
         jnp.exp(jax.nn.log_sigmoid(sign * teacher))
         * (jax.nn.log_sigmoid(sign * teacher) - jax.nn.log_sigmoid(sign * student))

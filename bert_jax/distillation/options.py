@@ -14,13 +14,13 @@ class DistillationOptions:
 
     Attributes:
         teacher: model directory of a finished model for the same task; "": no distillation.
-        task_weight: weight of the task's own loss, that of the labels.
+        task_weight: weight of the task's own loss, against the labels.
         soft_weight: weight of the loss against the teacher's scores (Hinton et al., 2015).
         temperature: T, by which scores are divided before the softmax; the loss is multiplied by
             T², so that its gradient keeps its size; 1e-6 to 100.
         cosine_weight: weight of 1 - cosine of the last hidden states (DistilBERT).
-        hidden_weight: weight of the squared difference of hidden states; those of a student of
-            another width are projected to the teacher's, see `projection` (TinyBERT).
+        hidden_weight: weight of the squared difference of hidden states; a student of another
+            width projects its hidden states to the teacher's width, see `projection` (TinyBERT).
         attention_weight: weight of the divergence of attention weights (MobileBERT, MiniLM).
         value_relation_weight: weight of the divergence of value relations (MiniLM).
         layer_map: for each layer of the student the teacher's layer, from 1, that the three weights
@@ -58,11 +58,11 @@ class DistillationOptions:
 
     @property
     def parts(self) -> dict[str, float]:
-        """The weights of the parts of the loss against the teacher, without those of weight 0."""
+        """The weights above 0 of the parts of the loss against the teacher."""
         weights = {part: getattr(self, f"{part}_weight") for part in PARTS}
         return {part: weight for part, weight in weights.items() if weight}
 
     @property
     def compares_layers(self) -> bool:
-        """Whether the loss needs more of the teacher than its scores."""
+        """Whether the loss needs the teacher's layers, not only its scores."""
         return bool(self.parts.keys() - {"soft"})

@@ -1,4 +1,4 @@
-"""What a distillation has reached: size, speed and score of teacher and student."""
+"""The result of a distillation: size, speed and score of teacher and student."""
 
 import functools
 import math
@@ -39,8 +39,8 @@ def compare(
     metrics = evaluate(*teacher, mesh).metrics, scores
     speeds = _milliseconds_per_text([_prediction(*model, mesh) for model in (teacher, student)])
     figures = {
-        model: (_parameter_count(task), speed, _score(found, metric))
-        for model, (task, _), speed, found in zip(
+        model: (_parameter_count(task), speed, _score(measured, metric))
+        for model, (task, _), speed, measured in zip(
             ("teacher", "student"), (teacher, student), speeds, metrics, strict=True
         )
     }
@@ -97,5 +97,5 @@ def _milliseconds_per_text(predictions: list[tuple[Callable[[], Any], int]]) -> 
 
 def _score(metrics: Mapping[str, float], name: str) -> float:
     """A metric; of several validation sets the mean, as it chooses the best checkpoint."""
-    found = [value for key, value in metrics.items() if key.endswith(f"_{name}")]
-    return metrics[name] if name in metrics else sum(found) / len(found)
+    values = [value for key, value in metrics.items() if key.endswith(f"_{name}")]
+    return metrics[name] if name in metrics else sum(values) / len(values)

@@ -1,4 +1,4 @@
-"""The task of a student: any other task, whose loss in training also compares with a teacher."""
+"""The task of a student: any task with additional losses against a teacher."""
 
 import contextlib
 import dataclasses
@@ -30,14 +30,14 @@ from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.base.summary import DataSummary
 from bert_jax.tasks.base.task import Sums, Task, weighted_sums
 
-# The name of the task's own loss, if it has no parts, beside those against the teacher.
+# The name of the task's own loss if it has no parts.
 _OWN = "task"
 # The key of a batch with the teacher's scores, if they are kept.
 _SCORES = "teacher_scores"
 
 
 class DistillationOutputs(NamedTuple):
-    """What the loss of a distillation reads of a batch.
+    """The inputs of a distillation's loss.
 
     Attributes:
         student: the outputs of the student.
@@ -52,7 +52,7 @@ class DistillationOutputs(NamedTuple):
 
 
 class DistilledTask(Task):
-    """A task with a teacher: batches, evaluation and model are those of the task alone.
+    """A task with a teacher; batches, evaluation and model do not change.
 
     The loss of a training step has the parts of the task, and "soft", "cosine", "hidden",
     "attention" and "value_relation" as far as they have a weight. The teacher's parameters are
@@ -68,8 +68,8 @@ class DistilledTask(Task):
             task: the task of the student.
             teacher: a model for the same task.
             options: weights of the losses.
-            reader: the task whose rows the teacher reads: the same one, or see `Teacher.reader`.
-            rows: the task whose rows the student reads: one of these two.
+            reader: the task that makes the teacher's rows: the same task, or see `Teacher.reader`.
+            rows: the task that makes the student's rows: `task` or `reader`.
 
         Raises:
             UserError: teacher and student cannot be compared.
@@ -93,7 +93,7 @@ class DistilledTask(Task):
     # The loss of a training.
 
     def total_loss(self, losses: dict[str, Any]) -> Any:
-        """The sum of the task's own loss and of those against the teacher, each × its weight."""
+        """The sum of the task's own loss and the losses against the teacher, each × its weight."""
         own = {part: loss for part, loss in losses.items() if part not in self._parts}
         against = (weight * losses[part] for part, weight in self._parts.items())
         return self._options.task_weight * self.task.total_loss(own) + sum(against)
@@ -146,7 +146,7 @@ class DistilledTask(Task):
         return DistillationOutputs(outputs, scores, layers)
 
     def loss(self, params: Any, outputs: DistillationOutputs, batch: dict[str, jax.Array]) -> Sums:
-        """The sums of the task, and those of the differences from the teacher."""
+        """The sums of the task's losses, and of the losses against the teacher."""
         task = self.task
         own = task.loss(params, outputs.student, batch)
         sums = {part or _OWN: values for part, values in own.items()}
@@ -163,7 +163,7 @@ class DistilledTask(Task):
         return sums
 
     def _outputs(self, model: int) -> EncoderOutputs:
-        """What is compared of the student, 0, and of the teacher, 1."""
+        """The compared outputs of the encoder of the student, 0, or of the teacher, 1."""
         parts, layers = self._parts, self._layers[model]
         return EncoderOutputs(
             "hidden" in parts, "attention" in parts, "value_relation" in parts, layers
@@ -186,7 +186,7 @@ class DistilledTask(Task):
                 weights = (getattr(each, field) for each in (student, teacher))
                 yield part, losses.attention_losses(*weights)
 
-    # All else is that of the task.
+    # All else is delegated to the task.
 
     @property
     def computed_models(self) -> tuple[ComputedModel, ...]:
@@ -205,7 +205,7 @@ class DistilledTask(Task):
         return self.task.evaluator
 
     def model(self, params: Any, mesh: Mesh) -> Model:
-        """The student, without what only its training has."""
+        """The student, without the projection."""
         return self.task.model(params, mesh)
 
     @property
@@ -258,7 +258,7 @@ def _token_mask(batch: dict[str, jax.Array]) -> jax.Array:
 def _compared_layers(
     student: ModelDescription, teacher: ModelDescription, options: DistillationOptions
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The layers of the student that are compared, from 1, and those of the teacher.
+    """The compared layers of the student, from 1, and the corresponding layers of the teacher.
 
     Raises:
         OptionError: layers that are compared do not exist, or have other sizes.
@@ -281,8 +281,8 @@ def _compared_layers(
     )
     widths = own.hidden_size, other.hidden_size
     by_number = (
-        f"hidden states of the student have {widths[0]} numbers and those of the teacher "
-        f"{widths[1]}; give distillation.hidden_weight instead, which projects them"
+        f"the student's hidden states have {widths[0]} numbers and the teacher's {widths[1]}; "
+        "give distillation.hidden_weight instead, which projects them"
     )
     for name, sizes, rule in (
         ("attention_weight", heads, by_head),

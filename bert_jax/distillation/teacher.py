@@ -65,11 +65,11 @@ class Teacher:
         return cls(directory, description, tokenizer, task.module_of(description, execution))
 
     def reads_rows_of(self, task: Task) -> bool:
-        """Whether it can be given the rows that the task makes for the student."""
+        """Whether it can read the rows that the task makes for the student."""
         return self._has_tokens_of(task, with_types=bool(self.description.config.type_vocab_size))
 
     def makes_rows_for(self, task: Task) -> bool:
-        """Whether the student can be given the rows of the teacher: it has no token types."""
+        """Whether the student can read the rows of the teacher: it has no token types."""
         has_types = bool(task.description.config.type_vocab_size)
         return not has_types and self._has_tokens_of(task, with_types=False)
 
@@ -147,7 +147,7 @@ class Teacher:
 
 
 def _check(path: str, description: ModelDescription, task: Task) -> None:
-    """Raises UserError if a teacher's outputs are not those of the student."""
+    """Raises UserError if a teacher's outputs cannot be compared with the student's."""
     if not task.score_kind:
         rule = "this task has no distillation: leave distillation.teacher out"
         raise OptionError("distillation.teacher", path, rule)
@@ -168,7 +168,7 @@ def _check(path: str, description: ModelDescription, task: Task) -> None:
         rule = "give a model that was trained for this task"
     elif qa_heads[0] != qa_heads[1]:
         problem = f"has {qa_heads[0]!r} as qa_head, the student {qa_heads[1]!r}"
-        rule = "train the student with that of the teacher"
+        rule = "train the student with the teacher's qa_head"
     elif head == "classification" and problems[0] not in (None, problems[1]):
         problem = f"was trained for {problems[0]}, the student is for {problems[1]}"
         rule = "train the student for the same, or give another teacher"

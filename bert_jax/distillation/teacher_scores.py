@@ -1,7 +1,6 @@
-"""A teacher's scores for all training examples, computed once, and kept on the disk if wanted.
+"""A teacher's scores for all training examples, computed once, and optionally kept on the disk.
 
-They serve several runs, and a teacher whose tokenizer differs from the student's, which cannot read
-the student's rows.
+They serve several runs, and teachers with another tokenizer, which cannot read the student's rows.
 
     DIRECTORY/DIGEST/scores.npy  float32 [n, …], the scores of each example for the longest row
 
@@ -44,7 +43,7 @@ class TeacherScores:
         """Nothing is computed before `ready`.
 
         Args:
-            task: the task whose batches the teacher reads.
+            task: the task that makes the teacher's batches.
             teacher: the teacher.
             directory: directory on this machine, created if missing; "": the scores are kept in
                 memory alone.
@@ -90,8 +89,8 @@ class TeacherScores:
         """The scores of a batch.
 
         Args:
-            examples: int64 [B], numbers of examples; -1 for a row of padding, whose scores do not
-                count.
+            examples: int64 [B], numbers of examples; -1 for a row of padding; its scores are
+                ignored.
             length: T of the batch.
         """
         if self._scores is None:

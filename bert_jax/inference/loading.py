@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 from bert_jax.checkpoints import google_files, model_directory
 from bert_jax.checkpoints.config_file import LABEL_KEYS, HeadError, ModelDescription
 from bert_jax.checkpoints.hub import resolve
-from bert_jax.checkpoints.sentence_transformers.weights import read_modules
+from bert_jax.checkpoints.sentence_transformers.reading import read_modules
 from bert_jax.errors import OptionError, UserError, require_at_least
 from bert_jax.families.family import find_class
 from bert_jax.files import is_remote

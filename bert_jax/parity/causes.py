@@ -16,7 +16,7 @@ from bert_jax.parity.report import HIDDEN_STATES, TOLERANCES, Difference
 # BERT's value, and the defaults of Flax, PyTorch and some converters.
 EPSILONS = (1e-12, 1e-6, 1e-5, 1e-7)
 
-# Two programs round differently: one may be this many times as far from the truth as the other.
+# Two programs round differently: the ratio of their rounding errors may be this large.
 _ROUNDING = 10
 
 # A wrong field explains the whole difference; another value of a correct field reduces or increases
@@ -32,9 +32,9 @@ class Case(NamedTuple):
 
 
 # Fields of the config that change the hidden states but no parameter, in the order of the trials:
-# field, its name in a cause, usual values beside the one in the reference's config, and the hidden
-# states that must become equal. The embeddings have passed a LayerNorm but no activation and no
-# attention: they depend only on the epsilon, so that it is found even if another field is wrong.
+# field, its name in a cause, usual values besides the reference's, and the hidden states that must
+# become equal. The embeddings have passed a LayerNorm but no activation and no attention: they
+# depend only on the epsilon, which is identified even if another field is wrong.
 _FIELDS: tuple[tuple[str, str, tuple[Any, ...], slice], ...] = (
     ("layer_norm_eps", "epsilon", EPSILONS, slice(0, 1)),
     ("hidden_act", "activation", ("gelu", "gelu_new", "relu", "silu", "tanh"), slice(None)),

@@ -18,7 +18,7 @@ from bert_jax.checkpoints.parameters import (
     WORD_EMBEDDINGS,
     to_tensors,
 )
-from bert_jax.checkpoints.sentence_transformers.layout import encoder_directory
+from bert_jax.checkpoints.sentence_transformers import encoder_directory
 from bert_jax.errors import UserError
 from bert_jax.families.family import Family
 from bert_jax.inference.loading import load
@@ -138,7 +138,7 @@ def compare_values(
 ) -> list[Difference]:
     """All differences from the reference, for one input.
 
-    A tensor of only one side (an untied decoder) has the gradient 0 on the other.
+    A tensor of only one side (an untied decoder) has the gradient 0 on the opposite side.
     """
     outputs, names = find_head(head).compared, family.huggingface
     real = batch.rows("attention_mask").astype(bool)  # RT
@@ -202,7 +202,7 @@ def compute(model: LoadedModel, batch: ParityInput) -> Values:
 def hidden_states(config: EncoderConfig, params: Any, batch: ParityInput) -> np.ndarray:
     """Embeddings and outputs of the layers, [L + 1, R, T, D], for the parameters of any model.
 
-    The config may differ from the parameters' own if the number of values stays the same:
+    The config may differ from the config of the parameters if the number of values stays the same:
     another number of attention heads only splits the kernels differently.
     """
     module = Encoder(config, add_pooling_layer=False)
@@ -249,7 +249,7 @@ def _check_problem_types(
     if described.head == "classification" and kind != reference_kind:
         raise UserError(
             f"problem_type is {kind} in {path} and {reference_kind} in {reference_path}, so their "
-            "losses are two; make both config.json say the same"
+            "losses differ; make both config.json say the same"
         )
 
 

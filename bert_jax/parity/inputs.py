@@ -48,7 +48,7 @@ def make_inputs(
         config: architecture of the model.
         tokenizer: tokenizer; its template defines the special tokens. There is a second segment if
             the model has the token types of a pair.
-        head: head of the model, whose loss has the labels.
+        head: head of the model; its loss reads the labels.
         problem_type: problem type of a sequence classifier.
         seed: seed of the inputs.
 

@@ -84,7 +84,7 @@ class Reference:
         return inspect.signature(self._model.forward).parameters
 
     def _argument(self, label: str) -> str:
-        """The name of an argument for labels; ALBERT's second pre-training task has another."""
+        """The name of an argument for labels; ALBERT names its second task differently."""
         is_order = label == "next_sentence_label" and "sentence_order_label" in self._arguments
         return "sentence_order_label" if is_order else label
 
@@ -163,7 +163,7 @@ def _canonical(model: Any, names: TensorNames, *, gradients: bool = False) -> di
     values: dict[str, np.ndarray] = {}
     for name, parameter in model.named_parameters():
         canonical = names.canonical(name)
-        # An untied decoder has two biases, and uses the one with the other name.
+        # An untied decoder has two biases, and computes with the alias.
         if canonical is None or (canonical in values and name == canonical):
             continue
         value = parameter.detach()

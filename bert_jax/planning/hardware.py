@@ -1,7 +1,7 @@
-"""The devices that a plan can be made for: a table of published figures, slices, stand-ins.
+"""The devices that a plan can be made for: a table of published figures, slices, placeholders.
 
 Sources. TPUs: the pages "TPU v4", "TPU v5e", "TPU v5p" and "TPU v6e" of cloud.google.com/tpu/docs.
-GPUs: NVIDIA's data sheets of A100 SXM 80 GB, H100 SXM and H200 SXM; the rates are those of dense
+GPUs: NVIDIA's data sheets of A100 SXM 80 GB, H100 SXM and H200 SXM; the rates are for dense
 matrices. The interconnect figure is the rate at which one device sends while it receives as much:
 half of the "bidirectional" figure of the newer TPU pages and of NVLink, the Gbit/s of the older TPU
 pages divided by eight.
@@ -138,7 +138,7 @@ class Topology:
 
     Attributes:
         slice: kind and arrangement of the devices.
-        devices: JAX's devices, or stand-ins.
+        devices: JAX's devices, or placeholders.
         compiles: whether programs can be compiled for them on this machine.
     """
 
@@ -166,8 +166,8 @@ def prepare_process(requested: Slice) -> None:
 def find_topology(requested: Slice) -> Topology:
     """The devices of a slice.
 
-    GPUs, and CPU devices beyond those of this process, are stand-ins: shapes can be sharded over
-    them, but nothing can be compiled.
+    GPUs, and CPU devices that this process does not have, are placeholders: shapes can be sharded
+    over them, but nothing can be compiled.
 
     Raises:
         UserError: libtpu is missing, does not match this JAX version, or has no such slice.

@@ -13,7 +13,7 @@ from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks.base.task import Task, means, with_rows
 from bert_jax.training.optimizer import Optimizer
 
-# Rows of the two traced batches: axes that differ are those of the batch.
+# Rows of the two traced batches: axes with different sizes are axes of the batch.
 _FEW, _MANY = 2, 3
 
 
@@ -22,7 +22,7 @@ class Memory:
     """Bytes on one device at the peak of a step.
 
     Attributes:
-        parameters: bytes of the parameters, float32, with those of a teacher.
+        parameters: bytes of the parameters, float32, including a teacher's.
         optimizer: bytes of the moments.
         activations: bytes kept from the forward pass of a micro-batch for its backward pass.
         temporaries: all other bytes: gradients, batch, buffers, the program.

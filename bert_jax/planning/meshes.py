@@ -1,4 +1,4 @@
-"""Candidate meshes, and the one that `mesh=auto` chooses."""
+"""Candidate meshes, and the choice of `mesh=auto`."""
 
 import re
 from collections.abc import Iterator, Sequence

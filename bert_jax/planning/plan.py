@@ -67,7 +67,7 @@ class PlanOptions:
     Attributes:
         mesh: one or several meshes, such as `fsdp=8,data=4`, `auto` or `all`; none: the config's.
         search: whether to search for the largest micro-batch.
-        steps: number of training steps; None: those of the config.
+        steps: number of training steps; None: as in the config.
         price: price of a device per hour, in any currency.
     """
 

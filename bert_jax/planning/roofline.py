@@ -1,6 +1,6 @@
 """The roofline of a training step: FLOPs, bytes moved and sent, and the minimum time.
 
-FLOPs are those of matrix products, as usual; a multiplication and an addition count as two. The
+FLOPs count matrix products alone, as usual; a multiplication and an addition count as two. The
 rest of a step is memory traffic.
 """
 

@@ -142,7 +142,7 @@ class TrainingOnMesh:
     def _measured(self, analysis: Any) -> Memory:
         """The memory of a compiled step, from `compiled.memory_analysis()`.
 
-        The compiler reports only the sum of temporaries: activations are those of the estimate.
+        The compiler reports only the sum of temporaries: activations are estimated.
         """
         parameters = device_bytes((self.abstract.params, self.constants))
         optimizer = device_bytes(self.abstract.opt_state)

@@ -10,9 +10,8 @@ import pytest
 import bert_jax
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.checkpoints.sentence_transformers.layout import encoder_directory, module_folders
-from bert_jax.checkpoints.sentence_transformers.reading import read_vectors
-from bert_jax.checkpoints.sentence_transformers.weights import module_shapes
+from bert_jax.checkpoints.sentence_transformers import encoder_directory, module_folders
+from bert_jax.checkpoints.sentence_transformers.reading import module_shapes, read_vectors
 from bert_jax.checkpoints.sentence_transformers.writing import vector_files
 from bert_jax.errors import UserError
 from bert_jax.files import as_path

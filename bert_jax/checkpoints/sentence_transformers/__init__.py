@@ -8,3 +8,137 @@
 They are read in all forms since version 0: each field is computed, written back, or refused by its
 name. Source: version 6.2, base/model.py, base/modules/ and sentence_transformer/modules/.
 """
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from bert_jax.checkpoints.tensors import SAFETENSORS
+from bert_jax.errors import UserError
+from bert_jax.families.family import family_names
+from bert_jax.files import below, is_there, read_json
+from bert_jax.models.heads.text_vectors import TextVectors
+
+MODULES, MODEL = "modules.json", "config_sentence_transformers.json"
+ENCODER, CONFIG = "sentence_bert_config.json", "config.json"
+
+# Version 0 has a class, and a name of this file, for each family.
+ENCODER_FILES = (
+    ENCODER,
+    *(f"sentence_{name.replace('_', '-')}_config.json" for name in family_names()),
+)
+ENCODERS = ("transformer", *(name.replace("_", "") for name in family_names()))
+
+VECTOR_FILES = (MODULES, MODEL, "sentence_*_config.json")
+"""Patterns of the files beside an encoder; those in folders: `module_folders`."""
+
+OBSOLETE = (*VECTOR_FILES, f"[0-9]*_*/{CONFIG}", f"[0-9]*_*/{SAFETENSORS}")
+"""Patterns of all files that `write_vectors` writes."""
+
+FLAGS = {
+    "cls": "pooling_mode_cls_token",
+    "max": "pooling_mode_max_tokens",
+    "mean": "pooling_mode_mean_tokens",
+    "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens",
+    "weightedmean": "pooling_mode_weightedmean_tokens",
+    "lasttoken": "pooling_mode_lasttoken",
+}
+"""The form of a pooling before version 6, in which several are concatenated in this order."""
+
+OF_OTHER_METHODS = ("unpad_inputs", "query_length", "document_length", "query_expansion")
+"""Fields of ENCODER that change no vector and no score."""
+
+TO_TOKENS = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
+TO_POOLER = {"text": {"method": "forward", "method_output_name": "pooler_output"}}
+"""`modality_config` of an encoder: its last hidden states, or the output of its pooler."""
+
+OF_MODEL = {
+    "prompts": "prompts",
+    "default_prompt_name": "default_prompt_name",
+    "similarity_fn_name": "similarity",
+    "truncate_dim": "truncate_dim",
+}
+"""Field of MODEL → field of `TextVectors`."""
+
+_TENSORS = {
+    "dense/kernel": "linear.weight",
+    "dense/bias": "linear.bias",
+    "residual/kernel": "residual.weight",
+    "norm/scale": "norm.weight",
+    "norm/bias": "norm.bias",
+}
+"""Parameter, without the number of its module → PyTorch's tensor, which is transposed."""
+
+REMEDY = "copy it again"
+
+
+class NotSupportedError(UserError):
+    """The files say something that bert_jax does not compute; other tasks do not need it."""
+
+
+def not_supported(path: Path, what: str) -> NotSupportedError:
+    return NotSupportedError(f"{path}: {what} is not supported")
+
+
+def encoder_directory(directory: Path) -> Path:
+    """The folder of the encoder and its tokenizer in a model directory: most often itself.
+
+    Raises:
+        UserError: `modules.json` is damaged, or begins with something else than an encoder.
+    """
+    entries = entries_of(directory)
+    if not entries:
+        return directory
+    kind, folder = kind_of(entries[0]), entries[0]["path"]
+    if kind and kind.lower() not in ENCODERS:
+        what = f"{directory / MODULES} begins with the module {entries[0]['type']}"
+        raise UserError(f"{what}, which is not supported; give a model with a single encoder")
+    return directory / folder if folder else directory
+
+
+def module_folders(directory: Path) -> list[str]:
+    """The folders below a model directory that `modules.json` names."""
+    return list(dict.fromkeys(entry["path"] for entry in entries_of(directory) if entry["path"]))
+
+
+def entries_of(directory: Path) -> list[dict[str, Any]]:
+    """The entries of `modules.json`; none without it.
+
+    Raises:
+        UserError: it is damaged, or a path leads out of the directory.
+    """
+    path = directory / MODULES
+    if not is_there(path):
+        return []
+    entries = read_json(path)
+    try:
+        if not isinstance(entries, list) or not entries:
+            raise TypeError("it must be a list of modules")
+        for entry in entries:
+            folder = PurePosixPath(entry["path"]).as_posix()
+            if folder != ".":
+                below(directory, folder, path)
+            entry["type"].rpartition(".")
+    except (AttributeError, TypeError, LookupError) as error:
+        raise UserError(f"{path} is damaged: {error!r}; {REMEDY}") from error
+    return entries
+
+
+def kind_of(entry: Mapping[str, Any]) -> str:
+    """The class of a module of sentence-transformers; "" for one of somebody else."""
+    package, _, kind = entry["type"].rpartition(".")
+    return kind if package.partition(".")[0] == "sentence_transformers" else ""
+
+
+def folders_of(vectors: TextVectors) -> list[str]:
+    """The folder of each module that is written; "" for the encoder, in the directory itself."""
+    pooling = ["Pooling"] if vectors.of_tokens else []
+    kinds = [*pooling, *(type(module).__name__ for module in vectors.modules)]
+    return ["", *(f"{number}_{kind}" for number, kind in enumerate(kinds, start=1))]
+
+
+def tensors_of(number: int, parameters: Iterable[str]) -> dict[str, str]:
+    """{parameter: tensor} of the module with this number after the pooling."""
+    prefix = f"{number}_"
+    own = (name for name in parameters if name.startswith(prefix))
+    return {name: _TENSORS[name.removeprefix(prefix)] for name in own}

@@ -1,4 +1,4 @@
-"""Reads what the files of sentence-transformers say of the vectors of a model."""
+"""Reads the files of sentence-transformers beside a model, and the weights of its modules."""
 
 import contextlib
 import dataclasses
@@ -6,7 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_jax.checkpoints.sentence_transformers.layout import (
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax.traverse_util import flatten_dict, unflatten_dict
+from jax.sharding import Mesh
+
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.checkpoints.sentence_transformers import (
     CONFIG,
     ENCODER,
     ENCODER_FILES,
@@ -24,12 +31,15 @@ from bert_jax.checkpoints.sentence_transformers.layout import (
     entries_of,
     kind_of,
     not_supported,
+    tensors_of,
 )
+from bert_jax.checkpoints.tensors import open_tensors
 from bert_jax.errors import UserError
 from bert_jax.files import is_there, read_json_object
 from bert_jax.models.activations import PYTORCH_ACTIVATIONS
 from bert_jax.models.heads.text_vectors import (
     SIMILARITIES,
+    TEXT_VECTORS,
     Dense,
     Dropout,
     LayerNorm,
@@ -37,6 +47,7 @@ from bert_jax.models.heads.text_vectors import (
     Normalize,
     TextVectors,
 )
+from bert_jax.models.parameter_sharding import state_shardings
 from bert_jax.models.pooling import OF_TOKENS, POOLER
 
 _KINDS: dict[str, type[Module]] = {
@@ -48,7 +59,7 @@ _OF_POOLING = (
 )
 # Fields of the encoder's file with the only supported value.
 _FIXED = {"transformer_task": "feature-extraction", "tokenizer_name_or_path": None}
-# Those with arguments of transformers, for its model, its config and its tokenizer.
+# Fields with arguments of transformers, for its model, its config and its tokenizer.
 _ARGUMENTS = (
     *("model_args", "config_args", "tokenizer_args"),
     *("model_kwargs", "config_kwargs", "processor_kwargs"),
@@ -84,6 +95,51 @@ def read_vectors(directory: Path) -> TextVectors | None:
     except NotSupportedError as error:
         return TextVectors(unsupported=str(error))
     return dataclasses.replace(vectors, **of_model, other={**vectors.other, **carried})
+
+
+def read_modules(directory: Path, description: ModelDescription, mesh: Mesh) -> dict[str, Any]:
+    """The parameters of the modules, float32, on a mesh: {TEXT_VECTORS: tree}, or {}.
+
+    Raises:
+        UserError: a file of weights is missing or damaged, or has other tensors.
+    """
+    vectors = description.vectors
+    shapes = module_shapes(vectors, description.config.hidden_size)
+    if not shapes:
+        return {}
+    folders = [entry["path"] for entry in entries_of(directory)][-len(vectors.modules) :]
+    parameters = flatten_dict(shapes[TEXT_VECTORS], sep="/")
+    arrays: dict[str, np.ndarray] = {}
+    for number, folder in enumerate(folders):
+        if not (own := tensors_of(number, parameters)):
+            continue
+        with open_tensors(directory / folder) as file:
+            stored = {tensor: info.shape for tensor, info in file.tensors.items()}
+            needed = {tensor: parameters[name].shape[::-1] for name, tensor in own.items()}
+            if stored != needed:
+                raise UserError(
+                    f"{file.path} has the tensors {stored}, and {CONFIG} says {needed}; {REMEDY}"
+                )
+            for name, tensor in own.items():
+                arrays[name] = np.array(file.read(tensor), np.float32).T
+    return jax.tree.map(
+        lambda array, sharding: jax.make_array_from_callback(
+            array.shape, sharding, lambda index: array[index]
+        ),
+        {TEXT_VECTORS: unflatten_dict(arrays, sep="/")},
+        state_shardings(mesh, shapes),
+    )
+
+
+def module_shapes(vectors: TextVectors, hidden_size: int) -> Any:
+    """The shapes of the parameters of the modules: {TEXT_VECTORS: tree}, or {}."""
+    if not vectors.has_parameters:
+        return {}
+    vectors.width(hidden_size)  # the sizes fit
+    hidden, mask = jnp.zeros((1, 1, hidden_size)), jnp.ones((1, 1), bool)
+    init = vectors.pool().init
+    shapes = jax.eval_shape(lambda: init(jax.random.key(0), hidden, mask, hidden[:, 0]))
+    return {TEXT_VECTORS: shapes["params"]}
 
 
 def _of_modules(directory: Path, entries: list[dict[str, Any]]) -> TextVectors:
@@ -135,7 +191,7 @@ def _of_module(kind: type[Module], path: Path, directory: Path) -> Module:
 
 
 def _of_encoder(folder: Path, directory: Path) -> tuple[TextVectors, bool]:
-    """What the encoder's file decides, and whether its output is that of its pooler."""
+    """The settings in the encoder's file, and whether the encoder returns its pooler's output."""
     path = next((folder / name for name in ENCODER_FILES if is_there(folder / name)), None)
     fields = {} if path is None else read_json_object(path, directory)
     path = path or folder / ENCODER

@@ -1,4 +1,4 @@
-"""Writes the files of sentence-transformers beside an encoder.
+"""Writes the files of sentence-transformers beside an encoder, and the weights of its modules.
 
 In the form of version 2, which all later versions read, where it can say the same.
 """
@@ -9,7 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_jax.checkpoints.sentence_transformers.layout import (
+import numpy as np
+from flax.traverse_util import flatten_dict
+
+from bert_jax.checkpoints.sentence_transformers import (
     CONFIG,
     ENCODER,
     FLAGS,
@@ -18,11 +21,13 @@ from bert_jax.checkpoints.sentence_transformers.layout import (
     OF_MODEL,
     TO_POOLER,
     folders_of,
+    tensors_of,
 )
-from bert_jax.checkpoints.sentence_transformers.weights import write_modules
+from bert_jax.checkpoints.tensors import SAFETENSORS
 from bert_jax.errors import UserError
-from bert_jax.models.heads.text_vectors import TextVectors
+from bert_jax.models.heads.text_vectors import TEXT_VECTORS, TextVectors
 from bert_jax.models.pooling import OF_TOKENS
+from bert_jax.sharding.hosts import fetch
 
 # The poolings that version 2 does not know: their flags are written only if they are set.
 _LATER = ("weightedmean", "lasttoken")
@@ -30,13 +35,34 @@ _DEFAULT = TextVectors()
 
 
 def write_vectors(
-    directory: Path, vectors: TextVectors, hidden_size: int, tensors: Mapping[str, Any]
+    directory: Path, vectors: TextVectors, hidden_size: int, tensors: Mapping[str, np.ndarray]
 ) -> None:
-    """Writes all files; `tensors` are those of `weights.module_tensors`."""
+    """Writes all files, with the weights of the modules.
+
+    Args:
+        directory: model directory.
+        vectors: how the model makes vectors.
+        hidden_size: D of the encoder.
+        tensors: parameters of the modules, see `module_tensors`.
+
+    Raises:
+        UserError: the files that the description was read from are not supported.
+    """
+    from safetensors.numpy import save_file
+
     for name, content in vector_files(vectors, hidden_size).items():
         (directory / name).parent.mkdir(exist_ok=True)
         (directory / name).write_bytes(content)
-    write_modules(directory, vectors, tensors)
+    for number, folder in enumerate(folders_of(vectors)[-len(vectors.modules) :]):
+        if own := tensors_of(number, tensors):
+            named = {tensor: tensors[name] for name, tensor in own.items()}
+            save_file(named, directory / folder / SAFETENSORS, metadata={"format": "pt"})
+
+
+def module_tensors(params: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The parameters of the modules in PyTorch's form; all hosts that hold them call it."""
+    flat = flatten_dict(params.get(TEXT_VECTORS, {}), sep="/")
+    return {name: np.ascontiguousarray(np.asarray(fetch(x)).T) for name, x in flat.items()}
 
 
 def vector_files(vectors: TextVectors, hidden_size: int) -> dict[str, bytes]:

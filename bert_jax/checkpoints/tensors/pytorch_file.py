@@ -6,16 +6,16 @@ Since PyTorch 1.6 a zip file, nothing in it compressed:
     archive/data/KEY     the elements of one storage
     archive/byteorder    "little"; missing before PyTorch 2.1
 
-Before, one after the other: four pickles (a magic number, the version, the machine, the tensors),
-one with the list of storage keys, and for each key its int64 count and the elements.
+Before 1.6, in sequence: four pickles (a magic number, the version, the machine, the tensors), a
+pickle with the list of storage keys, and for each key its int64 count and the elements.
 
 A pickle is a program for a stack machine, and Python's machine imports and calls everything that
 the program names. The machine in this module can do neither: it knows the instructions with which
 PyTorch writes named tensors, and makes only dicts, lists, tuples, text, numbers and the two classes
 below. Python's decoder of instructions (`pickletools`, which reads pickles without running them)
-finds where each begins and ends. A `pickle.Unpickler` with a list of permitted names would not be
-enough, since a crafted file still crashes it: the number of a memo entry makes it allocate as many
-entries, and a deep tuple as the key of a dict overflows its stack.
+splits the bytes. A `pickle.Unpickler` with a list of permitted names is not safe: the number of a
+memo entry makes it allocate as many entries, and a deep tuple as the key of a dict overflows its
+stack.
 """
 
 import io
@@ -41,7 +41,6 @@ LEGACY_VERSION = 1001
 
 MOST_STEPS = 2_000_000
 """The limit for a pickle's instructions and the values that they read again: 60,000 tensors."""
-MOST_DIMENSIONS = 64  # NumPy's
 
 REMEDY = "get the model as safetensors, or save `model.state_dict()` alone"
 
@@ -136,18 +135,16 @@ class PytorchFile(MappedTensorFile):
                 f"{self.path} asks for {name}, which no file of weights needs; nothing in it was "
                 f"run; {REMEDY}"
             ) from error
-        tensors = self._named_tensors(pickled.value)
-        return {name: self._tensor(name, tensor, locations) for name, tensor in tensors.items()}
-
-    def _named_tensors(self, value: Any) -> dict[str, PickledTensor]:
-        if not isinstance(value, dict):
-            kind = type(value).__name__
+        if not isinstance(pickled.value, dict):
+            kind = type(pickled.value).__name__
             raise UserError(f"{self.path} holds no dict of tensors but a {kind}; {REMEDY}")
-        for name, entry in value.items():
+        views = {}
+        for name, entry in pickled.value.items():
             if not isinstance(name, str) or not isinstance(entry, PickledTensor):
                 kind = type(entry).__name__
                 raise UserError(f"{self.path}: entry {name!a} is no tensor but a {kind}; {REMEDY}")
-        return value
+            views[name] = self._tensor(name, entry, locations)
+        return views
 
     def _tensor(
         self, name: str, tensor: PickledTensor, locations: dict[str, _Location]
@@ -157,16 +154,12 @@ class PytorchFile(MappedTensorFile):
         location = locations.get(storage.key)
         if location is None or location.size < storage.length * size:
             raise ValueError(f"the elements of {name!a} are missing")
-        if len(shape) > MOST_DIMENSIONS:
-            raise ValueError(f"{name!a} has {len(shape):,} dimensions")
-        if len(shape) != len(strides):
-            raise ValueError(f"{name!a} has {len(shape)} dimensions and {len(strides)} strides")
         # Strides of 0 would make tensors of any size of a few bytes.
         if math.prod(shape) > storage.length:
             raise ValueError(
                 f"{name!a} has more elements than its storage, which has {storage.length:,}"
             )
-        steps = zip(shape, strides, strict=True)
+        steps = zip(shape, strides, strict=False)  # NumPy refuses two lengths
         last = offset + sum((length - 1) * stride for length, stride in steps)
         if 0 not in shape and last >= storage.length:
             raise ValueError(f"{name!a} reaches beyond its storage of {storage.length:,} elements")
@@ -224,26 +217,22 @@ class PytorchFile(MappedTensorFile):
         pickled = read_pickle(file)
         locations = {}
         keys = read_pickle(file).value
-        offset = file.tell()
+        end = file.tell()
         for key in keys if isinstance(keys, list) else ():
             storage = pickled.storages.get(key) if isinstance(key, str) else None
             if storage is None:
                 raise ValueError("it lists elements that no tensor has")
-            locations[key], offset = self._legacy_location(storage, offset)
+            begin = end + 8
+            count = int.from_bytes(self._map[end:begin], "little")
+            end = begin + count * storage.dtype.itemsize
+            if count != storage.length or end > len(self._map):
+                raise ValueError(f"it ends within a storage of {storage.length:,} elements")
+            locations[key] = _Location(begin, end - begin)
         return pickled, locations
-
-    def _legacy_location(self, storage: Storage, offset: int) -> tuple[_Location, int]:
-        """The storage at an offset, and the offset of the next one."""
-        begin = offset + 8
-        count = int.from_bytes(self._map[offset:begin], "little")
-        end = begin + count * storage.dtype.itemsize
-        if count != storage.length or end > len(self._map):
-            raise ValueError(f"it ends within a storage of {storage.length:,} elements")
-        return _Location(begin, end - begin), end
 
 
 class _Name(NamedTuple):
-    """One of the names in `ADMITTED`, as data: nothing is imported."""
+    """A name of `ADMITTED` as data: nothing is imported."""
 
     text: str
 
@@ -389,7 +378,7 @@ def _make(name: str, arguments: tuple[Any, ...]) -> Any:
 
 
 def _dictionary(pairs: Iterable[Any]) -> dict[str | int, Any]:
-    """Allows only plain keys: a deep tuple's hash overflows the stack, those of ints collide."""
+    """Allows only plain keys: a deep tuple's hash overflows the stack; hashes of ints collide."""
     entries = {}
     for key, value in pairs:
         if not (isinstance(key, str) or (isinstance(key, int) and abs(key) < 2**31)):

@@ -1,6 +1,6 @@
 """Checkpoints of TensorFlow: `PREFIX.index` and `PREFIX.data-00000-of-00001`.
 
-TensorFlow itself reads and writes them; the names are those of its variables.
+TensorFlow itself reads and writes them; tensors have the names of its variables.
 """
 
 import glob

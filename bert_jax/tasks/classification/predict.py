@@ -16,7 +16,10 @@ from bert_jax.checkpoints.config_file import (
     SINGLE_LABEL,
     ModelDescription,
 )
-from bert_jax.checkpoints.cross_encoder import check_computed, stored_activation
+from bert_jax.checkpoints.sentence_transformers.cross_encoder import (
+    check_computed,
+    stored_activation,
+)
 from bert_jax.data.examples import Example, Text
 from bert_jax.data.outputs import Layout
 from bert_jax.data.records import shortest

@@ -1,4 +1,4 @@
-"""What sentence-transformers says of a cross-encoder: the function that it applies to its score.
+"""The activation that sentence-transformers stores for the score of a cross-encoder.
 
 Source: sentence-transformers 6, cross_encoder/model.py, `_parse_model_config` and
 `get_default_activation_fn`.
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_jax.checkpoints.sentence_transformers.layout import (
+from bert_jax.checkpoints.sentence_transformers import (
     ENCODER,
     MODEL,
     MODULES,
@@ -23,9 +23,9 @@ _KEY, _PROMPT = "activation_fn", "default_prompt_name"
 
 
 def with_activation(directory: Path, other: Mapping[str, Any]) -> dict[str, Any]:
-    """The further fields of a `config.json`, with those of the files beside it in their section.
+    """The other fields of a `config.json`, with a section for the fields of the files beside it.
 
-    There the function has precedence; in `config.json` versions 4 and later find it, too.
+    The activation in these files has precedence; versions 4 and later also read the section.
 
     Raises:
         UserError: a file is damaged.
@@ -45,7 +45,7 @@ def with_activation(directory: Path, other: Mapping[str, Any]) -> dict[str, Any]
 
 
 def check_computed(other: Mapping[str, Any]) -> None:
-    """Raises UserError if texts have a prompt, a length or other rules of a cross-encoder's own."""
+    """Raises UserError if the files set a prompt, a length or other rules for the texts."""
     if name := _section(other).get(_PROMPT):
         raise UserError(
             f"{MODEL}: {_PROMPT} is {name!r}; prompts of cross-encoders are not supported: put the "
@@ -59,7 +59,7 @@ def check_computed(other: Mapping[str, Any]) -> None:
 
 
 def stored_activation(other: Mapping[str, Any]) -> Any:
-    """The name of the function, as "torch.nn.modules.activation.Sigmoid"; None: none is stored."""
+    """The activation, such as "torch.nn.modules.activation.Sigmoid"; None: none is stored."""
     return _section(other).get(_KEY, other.get(_OLD_KEY))
 
 
