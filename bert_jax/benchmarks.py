@@ -107,7 +107,7 @@ def bench(options: BenchOptions, workload: Workload) -> dict[str, Any]:
     work = f"a batch of {workload.train_options.global_batch_size} rows"
     with explain_out_of_memory(work, "lower train.global_batch_size"):
         step, batches = make_step(options.work, workload)
-        # Each batch once: those of other lengths are other programs.
+        # Each batch once: another length is another program.
         warmup = _WARMUP_OF_PIPELINE if is_pipeline else len(batches)
         timing = time_steps(step, options.steps, warmup=warmup, profile=options.profile)
     timed = [batches[n % len(batches)] for n in range(warmup, warmup + options.steps)]
@@ -148,7 +148,7 @@ def bench(options: BenchOptions, workload: Workload) -> dict[str, Any]:
 
 
 def make_step(work: str, workload: Workload) -> tuple[Step, list[Batch]]:
-    """A step of a work, and its batches: those that it uses in turn, or the pipeline has made."""
+    """A step of a work, and its batches: the input in turn, or the output of the pipeline."""
     task, mesh = workload.task, workload.mesh
     if work == "pipeline":
         stream = task.train_batches(0, 1 << 40, host=0, hosts=1)
@@ -205,7 +205,7 @@ def time_steps(step: Step, steps: int, *, warmup: int, profile: Path | None = No
 
 
 def peak_bytes(devices: Sequence[jax.Device]) -> int | None:
-    """Peak memory in use: that of the fullest device, on a CPU that of this process."""
+    """Peak memory in use: the maximum over the devices; on a CPU, of this process."""
     if devices[0].platform == "cpu":
         with contextlib.suppress(ImportError):  # not on every system
             import resource

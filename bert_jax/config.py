@@ -1,4 +1,4 @@
-"""Configs: the known keys with their defaults, config files with arguments, overrides, checks.
+"""Configs: known keys with defaults, config files with arguments, overrides, typed sections.
 
 A config file is Python with a function `get_config` that returns an `ml_collections.ConfigDict`
 (or a mapping) of the keys that it sets. Its parameters are the file's arguments:
@@ -7,27 +7,29 @@ without folder and ending, `pretrain:size=mini`, is a config that comes with the
 """
 
 import ast
+import dataclasses
 import difflib
 import functools
 import importlib
 import importlib.util
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ml_collections import ConfigDict
 
 from bert_jax.distillation.options import DistillationOptions
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import OptionError, UserError, require_at_least
+from bert_jax.models.execution import Execution
 from bert_jax.models.head import model_keys
-from bert_jax.options import keys_of
-from bert_jax.presets import keys_of_preset
+from bert_jax.options import from_keys, keys_of
+from bert_jax.presets import keys_of_preset, model_fields
 from bert_jax.process import say
 from bert_jax.sharding.mesh import MeshShape
 from bert_jax.tasks import find_task
-from bert_jax.tasks.base.model_init import ModelOptions
-from bert_jax.tasks.base.train_spec import TrainSpec
+from bert_jax.tasks.base.model_init import ModelInit, ModelOptions, model_init
+from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.training.optimizer import OptimizerOptions
 from bert_jax.training.options import TrainOptions
 
@@ -36,7 +38,7 @@ RENAMED_KEYS = {
     "data.development": "data.validation",
     "data.held_out": "data.validation_fraction",
 }
-# Pairs of keys of which one applies: one that is given sets the other to 0, unless both are given.
+# Pairs of keys of which one applies: setting one sets the other to 0, unless both are set.
 ALTERNATIVES = (
     ("train.steps", "train.epochs"),
     ("train.eval_every", "train.evaluate_per_epoch"),
@@ -49,10 +51,11 @@ TEXT_LISTS = frozenset({"data.label_columns", "data.labels", "data.test", "data.
 def default_config(task: str) -> ConfigDict:
     """Every known key with its default, for one task.
 
-    A section has the fields of a dataclass as its keys: `model` those of `ModelOptions` and
-    `EncoderConfig`, `optimizer`, `train`, `distillation` and `mesh` those of `OptimizerOptions`,
-    `TrainOptions`, `DistillationOptions` and `MeshShape`; for the others see `TrainSpec`. A model
-    field that is None is taken from `init_from`, else from `model.size` and the vocabulary.
+    The keys of a section are the fields of a dataclass: of `ModelOptions` and `EncoderConfig` for
+    `model`, `OptimizerOptions`, `TrainOptions`, `DistillationOptions` and `MeshShape` for
+    `optimizer`, `train`, `distillation` and `mesh`; `TrainSpec` names the dataclass of each other
+    section. A model field that is None is taken from `init_from`, else from `model.size` and the
+    vocabulary.
     """
     spec: TrainSpec[Any] = find_task(task).TRAIN
     config: dict[str, Any] = {
@@ -89,7 +92,8 @@ def load_config(specification: str, overrides: Sequence[tuple[str, str]] = ()) -
     """
     name, _, arguments = specification.partition(":")
     path = _config_file(name)
-    return override_keys(complete_config(_call(path, arguments), where=str(path)), overrides)
+    config = complete_config(_call(path, arguments), where=str(path))
+    return override_keys(config, overrides, source=path)
 
 
 def complete_config(keys: Any, *, where: str) -> ConfigDict:
@@ -104,28 +108,52 @@ def complete_config(keys: Any, *, where: str) -> ConfigDict:
     return set_keys(config, dict(_flat(keys)), where=where)
 
 
-def override_keys(config: ConfigDict, overrides: Sequence[tuple[str, str]]) -> ConfigDict:
-    """Sets dotted keys from text, as in `--config.KEY=VALUE`, see `set_keys`; returns the config.
+def override_keys(
+    config: ConfigDict, overrides: Sequence[tuple[str, str]], *, source: object = "the config"
+) -> ConfigDict:
+    """Sets dotted keys from text, as in `--config.KEY=VALUE`; returns the config.
+
+    A line on stderr says which value of the config an override of `ALTERNATIVES` replaces.
+
+    Args:
+        config: the config, which is changed.
+        overrides: dotted keys with values as text; of equal keys the last one wins.
+        source: the file of the config, for messages.
 
     Raises:
         UserError: a key or a value is wrong.
     """
-    defaults, values = _flat_defaults(config.task), {}
-    for key, text in overrides:
-        default = defaults.get(key)
-        is_text = isinstance(default, str) or (key in TEXT_LISTS and not text.startswith(_QUOTED))
-        value = text if is_text else _parse(text)
-        if isinstance(default, tuple) and isinstance(value, str):
-            value = tuple(filter(None, value.split(",")))
-        values[key] = value
+    values = {key: parse_value(key, text, config.task) for key, text in overrides}
+    announce_replaced(config, values, flag="--config.", source=source)
     return set_keys(config, values, where="--config")
+
+
+def parse_value(key: str, text: str, task: str) -> Any:
+    """The value of a key from its text; `set_key` checks its type."""
+    default = _flat_defaults(task).get(key)
+    if isinstance(default, str) or (key in TEXT_LISTS and not text.startswith(_QUOTED)):
+        value: Any = text
+    else:
+        value = _parse(text)
+    if isinstance(default, tuple) and isinstance(value, str):
+        value = tuple(filter(None, value.split(",")))
+    return value
+
+
+def announce_replaced(
+    config: ConfigDict, keys: Collection[str], *, flag: str, source: object
+) -> None:
+    """Says on stderr which values of a config new keys replace, except defaults."""
+    defaults = _flat_defaults(config.task)
+    for key, other, value in _replaced(config, keys):
+        if value != defaults[other]:
+            say(f"{flag}{key} replaces {other}={round(value, 6)} of {source}")
 
 
 def set_keys(config: ConfigDict, values: Mapping[str, Any], *, where: str) -> ConfigDict:
     """Sets the keys of a preset, if one is among the values, then dotted keys, see `set_key`.
 
-    One of `ALTERNATIVES` replaces the other; a line on stderr says so where the other is not the
-    default.
+    One of `ALTERNATIVES` replaces the other.
 
     Returns:
         The config.
@@ -139,28 +167,36 @@ def set_keys(config: ConfigDict, values: Mapping[str, Any], *, where: str) -> Co
         values = {key: value for key, value in keys.items() if key in defaults} | dict(values)
     for key, value in values.items():
         set_key(config, key, value, where=where)
-    for pair in ALTERNATIVES:
-        for key, other in (pair, pair[::-1]):
-            section, _, name = other.partition(".")
-            replaced = config[section][name]
-            if key in values and other not in values and replaced:
-                if replaced != defaults[other]:
-                    say(f"{where}: {key} replaces {other}, which was {replaced}")
-                config[section][name] = type(replaced)(0)
+    for _, other, value in _replaced(config, values):
+        set_key(config, other, type(value)(0), where=where)
     return config
+
+
+def _replaced(config: ConfigDict, keys: Collection[str]) -> list[tuple[str, str, Any]]:
+    """Each key that replaces its alternative, the alternative and its value in a config."""
+    pairs = [(key, other) for pair in ALTERNATIVES for key, other in (pair, pair[::-1])]
+    return [
+        (key, other, value)
+        for key, other in pairs
+        if key in keys and other not in keys and (value := get_key(config, other))
+    ]
+
+
+def get_key(config: ConfigDict, key: str) -> Any:
+    """The value of a dotted key."""
+    return functools.reduce(lambda section, name: section[name], key.split("."), config)
 
 
 def set_key(config: ConfigDict, key: str, value: Any, *, where: str) -> None:
     """Sets a known dotted key to a value of its type.
 
-    A key whose default is a tuple takes a list, or one value; one whose default is None takes
-    anything, and the code that reads it checks it. `mesh=auto` sets the boolean key `mesh.auto`;
-    the same holds for other sections.
+    If the default is a tuple, the value may be a list or one item; if the default is None, any
+    value is accepted here, and the code that reads the key checks it. `mesh=auto` sets the boolean
+    key `mesh.auto`; the same holds for other sections.
 
     Raises:
         UserError: the key is unknown (the message names the new name of an old key, or the nearest
-            known key), the value has another type, or the task is another one, which has other
-            keys.
+            known key), the value has another type, or the task differs.
     """
     defaults = _flat_defaults(config.task)
     if isinstance(defaults.get(f"{key}.{value}"), bool):
@@ -197,13 +233,83 @@ def set_key(config: ConfigDict, key: str, value: Any, *, where: str) -> None:
 
 
 def differing_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Dotted keys whose values differ, with both values (None where a key is missing)."""
+    """Dotted keys with different values, and both values (None where a key is missing)."""
     before, after = dict(_flat(old)), dict(_flat(new))
     return [
         (key, before.get(key), after.get(key))
         for key in sorted(before | after)
         if before.get(key) != after.get(key)
     ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sections:
+    """A config that was read.
+
+    Attributes:
+        name: the key `task`.
+        keys: all keys and their values, as they are written to a run's `config.json`.
+        spec: what the key `task` names.
+        task: the sections and keys that a task reads.
+        model, optimizer, train, distillation, mesh: the sections of these names.
+    """
+
+    name: str
+    keys: dict[str, Any]
+    spec: TrainSpec[Any]
+    task: TaskConfig[Any]
+    model: ModelOptions
+    optimizer: OptimizerOptions
+    train: TrainOptions
+    distillation: DistillationOptions
+    mesh: MeshShape
+
+    @classmethod
+    def of(cls, config: ConfigDict) -> "Sections":
+        """Reads a config; opens no file and touches no device.
+
+        Raises:
+            UserError: a value is out of range.
+        """
+        keys = config.to_dict()
+        name, seed = keys["task"], keys["seed"]
+        spec: TrainSpec[Any] = find_task(name).TRAIN
+        require_at_least("seed", seed, 0, 2**32 - 1)
+        fields = {name: keys["model"][name] for name in model_keys()}
+        chosen = {name: value for name, value in fields.items() if value is not None}
+        model = from_keys(ModelOptions, keys["model"], fields=chosen)
+        train = from_keys(TrainOptions, keys["train"])
+        optimizer = from_keys(OptimizerOptions, keys["optimizer"])
+        of_seed = {"seed": seed} if "seed" in keys_of(spec.data) else {}
+        task = TaskConfig(
+            from_keys(spec.data, keys["data"], **of_seed),
+            tuple(from_keys(options, keys[name]) for name, options in spec.sections.items()),
+            tokenizer_path=keys["tokenizer"]["path"],
+            seed=seed,
+            global_batch_size=train.global_batch_size,
+            microbatches=train.microbatches,
+            steps=train.steps,
+            epochs=train.epochs,
+            freeze_encoder=optimizer.freeze_encoder,
+            freeze_layers=optimizer.freeze_layers,
+        )
+        distillation = from_keys(DistillationOptions, keys["distillation"])
+        mesh = from_keys(MeshShape, keys["mesh"])
+        return cls(name, keys, spec, task, model, optimizer, train, distillation, mesh)
+
+    def execution(self, platform: str = "") -> Execution:
+        """How models are computed; "" means the platform of the local devices."""
+        return self.model.execution(self.keys["precision"], platform)
+
+    def model_init(self, platform: str = "") -> ModelInit:
+        """The model that is trained, and what it starts from; reads the files of `init_from`."""
+        return model_init(
+            self.model,
+            self.execution(platform),
+            init_from=self.keys["init_from"],
+            tokenizer_path=self.task.tokenizer_path,
+            preset=model_fields(self.keys["preset"]),
+        )
 
 
 def _config_file(name: str) -> Path:
@@ -214,7 +320,7 @@ def _config_file(name: str) -> Path:
     if path.name != name or path.suffix:
         raise UserError(f"--config {path}: no such file")
     package = Path(__file__).parent
-    # The configs of an installed package, else those of a clone.
+    # Of an installed package, else of a clone.
     directory = next(filter(Path.is_dir, (package / "configs", package.parent / "configs")), path)
     files = {file.stem: file for file in sorted(directory.glob("*.py"))}
     if name not in files:
@@ -233,7 +339,7 @@ def _call(path: Path, arguments: str) -> Any:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         raise UserError(f"{path}:{error.lineno}: {error.msg}") from error
-    except Exception as error:  # whatever a file of the user's may raise
+    except Exception as error:  # the file runs code of the user
         raise UserError(f"{path}: {type(error).__name__}: {error}") from error
     if not callable(getattr(module, "get_config", None)):
         raise UserError(f"{path} has no function get_config")

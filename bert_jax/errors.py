@@ -57,10 +57,10 @@ class OptionError(UserError):
         return one_line(f"{self.problem or f'{self.key} is {self.value!r}'}; {self.rule}")
 
     def renamed(self, name: Callable[[str], str]) -> "OptionError":
-        """The same error for users who do not write a config.
+        """The same error with the names that users write instead of a config's keys.
 
         Args:
-            name: key, or "KEY=VALUE" in the rule → what they write.
+            name: key, or "KEY=VALUE" in the rule → name.
         """
         rule = re.sub(r"\b(data|model)\.\w+(=\w+)?", lambda key: name(key[0]), self.rule)
         return OptionError(name(self.key), self.value, rule, self.problem)

@@ -23,6 +23,7 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription, config_bytes
 from bert_jax.checkpoints.hub import MODEL, MODEL_CONFIG, RESULT, resolve
 from bert_jax.checkpoints.runs import newest_step
+from bert_jax.config import Sections
 from bert_jax.data.pretraining.options import PrepareOptions
 from bert_jax.distillation.report import compare
 from bert_jax.distillation.task import DistilledTask, distilled
@@ -36,7 +37,6 @@ from bert_jax.planning.meshes import auto_mesh
 from bert_jax.planning.plan import PlanOptions, make_plans
 from bert_jax.planning.training_on_mesh import Training
 from bert_jax.process import say
-from bert_jax.sections import Sections
 from bert_jax.sharding.hosts import check_batch_size, from_main_host, is_main_host, main_host_first
 from bert_jax.sharding.mesh import make_mesh
 from bert_jax.tasks.base.evaluation import EvalResult
@@ -55,13 +55,13 @@ WARNINGS = "warnings"
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """The meaning of a config; `dataclasses.replace` makes another one that shares no built part.
+    """The meaning of a config; a copy by `dataclasses.replace` shares no built part.
 
     Attributes:
         sections: the config.
         platform: "cpu", "gpu" or "tpu" to plan for other devices; "" for the local devices.
-        with_data: whether the task reads its data; if not, it may use a synthetic corpus, whose
-            batches have the same shapes.
+        with_data: whether the task reads its data; if not, it may use a synthetic corpus with
+            batches of the same shapes.
     """
 
     sections: Sections
@@ -163,7 +163,7 @@ class Experiment:
         return options
 
     def describe_data(self) -> None:
-        """Prints what is read, and what looks wrong in it, on the main host's stderr."""
+        """Prints the summary of the data, and warnings, on the main host's stderr."""
         if is_main_host():
             say(*self.task.data_summary.lines())
             differing = presets.deviations(self.sections.keys, self.task.description.config)
@@ -225,9 +225,9 @@ class Experiment:
 
         with (
             cached_beside(output, request) as kept,
-            run_directory.predictions_directory(output) as place,
+            run_directory.predictions_directory(output) as directory,
         ):
-            result = evaluate(task, params, mesh, place, kept=kept)
+            result = evaluate(task, params, mesh, directory, kept=kept)
         return {**result.metrics, **result.test_metrics, **task.evaluator.baselines()}
 
     def plan(self, devices: Slice, plan_options: PlanOptions) -> list[dict[str, Any]]:

@@ -1,14 +1,14 @@
-"""Run → model directory: the model that a run trains, or another one that it holds."""
+"""Run → model directory: the model that a run trains, or another model within the run."""
 
 from pathlib import Path
 
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.hub import MODEL, check_not_of_run
+from bert_jax.config import Sections
 from bert_jax.errors import OptionError
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.surgery import without_padding
-from bert_jax.sections import Sections
 from bert_jax.tasks.base.train_spec import TrainedPart
 from bert_jax.workdir import TOKENIZER, description_of, restore_params, run_sections
 
@@ -50,13 +50,13 @@ def export(workdir: Path, output: Path, *, which: str = "", part: str = "") -> i
 
 
 def export_notes(workdir: Path) -> tuple[str, ...]:
-    """What the exported model of a run lacks of the trained one, for people."""
+    """What the exported model of a run lacks of the trained model, as sentences."""
     run = run_sections(workdir)
     return run.spec.export_notes(run.task.data)
 
 
 def _part(run: Sections, description: ModelDescription, name: str) -> TrainedPart:
-    """A model that a run holds beside the one that it trains to export."""
+    """A part of a run, such as the generator of a training with replaced tokens."""
     parts, task = run.spec.parts, run.name
     if name not in parts:
         known = f"; known are {', '.join(parts)}" if parts else ""

@@ -15,7 +15,7 @@ def keys_of(cls: type, omit: Collection[str] = ()) -> dict[str, Any]:
 
 
 def from_keys(cls: type[Options], section: Mapping[str, Any], **values: Any) -> Options:
-    """A dataclass whose fields are taken from a config's section and from `values`.
+    """A dataclass with fields from a config's section and from `values`.
 
     The section may have other keys.
     """
@@ -24,5 +24,5 @@ def from_keys(cls: type[Options], section: Mapping[str, Any], **values: Any) -> 
 
 
 def differing_names(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The names, sorted, whose values differ, or that only one of the two has."""
+    """The sorted names with different values, or with a value in one mapping only."""
     return sorted(name for name in {*then, *now} if then.get(name) != now.get(name))

@@ -1,8 +1,8 @@
 """Presets of published implementations: the options in which they differ.
 
-A preset sets keys of the config that are given before any other key; a later one replaces it, and a
-training prints what differs. Fields of the model are those of a new model: one that a training
-starts from keeps its own. A task takes the keys that it has.
+A preset sets keys of the config before all other keys, which replace it; a training prints what
+differs. Its model fields are for new models: a model that a training starts from keeps its own. A
+task takes the keys that it has.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ class Preset(NamedTuple):
     Attributes:
         model: fields of `EncoderConfig`.
         keys: dotted keys of a config.
-        tasks: further keys by task, which apply to this task alone.
+        tasks: further keys for one task.
     """
 
     model: Mapping[str, Any]
@@ -154,9 +154,9 @@ PRESETS: dict[str, Preset] = {
 
 
 def keys_of_preset(name: str, task: str) -> dict[str, Any]:
-    """The keys that a preset sets for a task, without those of section `model`.
+    """The keys that a preset sets for a task, without section `model`.
 
-    A task does not have all of them.
+    The task may lack some of them.
 
     Raises:
         OptionError: the preset is unknown.
@@ -181,16 +181,11 @@ def deviations(keys: Mapping[str, Any], model: EncoderConfig) -> Iterator[str]:
     preset = keys["preset"]
     if not preset:
         return
-    wanted = keys_of_preset(preset, keys["task"])
-    found = {key: _value(keys, key) for key in wanted}
-    found |= {f"model.{name}": getattr(model, name) for name in model_fields(preset)}
-    wanted |= {f"model.{name}": value for name, value in model_fields(preset).items()}
-    for key, value in found.items():
-        if value not in (None, wanted[key]):
-            yield f"not as in preset {preset}: {key} is {value}, there {wanted[key]}"
-
-
-def _value(keys: Mapping[str, Any], key: str) -> Any:
-    """The value of a dotted key, None if the task does not have it."""
-    section, _, name = key.partition(".")
-    return keys.get(section, {}).get(name)
+    for key, expected in keys_of_preset(preset, keys["task"]).items():
+        section, _, name = key.partition(".")
+        value = keys.get(section, {}).get(name)  # None: the task does not have the key
+        if value not in (None, expected):
+            yield f"not as in preset {preset}: {key} is {value}, there {expected}"
+    for name, expected in model_fields(preset).items():
+        if (value := getattr(model, name)) not in (None, expected):
+            yield f"not as in preset {preset}: model.{name} is {value}, there {expected}"

@@ -1,7 +1,7 @@
 """The life of the command: what it prints, signals, its last line and its exit code.
 
-From `install` on, SIGINT, SIGTERM and SIGHUP end the command with one line and exit code 75,
-whatever it is doing. The first signal raises KeyboardInterrupt, or is left to
+From `install` on, SIGINT, SIGTERM and SIGHUP end the command at any point with one line and exit
+code 75. The first signal raises KeyboardInterrupt, or is left to
 `sharding.stopping.StopSignals`, which saves the work first. Otherwise the process ends
 `_GRACE_SECONDS` later, wherever it is: in a library that does not return to the interpreter, or one
 that has lost the exception. A second signal, at least `_TWICE_SECONDS` after the first, ends it at
@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 from bert_jax.errors import escaped, one_line
 
-# Exit codes: `parity` found differences; an error in bert_jax; bad input; run it again.
+# Exit codes: differences in `parity`; a bug; bad input; interrupted, run it again.
 DIFFERS, FAILED, BAD_INPUT, STOPPED = 1, 1, 2, 75
 INTERRUPTED = "interrupted; run the same command again"
 
@@ -39,7 +39,7 @@ _MODES = {"stdin": "r", "stdout": "w", "stderr": "w"}
 
 @dataclasses.dataclass
 class _State:
-    """What has happened so far in this process.
+    """The state of this process.
 
     Attributes:
         code: exit code, once the last line is being written.
@@ -60,8 +60,8 @@ state = _State()
 def say(*lines: object) -> None:
     """Prints messages to stderr, each as one line, see `errors.one_line`.
 
-    In one write, since threads of libraries may be writing, too. What is printed for people goes
-    through it or `show`: the name of a tensor, a path or a lock may come from others.
+    In one write, since threads of libraries may be writing, too. All text for people goes through
+    it or `show`: the name of a tensor, a path or a lock may come from an untrusted file.
     """
     sys.stderr.write("".join(f"{one_line(str(line))}\n" for line in lines))
 
@@ -89,7 +89,7 @@ class _Messages(io.TextIOWrapper):
 
 
 def open_streams() -> None:
-    """Opens the standard streams that are closed, and makes stderr one that does not fail.
+    """Opens closed standard streams, and makes stderr ignore write errors.
 
     The next file would otherwise have the number of a closed stream, and libraries write there.
     """

@@ -12,7 +12,6 @@ model/               a copy of the best run's model
 """
 
 import dataclasses
-import functools
 import gc
 import hashlib
 import itertools
@@ -29,7 +28,7 @@ from bert_jax import workdir as run_directory
 from bert_jax.checkpoints.config_file import CONFIG
 from bert_jax.checkpoints.hub import MODEL, RESULT, SEVERAL_RUNS
 from bert_jax.checkpoints.tensors import SAFETENSORS
-from bert_jax.config import override_keys, set_keys
+from bert_jax.config import announce_replaced, get_key, parse_value, set_keys
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.files import atomic_directory, fetch, is_there, read_json_object, write_atomically
@@ -78,7 +77,8 @@ def sweep(config: ConfigDict, workdir: Path, grid: Grid) -> dict[str, Any]:
         UserError: see `train_seeds`; or a combination is invalid.
     """
     points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-    configs = {name_of(point, grid): _changed(config, point, where="--sweep") for point in points}
+    announce_replaced(config, grid, flag="--sweep ", source="the config")
+    configs = {name_of(point, grid): _changed(config, point) for point in points}
     return _train_all(configs, workdir, "sweep").as_dict()
 
 
@@ -102,7 +102,7 @@ def parse_grid(texts: Sequence[str], config: ConfigDict) -> Grid:
         if key == "train.seeds":
             raise UserError("--sweep train.seeds: give --config.train.seeds, or sweep over seed")
         grid[key] = tuple(
-            _get(override_keys(_copy(config), [(key, value.strip())]), key)
+            get_key(_changed(config, {key: parse_value(key, value.strip(), config.task)}), key)
             for value in re.findall(r"\[[^\]]*\]|[^,]+", values)
         )
         if len(set(map(repr, grid[key]))) < len(grid[key]):
@@ -126,9 +126,7 @@ def _seeds(experiment: Experiment) -> dict[str, ConfigDict]:
     """The config of each seed."""
     return {
         f"seed-{seed}": _changed(
-            ConfigDict(experiment.sections.keys),
-            {"seed": seed, "train.seeds": ()},
-            where="train.seeds",
+            ConfigDict(experiment.sections.keys), {"seed": seed, "train.seeds": ()}
         )
         for seed in experiment.sections.train.seeds
     }
@@ -154,7 +152,7 @@ def _train_all(configs: Mapping[str, ConfigDict], workdir: Path, kind: str) -> R
 
 
 def check_key(experiment: Experiment) -> Hashable:
-    """Of experiments with equal keys, one needs `check`, the others only `check_options`."""
+    """Among experiments with equal keys, `check` runs for one, `check_options` for the rest."""
     names = ("task", "data", "model", "tokenizer", "init_from", "distillation")
     sections = experiment.sections
     keys, train, optimizer = sections.keys, sections.train, sections.optimizer
@@ -272,14 +270,6 @@ def _copy_model(source: Path, target: Path) -> None:
         shutil.copytree(fetch(source), partial, dirs_exist_ok=True)
 
 
-def _changed(config: ConfigDict, values: Mapping[str, Any], *, where: str) -> ConfigDict:
+def _changed(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
     """A copy of a config with some values replaced."""
-    return set_keys(_copy(config), values, where=where)
-
-
-def _copy(config: ConfigDict) -> ConfigDict:
-    return ConfigDict(config.to_dict())
-
-
-def _get(config: ConfigDict, key: str) -> Any:
-    return functools.reduce(lambda section, name: section[name], key.split("."), config)
+    return set_keys(ConfigDict(config.to_dict()), values, where="--sweep")

@@ -38,7 +38,7 @@ from bert_jax.checkpoints.hub import (
 from bert_jax.checkpoints.runs import RunCheckpoints, newest_step
 from bert_jax.checkpoints.sentence_transformers.reading import module_shapes, read_vectors
 from bert_jax.checkpoints.sentence_transformers.writing import vector_files
-from bert_jax.config import complete_config, differing_keys
+from bert_jax.config import Sections, complete_config, differing_keys
 from bert_jax.errors import UserError, listed
 from bert_jax.files import (
     atomic_directory,
@@ -58,7 +58,6 @@ from bert_jax.models.parameter_sharding import sharded_shapes
 from bert_jax.models.surgery import without_padding
 from bert_jax.options import differing_names
 from bert_jax.process import say
-from bert_jax.sections import Sections
 from bert_jax.sharding.hosts import is_main_host, main_host_first
 from bert_jax.sharding.mesh import MeshShape, make_mesh, one_device_mesh
 from bert_jax.tasks.base.splits import label_names
@@ -95,7 +94,7 @@ FREE_KEYS = frozenset(
     }
 )
 
-# Keys that may change as long as the training does not become shorter than what is done.
+# Keys that may change unless the training becomes shorter than the steps already done.
 LENGTH_KEYS = frozenset({"train.steps", "train.epochs"})
 
 
@@ -117,7 +116,7 @@ def run_config(workdir: Path) -> ConfigDict:
     check_undamaged(workdir, [CONFIG], _CHECKSUMS)
     fields = read_json_object(path, remedy="use another run")
     if "model_type" in fields:
-        raise _unusable(f"{workdir} is not a run: its {CONFIG} is that of a model")
+        raise _unusable(f"{workdir} is not a run: its {CONFIG} describes a model")
     return complete_config(fields, where=str(path))
 
 
@@ -156,7 +155,7 @@ def check_config(workdir: Path, keys: Mapping[str, Any]) -> ConfigDict | None:
     if holds_several:
         raise _unusable(
             f"{workdir} holds several runs",
-            "give one of those in it as --workdir to continue it, or another place for a new run",
+            "give one of its runs as --workdir to continue it, or another --workdir for a new run",
         )
     if not (workdir / CONFIG).is_file():
         return None
@@ -184,7 +183,7 @@ def init_workdir(workdir: Path, sections: Sections, task: Task) -> None:
     """Creates a work directory, or checks that it belongs to the same config and data.
 
     The training may have become longer: from the steps that are done, the learning rate follows the
-    schedule of the new length. The main host goes first; the others find the files that it made.
+    schedule of the new length. The main host goes first; the other hosts then see its files.
 
     Args:
         workdir: the directory.
@@ -227,7 +226,7 @@ def _change_length(workdir: Path, done: int, before: int, now: int) -> None:
         return
     if now < done:
         raise _unusable(
-            f"{workdir} has done {done} steps already, and the config asks for {now}",
+            f"{workdir} has done {done} steps already, and the config sets {now}",
             f"use another --workdir, or at least train.steps={done}",
         )
     if is_main_host():
@@ -255,9 +254,9 @@ def make_directory(workdir: Path) -> None:
 
 def save_model_files(workdir: Path, task: Task) -> None:
     """Writes the files that an export needs in addition to a checkpoint, without the data."""
-    with tempfile.TemporaryDirectory(prefix="bert-jax-") as place:
-        task.tokenizer.save(place)
-        paths = sorted(Path(place).iterdir())
+    with tempfile.TemporaryDirectory(prefix="bert-jax-") as folder:
+        task.tokenizer.save(folder)
+        paths = sorted(Path(folder).iterdir())
         files = {f"{TOKENIZER}/{path.name}": path.read_bytes() for path in paths}
     description = task.description
     files[MODEL_CONFIG] = config_bytes(description)
@@ -299,7 +298,7 @@ def check_unchanged(workdir: Path, task: Task) -> None:
     before, labels = label_names(old), label_names(task.description)
     if before != labels:
         raise _unusable(
-            f"{workdir} learns the labels {', '.join(before)}, but those of the data are now "
+            f"{workdir} learns the labels {', '.join(before)}, but the data now have "
             f"{', '.join(labels)}",
             "use another --workdir, or the old data",
         )
@@ -317,7 +316,7 @@ def check_unchanged(workdir: Path, task: Task) -> None:
 
 
 def changed_evaluation_data(workdir: Path, task: Task) -> list[str]:
-    """The names of what an evaluation reads that is not as in the training of a run."""
+    """The inputs of an evaluation that differ from the training of a run."""
     then = read_json_object(workdir / DATA)
     now = {name: digest for name, digest in task.fingerprints().items() if name != "train"}
     return differing_names({name: then.get(name) for name in now}, now)
@@ -337,7 +336,7 @@ def predictions_directory(output: Path | None) -> Iterator[Path | None]:
     """The directory of an evaluation beside a run; all hosts call it, and the main one writes.
 
     Raises:
-        UserError: `output` has files of others.
+        UserError: `output` has files that bert_jax did not write.
     """
     if output is None or not is_main_host():
         yield output
@@ -374,7 +373,7 @@ def restore_params(
         workdir: directory of the run.
         description: description of the model that the run trains.
         which: "latest", "best" or a step.
-        mesh: devices for the parameters; None: a single device, or those of all hosts.
+        mesh: devices for the parameters; None: one device, or with several hosts all devices.
         module: the model that is trained; None: only its exported part, without the padding of its
             vocabulary. The trained model of a bare encoder has it under `ENCODER_SCOPE`.
 

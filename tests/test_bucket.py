@@ -88,7 +88,7 @@ def test_a_bucket_that_is_not_there_is_one_line(store, train_command, tmp_path, 
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     *notices, line = done.stderr.splitlines()
-    assert all(notice.startswith("--config: ") for notice in notices)
+    assert all(notice.startswith("--config.") for notice in notices)
     assert line.startswith("bert-jax: gs://other/corpus: not a finished corpus: it does not exist")
 
 

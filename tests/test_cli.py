@@ -221,7 +221,7 @@ def test_exporting_what_is_no_run(tmp_path, capsys):
     assert "is not a run: it has no config.json; use another --workdir" in line
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     line = refused(capsys, "export", "--workdir", tmp_path, "--output", tmp_path / "model")
-    assert "is not a run: its config.json is that of a model; use another --workdir" in line
+    assert "is not a run: its config.json describes a model; use another --workdir" in line
     assert not (tmp_path / "model").exists()
 
 

@@ -22,7 +22,7 @@ from bert_jax.models.heads.text_vectors import TEXT_VECTORS
 from bert_jax.models.parameter_sharding import sharded_shapes, state_shardings
 from bert_jax.models.surgery import WORD_ROWS
 from bert_jax.sharding.hosts import fetch
-from bert_jax.sharding.memory import lack_of_memory
+from bert_jax.sharding.mesh import lack_of_memory
 
 ENCODER = f"{ENCODER_SCOPE}/"
 POOLER = f"{ENCODER}pooler/dense/kernel"

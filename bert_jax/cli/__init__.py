@@ -15,7 +15,7 @@ from bert_jax.process import say, state
 from bert_jax.sharding.runtime import quiet_libtpu
 
 VERBS = ("prepare", "train", "plan", "bench", "evaluate", "export", "predict", "parity", "convert")
-# Options with values that may begin with "-", which argparse takes for another option.
+# Options with values that may begin with "-", which argparse takes for options.
 _DASHED_VALUES = ("--layers", "--runner-options")
 
 
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a verb.
 
     Returns:
-        The exit code: 0 done, 1 `parity` found differences, 2 bad input, 75 stopped by a signal
+        The exit code: 0 done, 1 differences in `parity`, 2 bad input, 75 stopped by a signal
         after saving, or by a store that could not be written to: run the same command again.
     """
     options = parse(list(sys.argv[1:] if arguments is None else arguments))
@@ -79,8 +79,8 @@ def _with_equals_signs(arguments: list[str]) -> list[str]:
     """Rewrites `--layers -4,-3` as `--layers=-4,-3`."""
     for option in _DASHED_VALUES:
         if option in arguments[:-1]:
-            place = arguments.index(option)
-            arguments[place : place + 2] = [f"{option}={arguments[place + 1]}"]
+            index = arguments.index(option)
+            arguments[index : index + 2] = [f"{option}={arguments[index + 1]}"]
     return arguments
 
 

@@ -17,7 +17,7 @@ Options = TypeVar("Options")
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
+    """A parser with errors of one line."""
 
     def error(self, message: str) -> NoReturn:
         """Prints the error and exits with 2."""
@@ -44,8 +44,8 @@ def outcome(error: BaseException, parser: Parser) -> tuple[str, int]:
     if isinstance(error, UserError):
         return str(error), STOPPED if isinstance(error, RetryableError) else BAD_INPUT
     if isinstance(error, OSError):
-        place = f": {error.filename}" if error.filename else ""
-        return f"{error.strerror or error}{place}; fix it and retry", BAD_INPUT
+        path = f": {error.filename}" if error.filename else ""
+        return f"{error.strerror or error}{path}; fix it and retry", BAD_INPUT
     raise error
 
 

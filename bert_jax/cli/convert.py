@@ -16,13 +16,13 @@ def add_arguments(parser: Parser) -> None:
     add("--output", type=directory, required=True, metavar="DIR")
     add("--task", metavar="NAME", help="task of the result, such as classification")
     add("--to", choices=("huggingface", "google"), default="huggingface")
-    add("--hidden-act", metavar="NAME", help="overrides the one in config.json")
+    add("--hidden-act", metavar="NAME", help="replaces hidden_act of config.json")
     add("--add-words", type=Path, metavar="FILE", help="words to add, one per line")
     add(
         "--add-markers",
         type=Path,
         metavar="FILE",
-        help="words such as [E1] to add, one per line, that are found before text is split",
+        help="words such as [E1] to add, one per line, that are matched before text is split",
     )
     add(
         "--keep-layers",

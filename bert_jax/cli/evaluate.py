@@ -11,10 +11,10 @@ SUMMARY = "validation metrics as JSON"
 
 def add_arguments(parser: Parser) -> None:
     """The arguments of the verb."""
-    add_config(parser, required=False, default="that of RUN")
-    place = parser.add_mutually_exclusive_group(required=True)
-    place.add_argument("--workdir", type=directory, metavar="RUN")
-    place.add_argument("--model", type=directory, metavar="DIR", help="needs --config")
+    add_config(parser, required=False, default="the config of RUN")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--workdir", type=directory, metavar="RUN")
+    source.add_argument("--model", type=directory, metavar="DIR", help="needs --config")
     parser.add_argument(
         "--output",
         type=directory,
@@ -36,7 +36,8 @@ def run(options: argparse.Namespace) -> int:
     if options.config is not None:
         config = load_config(options.config, options.overrides)
     elif options.workdir is not None:
-        config = override_keys(run_config(options.workdir), options.overrides)
+        config = run_config(options.workdir)
+        override_keys(config, options.overrides, source=options.workdir)
     else:
         raise UserError(
             "evaluate --model DIR needs --config FILE, which names the task and its data"

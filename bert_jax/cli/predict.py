@@ -10,8 +10,8 @@ from bert_jax.process import say
 
 SUMMARY = "a model's answers to a file, row by row"
 
-# The options of tasks by group: flag, name of the value, its type, and what it is. Each is a field
-# of the same name of a task's options, which have the default.
+# The options of tasks by group: flag, name of the value, its type, help. Each is a field of
+# this name of a task's options, which have the default.
 _Options = tuple[tuple[str, str, type, str], ...]
 _BATCHES: _Options = (
     ("--batch-size", "N", int, "rows computed together"),
@@ -33,8 +33,8 @@ _INPUT: _Options = (
     ("--passage-column", "NAME", str, "column or key of the passages"),
     (
         *("--keep-columns", "NAME,NAME", str),
-        "columns that the output has, those of the text included (default: in JSON lines all "
-        "others, in a table the id)",
+        "columns of the output, text columns included (default: in JSON lines all other "
+        "columns, in a table the id)",
     ),
     ("--quotes", "HOW", str, "quotation marks in TSV: auto (default), none or csv"),
     ("--no-header", "", bool, "the table has no header line"),
@@ -54,8 +54,8 @@ _ANSWERS: _Options = (
     ("--answer-length", "N", int, "maximum tokens of an answer (default 30)"),
     (
         *("--pooling", "HOW", str),
-        "pooling of vectors: mean, max, cls, pooler, …, or several with commas (default: that "
-        "of the model)",
+        "pooling of vectors: mean, max, cls, pooler, …, or several with commas (default: the "
+        "model's)",
     ),
     ("--normalize", "", bool, "scale vectors to length 1, or not (default: as the model says)"),
     ("--prompt", "NAME", str, "the model's prompt of this name, or a text to put before"),
@@ -63,7 +63,7 @@ _ANSWERS: _Options = (
     ("--layers", "N,N", str, "layers: 0 the embeddings, -1 the last layer"),
     ("--combine", "HOW", str, "how layers are combined: sum, mean or concatenate"),
 )
-# Names of fields that are not those of their flags, and settings of the flags without a value.
+# Fields named differently from their flags, and the actions of flags without a value.
 _FIELDS = {"--input-format": "format", "--no-header": "header"}
 _SWITCHES: dict[str, Any] = {
     "--no-header": "store_false",
@@ -73,14 +73,14 @@ _SWITCHES: dict[str, Any] = {
 
 
 def add_arguments(parser: Parser) -> None:
-    """The arguments of the verb; `task_options` has the names of those that a task reads."""
+    """The arguments of the verb; `task_options` lists the options that a task reads."""
     add = parser.add_argument
     add("--model", required=True, metavar="DIR", help="model directory or hub id")
     add(
         "--task",
         metavar="NAME",
         help="classification, tagging, question_answering, multiple_choice, similarity, embed, "
-        "fill_mask, hidden_states, attentions (default: that of the model's head)",
+        "fill_mask, hidden_states, attentions (default: by the model's head)",
     )
     add("--input", required=True, metavar="FILE", help="- is stdin, answered line by line")
     add("--output", required=True, metavar="FILE", help="- is stdout")
@@ -115,8 +115,8 @@ def run(options: argparse.Namespace) -> int:
     use_compilation_cache()
     options.layers = _layers(options.layers)
     options.keep_columns = _names(options.keep_columns)
-    given = {name: getattr(options, name) for name in options.task_options}
-    values = {name: value for name, value in given.items() if value is not None}
+    read = {name: getattr(options, name) for name in options.task_options}
+    values = {name: value for name, value in read.items() if value is not None}
     check_request(options.task, options.input, options.output, values)
     # Each device has the whole model and predicts its part of every batch.
     mesh = make_mesh(MeshShape(), jax.local_devices())

@@ -48,7 +48,7 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
             path.write_bytes(content.getvalue())
         return
     try:
-        if path.exists() and not path.is_file():  # also /dev/stdout, whose target has no path
+        if path.exists() and not path.is_file():  # also /dev/stdout: its target has no path
             with path.open("wb") as file:
                 yield file
             return
@@ -98,7 +98,7 @@ def replaced(path: Path) -> Iterator[Path]:
     The name is unique to this process, so two processes never write to the same file.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    partial.unlink(missing_ok=True)  # of a process with this number, or a link that others made
+    partial.unlink(missing_ok=True)  # of an earlier process with this number, or a link
     try:
         yield partial
         partial.replace(path)

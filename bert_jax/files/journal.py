@@ -78,7 +78,7 @@ class Journal:
 
     Attributes:
         directory: the directory.
-        count, state: what was last given to `mark`, here or by an earlier call; at first 0 and {}.
+        count, state: last arguments of `mark`, here or in an earlier call; at first 0 and {}.
         files: size and SHA-256 of each file at this moment, by name.
     """
 
@@ -87,7 +87,7 @@ class Journal:
 
         Args:
             directory: a directory on this machine; it may be missing.
-            content: what it keeps, such as "{:,} predictions", with the count.
+            content: a description for messages, such as "{:,} predictions", with the count.
             request: None: the work cannot be continued, and nothing is recorded.
 
         Raises:
@@ -127,8 +127,8 @@ class Journal:
         """Says that the work can be continued from here; recorded from time to time.
 
         Args:
-            count: how much is done.
-            state: what the caller needs to continue, as values of JSON.
+            count: number of finished items.
+            state: values of JSON with which the caller can continue.
 
         Raises:
             UserError: the record cannot be written.
@@ -156,7 +156,7 @@ class Journal:
 
     @contextlib.contextmanager
     def whole(self, name: str) -> Iterator[BinaryIO]:
-        """Writes a whole file, whose older version others may read meanwhile, and records it."""
+        """Writes a whole file and records it; meanwhile, its old version stays readable."""
         self.directory.mkdir(parents=True, exist_ok=True)
         with atomic_file(self._path(name)) as file:
             yield file
@@ -169,7 +169,7 @@ class Journal:
             file.sync()
 
     def keep(self) -> str:
-        """Records the last mark; returns what is kept, such as "4 predictions", or ""."""
+        """Records the last mark; returns its description, such as "4 predictions", or ""."""
         with contextlib.suppress(UserError, OSError):  # the error that ended the call comes first
             if self.files != self._recorded:
                 self._record()
@@ -229,7 +229,7 @@ def continued(
 
     Raises:
         UserError: another process works there, a file cannot be written, or the directory is
-            damaged, of another request, or has files of others.
+            damaged, belongs to another request, or has other files.
     """
     check_directory(directory, names)
     with locked(directory, inside=True):

@@ -1,6 +1,6 @@
 """A lock on a directory, or a file, that is being written: one process at a time.
 
-The lock is a small file whose first line names the holder:
+The lock is a small file. Its first line names the holder:
 
     process 7 on a (bert-jax train), since 2026-11-23 08:14:30 UTC
 
@@ -36,7 +36,7 @@ STALE_SECONDS = 90.0
 # How long a bucket takes at most to store a small file that has been sent.
 _SETTLE_SECONDS = 2.0
 
-# What this process has locked, see `_name_of`, with the lock of what is in a bucket.
+# The paths that this process has locked, see `_name_of`; with the lock, if it is in a bucket.
 _held: "dict[str, _BucketLock | None]" = {}
 
 
@@ -48,7 +48,7 @@ def locked(path: Path, *, inside: bool = False) -> Iterator[None]:
     again. With several hosts, only the main one calls it.
 
     Args:
-        path: what is written, local or in a bucket; it need not exist.
+        path: directory or file, local or in a bucket; it need not exist.
         inside: whether the lock is a file in the directory `path`, which is made for it; if not,
             it is beside `path`, which then can be moved as a whole.
 

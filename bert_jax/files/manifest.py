@@ -44,7 +44,7 @@ def check_own_files(directory: Path, names: Iterable[str]) -> None:
 
 
 def check_undamaged(directory: Path, patterns: Iterable[str], name: str = MANIFEST) -> None:
-    """Checks the files of a manifest whose names match a pattern, and that none is missing.
+    """Checks that the files of a manifest that match a pattern are undamaged and present.
 
     Raises:
         UserError: a file is damaged, or was changed.

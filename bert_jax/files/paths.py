@@ -1,6 +1,6 @@
 """Local and remote paths, and the stores of the remote ones.
 
-Remote paths are those of etils.epath (which orbax uses, too) on top of the file systems of fsspec;
+Remote paths are paths of etils.epath (which orbax uses, too) on top of the file systems of fsspec;
 patterns and uploads use these file systems directly.
 """
 
@@ -32,7 +32,7 @@ _FIRST_ANSWER_SECONDS = 10.0
 
 
 def as_path(text: str | os.PathLike[str]) -> Path:
-    """The path that a user has given: local, or in a bucket.
+    """A path, local or in a bucket, from the text that a user writes.
 
     Raises:
         UserError: the kind of bucket is not supported.
@@ -241,7 +241,7 @@ def _await_answer(bucket: str) -> None:
     except FSTimeoutError:
         raise TimeoutError(f"no answer within {_FIRST_ANSWER_SECONDS:.0f} s") from None
     except Exception:
-        pass  # an answer, too; what is done next reports it
+        pass  # an answer, too; the next call reports it
 
 
 def _prepare_stores() -> None:

@@ -8,8 +8,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.models.encoder import abstract_params
-from bert_jax.sharding.memory import array_bytes
-from bert_jax.sharding.mesh import one_device_mesh
+from bert_jax.sharding.mesh import array_bytes, one_device_mesh
 from bert_jax.tasks.base.task import Task, means, with_rows
 from bert_jax.training.optimizer import Optimizer
 

@@ -12,8 +12,7 @@ from bert_jax.planning.hardware import Slice, hardware_of
 from bert_jax.planning.training_on_mesh import Training, TrainingOnMesh, label
 from bert_jax.process import say
 from bert_jax.sharding.hosts import from_all_hosts, is_main_host
-from bert_jax.sharding.memory import host_memory, reported_memory
-from bert_jax.sharding.mesh import AXES, MeshShape, make_mesh
+from bert_jax.sharding.mesh import AXES, MeshShape, host_memory, make_mesh, reported_memory
 
 # A program cannot use all of a device's memory: 15.75 of 16 GiB of a v5e.
 _USABLE_FRACTION = 0.98

@@ -11,8 +11,7 @@ import jax
 from bert_jax.planning.collectives import Collective, collectives_of
 from bert_jax.planning.memory import Activations, Memory, trace_activations
 from bert_jax.sharding.hosts import check_batch_size
-from bert_jax.sharding.memory import device_bytes
-from bert_jax.sharding.mesh import AXES, MeshShape, make_mesh
+from bert_jax.sharding.mesh import AXES, MeshShape, device_bytes, make_mesh
 from bert_jax.tasks.base.task import Task, with_rows
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.options import TrainOptions

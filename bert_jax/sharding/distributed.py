@@ -27,9 +27,8 @@ class ProcessOptions:
     """The index and number of processes of a run; all three options are set, or none.
 
     Attributes:
-        coordinator: HOST:PORT of process 0, as reached by all others.
-        processes: number of processes; 1 without the others: ignore the cluster around this
-            process.
+        coordinator: HOST:PORT of process 0, as reached by the other processes.
+        processes: number of processes; 1 alone: ignore the cluster around this process.
         process_id: index of this process, from 0.
         timeout: seconds within which all processes must have joined.
     """

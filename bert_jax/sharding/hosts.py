@@ -26,7 +26,7 @@ def is_main_host() -> bool:
 
 @contextlib.contextmanager
 def main_host_first() -> Iterator[None]:
-    """The main host runs the block before the others, which then find the files that it wrote."""
+    """The main host runs the block before the other hosts, which then see the files it wrote."""
     if not is_main_host():
         wait_for_all_hosts("the main host")
     yield

@@ -1,7 +1,7 @@
 """The processes of a run stop together: after a signal, or if one of them fails.
 
-After a signal to one of them, all finish the same step and save. If one fails, the others would
-wait for it in a collective, on some devices for ever: it publishes the reason through the
+After a signal to one process, all finish the same step and save. If one fails, the other processes
+would wait for it in a collective, on some devices for ever: it publishes the reason through the
 coordination service, where a thread of each process waits for it, and all exit with it.
 """
 
@@ -90,7 +90,7 @@ def _fail(
     if _is_loss(error):
         time.sleep(_GRACE_PERIOD)  # `_listen` may receive the reason
         leave(_LOST_MESSAGE, STOPPED)
-    over.set()  # from now on, this process ignores failures of the others
+    over.set()  # from now on, this process ignores other failures
     try:
         message, code = outcome(error)
     except BaseException:
@@ -99,7 +99,7 @@ def _fail(
     reason = {"process": jax.process_index(), "message": message, "code": code}
     _publish(_REASON, json.dumps(reason))
     if is_coordinator():
-        time.sleep(1)  # the service ends with this process: the others must receive it before
+        time.sleep(1)  # the service ends with this process: the message must arrive before
     leave(message, code)
 
 

@@ -42,7 +42,7 @@ def rate_factors(
 
     Args:
         params: parameters, or their shapes, of any model of `models/`.
-        layer_decay: ratio of the learning rate of a layer to that of the layer above it.
+        layer_decay: ratio of a layer's learning rate to the rate of the layer above.
         head_factor: factor of the parameters outside the encoder.
         frozen_layers: number of lowest layers that are frozen, with the embeddings; 0: none.
         freeze_encoder: whether layers and embeddings are frozen. The pooler is not: a checkpoint
@@ -51,9 +51,9 @@ def rate_factors(
     Raises:
         UserError: the model has fewer layers, or nothing is left to train.
     """
-    places = match_tree((*_PARTS_OF_ENCODER, (head_parameters(), HEAD)), params)
-    pairs = zip(jax.tree.leaves(places), jax.tree.leaves(params), strict=True)
-    count = max((leaf.shape[0] for place, leaf in pairs if place == LAYERS), default=0)
+    groups = match_tree((*_PARTS_OF_ENCODER, (head_parameters(), HEAD)), params)
+    pairs = zip(jax.tree.leaves(groups), jax.tree.leaves(params), strict=True)
+    count = max((leaf.shape[0] for group, leaf in pairs if group == LAYERS), default=0)
     if frozen_layers > count:
         raise OptionError(
             "optimizer.freeze_layers", frozen_layers, f"this model has {count} layers"
@@ -67,12 +67,12 @@ def rate_factors(
         HEAD: head_factor,
     }
 
-    def factor(place: str, leaf: Any) -> np.ndarray:
-        if place == LAYERS:
+    def factor(group: str, leaf: Any) -> np.ndarray:
+        if group == LAYERS:
             return layers.reshape(-1, *[1] * (leaf.ndim - 1)).astype(np.float32)  # [L, 1, …]
-        return np.asarray(scalars[place], np.float32)
+        return np.asarray(scalars[group], np.float32)
 
-    factors = jax.tree.map(factor, places, params)
+    factors = jax.tree.map(factor, groups, params)
     if not any(factor.any() for factor in jax.tree.leaves(factors)):
         raise UserError(
             "this model has no head, and nothing else is left to train; "
@@ -85,7 +85,7 @@ def stop_frozen_gradients(params: Any, factors: Any) -> Any:
     """The parameters, where frozen ones get a gradient of exactly 0.
 
     For a parameter that is entirely frozen, the backward pass is not computed; for stacked layers
-    of which only some are frozen, it is computed for all.
+    that are frozen in part, it is computed for all.
     """
 
     def stop(param: jax.Array, factor: np.ndarray) -> jax.Array:

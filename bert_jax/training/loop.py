@@ -4,7 +4,7 @@ The order of events, which must not change:
 
 1. shapes of the state; nothing is computed yet
 2. state: from the newest checkpoint of this run, else from `initial_params`, else from the seed
-3. batches: from the position where that state stands
+3. batches: from the position of this state
 4. for each step: batch → step → log → evaluate → save → stop
    (log, evaluate and save when they are due; save also a new best model if the best is exported;
    stop at the last step, after a signal, or when evaluations have not improved for too long)

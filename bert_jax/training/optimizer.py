@@ -37,7 +37,7 @@ class OptimizerOptions:
         learning_rate: peak learning rate.
         head_learning_rate: peak learning rate of the parameters outside the encoder, such as a
             classifier; 0: `learning_rate`.
-        layer_decay: ratio of the learning rate of a layer to that of the layer above it, see
+        layer_decay: ratio of a layer's learning rate to the rate of the layer above, see
             `layer_rates.rate_factors`.
         freeze_encoder: whether only pooler and head are trained (feature-based: paper, section
             5.3).

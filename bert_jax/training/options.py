@@ -20,7 +20,7 @@ class TrainOptions:
     """The section `train` of a config.
 
     Attributes:
-        steps: number of training steps; 0: given by `epochs`.
+        steps: number of training steps; 0: `epochs` decides.
         global_batch_size: examples per step, over all devices and micro-batches.
         microbatches: gradient-accumulation steps per update.
         log_every, eval_every, checkpoint_every: intervals in steps; 0: only at the end (the log

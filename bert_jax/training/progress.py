@@ -31,7 +31,7 @@ class ProgressBar:
 
     @contextlib.contextmanager
     def compiling(self) -> Iterator[None]:
-        """Shows that a step of another shape is compiled, while the bar stands still."""
+        """Shows that a step of a new shape is compiled, while the bar does not move."""
         self._bar.set_description("compiling")
         try:
             yield

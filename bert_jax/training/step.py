@@ -17,8 +17,12 @@ from bert_jax.data.pipeline import Batch
 from bert_jax.errors import UserError
 from bert_jax.models.encoder import abstract_params, init_params
 from bert_jax.models.parameter_sharding import gathered, sharded_shapes, state_shardings
-from bert_jax.sharding.memory import lack_of_memory, reported_memory
-from bert_jax.sharding.mesh import explain_out_of_memory, programs_may_overlap
+from bert_jax.sharding.mesh import (
+    explain_out_of_memory,
+    lack_of_memory,
+    programs_may_overlap,
+    reported_memory,
+)
 from bert_jax.sharding.rules import batch_sharding, on_mesh
 from bert_jax.tasks.base.task import Sums, Task, means
 from bert_jax.training.optimizer import Optimizer
@@ -67,7 +71,7 @@ def new_state(
         optimizer: initialises its moments.
         abstract: the state with its sharding, see `abstract_state`.
         seed: seed of the parameters.
-        params: parameters in place of random ones.
+        params: parameters instead of random ones.
 
     Raises:
         OptionError: the devices have too little memory for it.
@@ -118,7 +122,7 @@ def check_memory(task: Task, abstract: TrainState, options: TrainOptions, mesh: 
 
 
 def _check_state(abstract: TrainState, constants: Any = None) -> None:
-    teachers = "" if constants is None else ", those of the teacher"
+    teachers = "" if constants is None else ", the teacher's parameters"
     what = f"the parameters{teachers} and the moments of the optimizer"
     if problem := lack_of_memory((abstract, constants), what):
         rule = "make the model smaller (model.size, or width and layers), or set mesh.fsdp"
@@ -159,7 +163,7 @@ class TrainStep:
     def trace(
         self, state: TrainState, batch: Mapping[str, jax.ShapeDtypeStruct]
     ) -> jax.stages.Traced:
-        """The program of a step for given shapes, to inspect or compile; nothing is computed."""
+        """The program of a step for these shapes, to inspect or compile; nothing is computed."""
         seed, rate = (jax.ShapeDtypeStruct((), dtype) for dtype in (jnp.uint32, jnp.float32))
         with on_mesh(self.mesh):
             return self.program.trace(state, self.constants, dict(batch), seed, rate)
@@ -177,7 +181,7 @@ def make_train_step(
 ) -> TrainStep:
     """The jitted step of a training.
 
-    The gradient is that of the loss over the global batch: each part of the loss is divided by its
+    The gradient is of the loss over the global batch: each part of the loss is divided by its
     weight in the global batch before micro-batches are added. A loss that compares all rows is
     computed from the outputs of all micro-batches together, see `Task.global_loss`.
 
@@ -196,8 +200,8 @@ def make_train_step(
     """
     if constants is None:
         constants = task.abstract_constants(mesh)
-    # The sharding of the gradients is that of the moments: a device that updates a part of the
-    # parameters needs the sum over all devices for that part only.
+    # Gradients are sharded like the moments: a device that updates a part of the parameters needs
+    # the sum over all devices for this part only.
     gradient_shardings = state_shardings(mesh, abstract.params, optimizer.mesh_axes)
     is_cached = task.global_loss and microbatches > 1
 
@@ -241,8 +245,8 @@ def _cached(forward: Callable[[GlobalBatch], Any], batch: GlobalBatch, parts: in
     """The outputs for a batch, computed for equal parts of it one after the other.
 
     They are computed again when their gradient is known, so that only the activations of one part
-    are in memory (GradCache: Gao et al., 2021, https://arxiv.org/abs/2101.06983). The masks of the
-    dropout are those of the whole batch, since the indices of the rows are.
+    are in memory (GradCache: Gao et al., 2021, https://arxiv.org/abs/2101.06983). Row indices
+    count within the whole batch, so the dropout masks are the same as without parts.
     """
     rows = batch | {"row_indices": jnp.arange(len(next(iter(batch.values()))))}
     outputs = jax.lax.map(jax.checkpoint(forward, prevent_cse=False), _split_rows(rows, parts))

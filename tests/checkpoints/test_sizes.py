@@ -14,9 +14,8 @@ from bert_jax.errors import UserError
 from bert_jax.files.manifest import MANIFEST
 from bert_jax.models.execution import Execution
 from bert_jax.models.parameter_sharding import sharded_shapes
-from bert_jax.sharding import memory
-from bert_jax.sharding.memory import lack_of_memory
-from bert_jax.sharding.mesh import one_device_mesh
+from bert_jax.sharding import mesh as mesh_module
+from bert_jax.sharding.mesh import lack_of_memory, one_device_mesh
 from bert_jax.training.step import TrainState, new_state
 
 BILLION = 10**9
@@ -56,7 +55,7 @@ def test_sizes_that_the_tensors_do_not_have(change, fields, message):
 
 
 def test_a_new_head_that_no_memory_holds(change, monkeypatch):
-    monkeypatch.setattr(memory, "host_memory", lambda: 2**36)
+    monkeypatch.setattr(mesh_module, "host_memory", lambda: 2**36)
     directory = change(num_labels=2 * BILLION)
     with pytest.raises(UserError, match=r"the parameters need [\d,.]+ GiB of each device, wh"):
         bert_jax.load(directory, task="classification")

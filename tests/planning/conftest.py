@@ -6,10 +6,9 @@ from collections.abc import Callable
 import pytest
 from ml_collections import ConfigDict
 
-from bert_jax.config import default_config, set_key
+from bert_jax.config import Sections, default_config, set_key
 from bert_jax.planning.hardware import find_topology, parse_slice
 from bert_jax.planning.training_on_mesh import Training, TrainingOnMesh
-from bert_jax.sections import Sections
 from bert_jax.sharding.mesh import MeshShape
 from bert_jax.training.optimizer import make_optimizer
 

@@ -14,7 +14,7 @@ import bert_jax
 from bert_jax import families
 from bert_jax.checkpoints import google_files, model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.config import complete_config
+from bert_jax.config import Sections, complete_config
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.families.family import find_family
@@ -23,7 +23,6 @@ from bert_jax.inference.predict import predict
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution
-from bert_jax.sections import Sections
 from bert_jax.tasks.classification import task as classification
 from bert_jax.tokenization import (
     SentencePieceTokenizer,

@@ -13,12 +13,11 @@ import bert_jax
 from bert_jax import workdir as run_directory
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.config import complete_config, load_config
+from bert_jax.config import Sections, complete_config, load_config
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.export import export
 from bert_jax.models.execution import Execution
-from bert_jax.sections import Sections
 from bert_jax.tasks.classification import task as classification
 from tests.random_params import random_params
 
@@ -424,7 +423,7 @@ def test_a_run_may_become_longer_but_not_shorter_than_it_is(
     with pytest.raises(UserError) as error:
         begin(epochs=2.0)
     assert str(error.value) == (
-        f"{workdir} has done 9 steps already, and the config asks for 6; use another --workdir, or "
+        f"{workdir} has done 9 steps already, and the config sets 6; use another --workdir, or "
         "at least train.steps=9"
     )
     write_table("train.tsv", [*rows, ("a dog .", "a")])
@@ -459,7 +458,7 @@ def test_a_run_whose_data_have_changed_is_not_gone_on_with(train, write_table, s
     (workdir / "result.json").unlink()
     others = [(text, label.replace("thing", "object")) for text, label in sentences(80)]
     write_table("train.tsv", [("text", "label"), *others])
-    with pytest.raises(UserError, match="learns the labels animal, thing, but those of the data"):
+    with pytest.raises(UserError, match="learns the labels animal, thing, but the data now"):
         train("classification", **keys)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import bert_jax
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.config import default_config, load_config, set_key
+from bert_jax.config import Sections, default_config, load_config, set_key
 from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.data.pretraining.options import PretrainingOptions
@@ -19,7 +19,6 @@ from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
-from bert_jax.sections import Sections
 from bert_jax.tasks.base.task import means
 from bert_jax.tasks.pretraining.task import BatchOptions, PretrainingTask
 

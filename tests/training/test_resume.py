@@ -14,6 +14,8 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
+from tests.conftest import REPOSITORY
+
 pytestmark = pytest.mark.slow
 
 STEPS = 100
@@ -292,10 +294,11 @@ def test_a_work_directory_of_another_config_is_refused(start, finished, key, val
     output, errors = process.communicate(timeout=120)
     assert process.returncode == 2
     assert output == ""
-    # The first line tells that warmup_steps of the fixture replaces the config's warmup_ratio.
-    assert errors.splitlines()[1:] == [
+    assert errors.splitlines() == [
+        "--config.optimizer.warmup_steps replaces optimizer.warmup_ratio=0.011111 of "
+        f"{REPOSITORY}/configs/pretrain.py",
         f"bert-jax: {finished} belongs to another config: {key} was {was} and is {value} now "
-        "(1 keys differ); use another --workdir, or that value"
+        "(1 keys differ); use another --workdir, or that value",
     ]
     after = {path: path.stat().st_mtime_ns for path in finished.rglob("*") if path.is_file()}
     assert after == before

@@ -383,6 +383,6 @@ def test_what_can_never_fit_is_refused():
         check(1, 10**12 // 1000, 1000)  # the batch itself remains
     with pytest.raises(UserError, match="^the parameters and the moments .* need 11,175.9 GiB of"):
         check(10**9, 32)
-    message = r"^the parameters, those of the teacher and the moments .* need 3,725\.3 GiB of"
+    message = r"^the parameters, the teacher's parameters and the moments .* need 3,725\.3 GiB of"
     with pytest.raises(UserError, match=message):
         check(1, 32, teacher=10**9)

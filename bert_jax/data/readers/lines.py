@@ -18,7 +18,7 @@ import zstandard
 
 from bert_jax.errors import OptionError, UserError
 from bert_jax.files import as_path, fetch
-from bert_jax.files.formats import BZIP2, FIRST_BYTES, GZIP, XZ, ZSTANDARD, format_of
+from bert_jax.files.reading import BZIP2, FIRST_BYTES, GZIP, XZ, ZSTANDARD, format_of
 
 STDIN = "-"
 LINE_BYTES = 64 * 1024 * 1024

@@ -15,7 +15,7 @@ from bert_jax.data.readers.glue import TRAIN as GLUE_TRAIN
 from bert_jax.data.readers.glue import GlueLayout
 from bert_jax.data.readers.texts import read_texts
 from bert_jax.errors import OptionError, UserError
-from bert_jax.sharding.memory import host_memory
+from bert_jax.sharding.mesh import host_memory
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator, example_losses
 from bert_jax.tasks.base.labelled_options import (
     LabelledData,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.config import complete_config, set_key
+from bert_jax.config import Sections, complete_config, set_key
 from bert_jax.data.examples import Example, GoldAnswer, Question
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
@@ -19,7 +19,6 @@ from bert_jax.models.heads.question_answering import (
     QuestionAnsweringOptions,
     QuestionAnsweringOutput,
 )
-from bert_jax.sections import Sections
 from bert_jax.tasks.base.labelled_options import labelled_options
 from bert_jax.tasks.base.labelled_task import TrainedModel
 from bert_jax.tasks.base.splits import EvalSet, Splits
