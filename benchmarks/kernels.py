@@ -9,8 +9,8 @@ import numpy as np
 
 from benchmarks.contender import Step
 from bert_jax.models.attention_inputs import AttentionInputs
+from bert_jax.models.kernels import KERNELS
 from bert_jax.models.kernels.definition import attention
-from bert_jax.models.kernels.table import KERNELS
 from bert_jax.models.packed_rows import Tokens
 
 KEY = np.array([7, 11], np.uint32)

@@ -20,8 +20,8 @@ from matplotlib.figure import Figure, SubFigure
 import bert_jax
 from bert_jax.files.figures import save_figure
 from bert_jax.inference.model import LoadedModel
+from bert_jax.models.encoder import EncoderOutputs
 from bert_jax.models.heads.pretraining import PreTrainingOutput
-from bert_jax.models.layer_outputs import EncoderOutputs
 from bert_jax.tokenization import Encoding
 
 WORDS = 5

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from bert_jax.data.pipeline import Batch
-from bert_jax.models.kernels.table import length_multiple
+from bert_jax.models.kernels import length_multiple
 
 # Packed rows may be longer than the rows of the batch by these factors, rounded up to a multiple of
 # `_LENGTH_MULTIPLE` tokens, which suits the attention kernels, too.

@@ -1,26 +1,29 @@
-"""Multi-head attention (Vaswani et al., 2017, section 3.2).
+"""Multi-head attention (Vaswani et al., 2017, section 3.2), also to a memory or with a cache.
 
-`models.kernels.definition` has the formula. `Attention` makes queries, keys and values, and selects
-the kernel that computes it.
+`models.kernels.definition` has the formula. `Attention` projects its input to queries, keys and
+values, and selects the kernel that computes the formula.
 """
+
+import dataclasses
+from typing import Self
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 from flax import struct
 
 from bert_jax.models.attention_inputs import AttentionInputs, AttentionMask
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import dropout_key_of
 from bert_jax.models.execution import Execution
-from bert_jax.models.kernels.table import select_kernel
-from bert_jax.models.key_value_cache import KeyValueCache
+from bert_jax.models.kernels import select_kernel
 from bert_jax.models.layers import dense
 from bert_jax.models.packed_rows import Tokens
 
 
 @struct.dataclass
 class Memory:
-    """What cross-attention attends to: the output of an encoder.
+    """The output of an encoder, for cross-attention.
 
     Attributes:
         hidden: [B, S, D].
@@ -32,8 +35,65 @@ class Memory:
 
 
 @struct.dataclass
+class KeyValueCache:
+    """Keys and values of earlier tokens, for a decoder that computes token after token.
+
+    Attributes:
+        key: K, [B, N, S, H], where S is the largest number of tokens.
+        value: V, [B, N, S, H].
+        key_ids: int32 [B, S], segment ids, see `AttentionMask`; 0 after the last token.
+        length: int32 [], number of tokens so far.
+    """
+
+    key: jax.Array
+    value: jax.Array
+    key_ids: jax.Array
+    length: jax.Array
+
+    @classmethod
+    def empty(cls, config: EncoderConfig, execution: Execution, rows: int, size: int) -> Self:
+        """The cache of one layer for B rows of at most S tokens."""
+        shape = (rows, config.num_attention_heads, size, config.head_dim)
+        zeros = jnp.zeros(shape, execution.dtype)
+        return cls(zeros, zeros, jnp.zeros((rows, size), jnp.int32), jnp.int32(0))
+
+    def append(self, key: jax.Array, value: jax.Array, key_ids: jax.Array) -> Self:
+        """The cache with T more tokens: [B, N, T, H] twice, and int32 [B, T]."""
+
+        def put(old: jax.Array, new: jax.Array, axis: int) -> jax.Array:
+            return jax.lax.dynamic_update_slice_in_dim(old, new, self.length, axis)
+
+        return dataclasses.replace(
+            self,
+            key=put(self.key, key, 2),
+            value=put(self.value, value, 2),
+            key_ids=put(self.key_ids, key_ids, 1),
+            length=self.length + key.shape[2],
+        )
+
+    def mask(self, tokens: AttentionMask) -> AttentionMask:
+        """Which keys the last T tokens see: as `tokens`, their own mask, and none after them.
+
+        Raises:
+            ValueError: there are global tokens; of earlier tokens the cache does not know them.
+        """
+        if tokens.global_keys is not None or tokens.global_queries is not None:
+            raise ValueError("attention with a cache has no global tokens; leave them out")
+        positions = jnp.broadcast_to(jnp.arange(self.key_ids.shape[1]), self.key_ids.shape)  # BS
+        count = tokens.key_ids.shape[1]
+        return AttentionMask(
+            tokens.query_ids,
+            self.key_ids,
+            positions,
+            positions[:, :count] + self.length - count,
+            causal=True,
+            window=tokens.window,
+        )
+
+
+@struct.dataclass
 class AttentionOutput:
-    """What attention returns.
+    """The result of attention.
 
     Attributes:
         hidden: [B, T, D].
@@ -47,11 +107,10 @@ class AttentionOutput:
 
 
 class Attention(nn.Module):
-    """N heads that attend to all tokens, and the projection of their outputs back to D.
+    """N heads, and the projection of their outputs back to D.
 
-    Keys and values are made of the same input as the queries, or of a memory. In a bottleneck,
-    queries and keys are made of a narrow input of width D, and so is the output; the values are
-    made of another input.
+    Keys and values are projections of the input of the queries, or of a memory. In a bottleneck the
+    input of queries and keys, and the output, are narrower than the input of the values.
     """
 
     config: EncoderConfig
@@ -73,14 +132,14 @@ class Attention(nn.Module):
 
         Args:
             hidden: input of queries and keys.
-            tokens: the T tokens, and which of them see each other.
+            tokens: the T tokens with their mask.
             deterministic: False for training, with dropout.
-            output_attentions: whether the weights are requested, see `layer_outputs`; some
-                kernels do not compute the same ones.
+            output_attentions: whether the weights are requested, see `EncoderOutputs`; some
+                kernels have other rounding.
             value_input: input of the values; None: the input of the keys.
-            memory: input of keys and values in cross-attention.
-            cache: keys and values of the tokens before these; attention is then causal. Not with a
-                memory, which would be appended to it.
+            memory: input of keys and values in cross-attention; all its tokens are visible.
+            cache: keys and values of earlier tokens; attention is then causal. Not with a memory,
+                which would be appended to it.
         """
         assert memory is None or cache is None
         config, execution = self.config, self.execution
@@ -100,7 +159,7 @@ class Attention(nn.Module):
         )
         if cache is not None:
             cache = cache.append(key, value, mask.key_ids)
-            key, value, mask = cache.key, cache.value, cache.mask(tokens)
+            key, value, mask = cache.key, cache.value, cache.mask(mask)
 
         rate = 0.0 if deterministic else config.attention_probs_dropout_prob
         inputs = AttentionInputs(

@@ -1,6 +1,7 @@
-"""The inputs of attention: one record, from which every kernel of `models.kernels` computes."""
+"""The inputs of attention, and the record of a kernel that computes attention from them."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -129,3 +130,43 @@ class AttentionInputs:
                 self, query=query, key=key, value=value, mask=none, bias=none, dropout=none
             ),
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """An implementation of attention, and the inputs it is used for.
+
+    Attributes:
+        name: name, unique in the table.
+        function: computes attention, [B, N, T, H].
+        platforms: platforms it runs on, of "cpu", "gpu" and "tpu"; (): all.
+        setting: value of `model.attention` that allows it; "": its name.
+        automatic: whether "auto" as `model.attention` allows it on its platforms.
+        min_length: shortest T for which it is faster than the kernels after it in the table.
+        length_multiple: T must be a multiple of this.
+        is_fused: whether it never has the attention weights; not used where they are requested.
+        accepts: whether it computes inputs of a supported length, from their shapes and dtypes.
+    """
+
+    name: str
+    function: Callable[[AttentionInputs], jax.Array]
+    platforms: tuple[str, ...] = ()
+    setting: str = ""
+    automatic: bool = True
+    min_length: int = 1
+    length_multiple: int = 1
+    is_fused: bool = False
+    accepts: Callable[[AttentionInputs], bool] = lambda inputs: True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "setting", self.setting or self.name)
+
+    def runs_on(self, platform: str) -> bool:
+        """Whether a platform has it."""
+        return not self.platforms or platform in self.platforms
+
+    def supports(self, inputs: AttentionInputs, *, output_attentions: bool = False) -> bool:
+        """Whether it computes the inputs, and faster than the kernels after it in the table."""
+        length = inputs.query.shape[2]
+        is_length = length >= self.min_length and length % self.length_multiple == 0
+        return is_length and not (self.is_fused and output_attentions) and self.accepts(inputs)

@@ -4,14 +4,13 @@ import flax.linen as nn
 import jax
 
 from bert_jax.models.activations import ACTIVATIONS
-from bert_jax.models.attention import Attention
+from bert_jax.models.attention import Attention, KeyValueCache
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.execution import Execution
-from bert_jax.models.key_value_cache import KeyValueCache
-from bert_jax.models.layer_outputs import EncoderOutputs, LayerValues
 from bert_jax.models.layers import HIDDEN_AXES, dense, norm
 from bert_jax.models.packed_rows import Tokens
+from bert_jax.models.transformer_layer import EncoderOutputs, LayerValues
 
 
 class BottleneckLayer(nn.Module):

@@ -6,7 +6,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 
-from bert_jax.models.layer_outputs import EncoderOutputs
+from bert_jax.models.encoder import EncoderOutputs
 from bert_jax.models.packed_rows import PackedRows
 
 # The arrays of a batch that models read; a batch has those that its model takes.

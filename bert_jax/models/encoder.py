@@ -7,18 +7,19 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from bert_jax.models.attention import KeyValueCache
+from bert_jax.models.attention_inputs import AttentionInputs, AttentionMask
 from bert_jax.models.bottleneck_layer import BottleneckLayer
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.embeddings import Embeddings, trigrams
 from bert_jax.models.execution import Execution
 from bert_jax.models.kernels.matmul import MATMUL_OUTPUT
-from bert_jax.models.kernels.xla import ATTENTION_WEIGHTS
-from bert_jax.models.key_value_cache import KeyValueCache
-from bert_jax.models.layer_outputs import EncoderOutputs, Intermediates, LayerValues
+from bert_jax.models.kernels.xla import ATTENTION_WEIGHTS, attention_weights
 from bert_jax.models.layers import HIDDEN_AXES, dense, gather_positions
 from bert_jax.models.packed_rows import PackedRows, Tokens
-from bert_jax.models.transformer_layer import TransformerLayer
+from bert_jax.models.transformer_layer import EncoderOutputs, LayerValues, TransformerLayer
 
 
 class EncoderOutput(NamedTuple):
@@ -73,6 +74,9 @@ REMAT_POLICIES = {
 _TOKENS_IN_CACHE = {"float32": 1024, "bfloat16": 2048}
 
 
+Intermediates = tuple[jax.Array | None, jax.Array | None, jax.Array | None]
+
+
 LAYERS: dict[str, type[nn.Module]] = {
     "transformer": TransformerLayer,
     "bottleneck": BottleneckLayer,
@@ -123,8 +127,8 @@ class LayerStack(nn.Module):
         if is_grouped:
             values = jax.tree.map(_all_layers, values)
         scale = self.config.attention_scale
-        requested = Intermediates.of(outputs, embedded, values, tokens.mask.for_heads(), scale)
-        return hidden, requested, values.cache
+        intermediates = _intermediates(outputs, embedded, values, tokens.mask.for_heads(), scale)
+        return hidden, intermediates, values.cache
 
     def _in_groups(self, of_layers: jax.Array) -> jax.Array:
         """[L, ...] → [G, L / G, ...]."""
@@ -191,6 +195,41 @@ def _in_parts(
     loop = nn.scan(compute, variable_broadcast="params", split_rngs={"params": False})
     _, (output, values) = loop(layers, None, parts)
     return output.astype(dtype).reshape(hidden.shape), values
+
+
+def _intermediates(
+    outputs: EncoderOutputs,
+    embedded: jax.Array,
+    values: LayerValues,
+    mask: AttentionMask,
+    scale: float,
+) -> Intermediates:
+    """The requested hidden states, attention weights and value relations of the layers.
+
+    Weights are computed here and not in the layers, which are a loop: so they are computed for the
+    requested layers alone.
+
+    Args:
+        outputs: what is requested.
+        embedded: input of the first layer.
+        values: values of all layers, [L, ...].
+        mask: see `AttentionInputs`, like `scale`.
+        scale: factor of the scores.
+    """
+    states = values.hidden
+    if states is not None:
+        states = jnp.concatenate([embedded[None], states])
+    layers: Any = slice(None)
+    if outputs.attention_layers is not None:
+        layers = np.array(outputs.attention_layers) - 1
+
+    def weights(query: jax.Array | None, key: jax.Array | None) -> jax.Array | None:
+        if query is None or key is None:
+            return None
+        query, key = query[layers], key[layers]
+        return attention_weights(AttentionInputs(query, key, key, mask, scale))
+
+    return states, weights(values.query, values.key), weights(values.value, values.value)
 
 
 def _all_layers(of_groups: jax.Array) -> jax.Array:
@@ -302,11 +341,8 @@ class Encoder(nn.Module):
         )
         if packed_rows is not None:
             hidden = packed_rows.unpack(hidden)
-        return EncoderOutput(
-            last_hidden_state=hidden,
-            pooler_output=self.pooler(hidden, cls_positions) if self.add_pooling_layer else None,
-            **intermediates._asdict(),
-        )
+        pooled = self.pooler(hidden, cls_positions) if self.add_pooling_layer else None
+        return EncoderOutput(hidden, pooled, *intermediates)
 
     def _position_rows(self, input_ids: jax.Array, position_ids: jax.Array | None) -> jax.Array:
         """The row of the position table of each token, int32 [B, T]."""

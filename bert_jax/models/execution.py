@@ -5,7 +5,7 @@ import dataclasses
 import jax
 
 from bert_jax.errors import OptionError, require_at_least, require_one_of
-from bert_jax.models.kernels.table import SETTINGS, automatic_setting, runs_on
+from bert_jax.models.kernels import SETTINGS, automatic_setting, runs_on
 from bert_jax.sharding.runtime import multiplies_bfloat16
 
 # What is saved for the backward pass, from most to least; see `encoder.REMAT_POLICIES`.

@@ -1,4 +1,4 @@
-"""A model that compares two texts (Sentence-BERT, Reimers and Gurevych, 2019, section 3)."""
+"""A model that compares texts (Sentence-BERT, Reimers and Gurevych, 2019, section 3)."""
 
 from typing import Any, NamedTuple
 
@@ -15,10 +15,10 @@ from bert_jax.models.packed_rows import PackedRows
 
 
 class PairOutput(NamedTuple):
-    """The output of `SentencePairs` for B pairs of texts u and v.
+    """The output of `SentencePairs` for B examples of K texts.
 
     Attributes:
-        vectors: float32 [B, 2, D], u and v; zeros for a text without tokens.
+        vectors: float32 [B, K, D]; zeros for a text without tokens.
         logits: float32 [B, C], logits of the labels; None without a classifier.
     """
 
@@ -27,7 +27,7 @@ class PairOutput(NamedTuple):
 
 
 class SentencePairs(nn.Module):
-    """An encoder, and a classifier of pairs that is dropped after training.
+    """An encoder of the K texts of each example, and a classifier of pairs, for training only.
 
     The encoder has no pooler: no loss would reach it, and weight decay alone would change it.
 
@@ -35,7 +35,8 @@ class SentencePairs(nn.Module):
         config: architecture of the encoder.
         execution: how the encoder is computed.
         text_vectors: token vectors → text vector; the name is the scope of its parameters.
-        labels: C, number of classes of a classifier of (u, v, |u - v|); 0: no classifier.
+        labels: C, number of classes of a classifier of (u, v, |u - v|), of the first and the last
+            text; 0: no classifier.
     """
 
     config: EncoderConfig
@@ -61,17 +62,17 @@ class SentencePairs(nn.Module):
         deterministic: bool = True,
         encoder_outputs: EncoderOutputs | None = None,
     ) -> Any:
-        """Takes int32 [B, 2, T] three times, and the index of each pair; see `Encoder`.
+        """Takes int32 [B, K, T] three times, and the index of each example; see `Encoder`.
 
         Returns:
-            `PairOutput`; with `encoder_outputs`, and the `EncoderOutput` of all 2 B rows.
+            `PairOutput`; with `encoder_outputs`, and the `EncoderOutput` of all B · K rows.
         """
         if attention_mask is None:
             attention_mask = jnp.ones_like(input_ids)
-        length = input_ids.shape[-1]
-        mask = attention_mask.reshape(-1, length)  # 2B,T
+        texts, length = input_ids.shape[-2:]
+        mask = attention_mask.reshape(-1, length)  # BK,T
         if row_indices is not None:
-            row_indices = (2 * row_indices[:, None] + jnp.arange(2)).reshape(-1)  # 2B
+            row_indices = (texts * row_indices[:, None] + jnp.arange(texts)).reshape(-1)  # BK
         encoded = self.encoder(
             input_ids.reshape(-1, length),
             None if token_type_ids is None else token_type_ids.reshape(-1, length),
@@ -83,7 +84,7 @@ class SentencePairs(nn.Module):
         )
         pooled = self.text_vectors(encoded.last_hidden_state, mask.astype(bool))
         pooled = jnp.where(mask.any(axis=1, keepdims=True), pooled, 0)
-        vectors = pooled.reshape(*input_ids.shape[:-1], -1)  # B2D
+        vectors = pooled.reshape(*input_ids.shape[:-1], -1)  # BKD
         output = PairOutput(vectors, None)
         if self.labels:
             logits = self.classifier(pair_features(vectors[..., 0, :], vectors[..., -1, :]))

@@ -1,17 +1,69 @@
-"""A layer of the encoder (Vaswani et al., 2017, section 3.1)."""
+"""A layer of the encoder (Vaswani et al., 2017, section 3.1), and which values layers return."""
+
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
 
 from bert_jax.models.activations import ACTIVATIONS
-from bert_jax.models.attention import Attention
+from bert_jax.models.attention import Attention, AttentionOutput, KeyValueCache
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.execution import Execution
-from bert_jax.models.key_value_cache import KeyValueCache
-from bert_jax.models.layer_outputs import EncoderOutputs, LayerValues
 from bert_jax.models.layers import HIDDEN_AXES, dense, norm
 from bert_jax.models.packed_rows import Tokens
+
+
+class EncoderOutputs(NamedTuple):
+    """Which values an encoder returns beside its last layer.
+
+    Attributes:
+        output_hidden_states: whether the hidden states of all layers.
+        output_attentions: whether the attention weights of all layers.
+        output_value_relations: whether the value relations of all layers.
+        attention_layers: the layers, from 1, whose attention weights and value relations are
+            returned, where requested; None: all.
+    """
+
+    output_hidden_states: bool = False
+    output_attentions: bool = False
+    output_value_relations: bool = False
+    attention_layers: tuple[int, ...] | None = None
+
+    @property
+    def are_requested(self) -> bool:
+        """Whether anything is returned beside the last layer."""
+        return any(self._replace(attention_layers=None))
+
+
+class LayerValues(NamedTuple):
+    """Values of a layer from which the requested ones are computed; None where none needs them.
+
+    Attributes:
+        hidden: output of the layer, [B, T, D].
+        query, key, value: Q, K and V of its heads, [B, N, T, H].
+        cache: the layer's cache with the T tokens.
+    """
+
+    hidden: jax.Array | None
+    query: jax.Array | None
+    key: jax.Array | None
+    value: jax.Array | None
+    cache: KeyValueCache | None
+
+    @classmethod
+    def needed(
+        cls, outputs: EncoderOutputs, hidden: jax.Array, attention: AttentionOutput
+    ) -> "LayerValues":
+        """The values of a layer that `outputs` needs."""
+        weights, relations = outputs.output_attentions, outputs.output_value_relations
+        return cls(
+            hidden if outputs.output_hidden_states else None,
+            attention.inputs.query if weights else None,
+            attention.inputs.key if weights else None,
+            attention.inputs.value if relations else None,
+            attention.cache,
+        )
 
 
 class TransformerLayer(nn.Module):

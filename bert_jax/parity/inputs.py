@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from bert_jax.errors import UserError
-from bert_jax.models.comparison import Comparison, Draw
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.head import find_head
+from bert_jax.models.head import Comparison, Draw, find_head
 from bert_jax.tokenization import Tokenizer
 
 # In the order of the arguments of bert_jax's models.

@@ -8,12 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.attention import Attention, Memory
+from bert_jax.models.attention import Attention, KeyValueCache, Memory
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.encoder import LayerStack
+from bert_jax.models.encoder import EncoderOutputs, LayerStack
 from bert_jax.models.execution import Execution
-from bert_jax.models.key_value_cache import KeyValueCache
-from bert_jax.models.layer_outputs import EncoderOutputs
 from bert_jax.models.packed_rows import Tokens
 
 ROWS, LENGTH = 2, 5
@@ -23,11 +21,13 @@ CONFIG = EncoderConfig(
 HIDDEN = np.random.default_rng(0).normal(size=(ROWS, LENGTH, 16)).astype(np.float32)
 
 
-def causal_tokens(length):
-    """All tokens of two rows of one text each, none of which sees a later one."""
+def causal_tokens(length, window):
+    """Two rows of one text each, whose tokens see the window before them."""
     ids = np.ones((ROWS, length), np.int32)
     tokens = Tokens.in_batch_order(ids, ids)
-    mask = tokens.mask.replace(query_positions=tokens.mask.key_positions, causal=True)
+    mask = tokens.mask.replace(
+        query_positions=tokens.mask.key_positions, causal=True, window=window
+    )
     return tokens._replace(mask=mask)
 
 
@@ -36,14 +36,14 @@ def drawn(shapes):
     return jax.tree.map(lambda leaf: generator.normal(0, 0.3, leaf.shape).astype("f"), shapes)
 
 
-@pytest.mark.parametrize("groups", [None, 2], ids=["layers", "groups"])
-def test_token_after_token_with_a_cache_is_causal_attention(groups):
+@pytest.mark.parametrize(("groups", "window"), [(None, None), (2, 1)])
+def test_token_after_token_with_a_cache_is_causal_attention(groups, window):
     """Three tokens at once, then one by one, with parameters of four layers or of two groups."""
     config = dataclasses.replace(CONFIG, num_hidden_groups=groups)
     module = LayerStack(config, Execution())
     call = functools.partial(module.apply, deterministic=True, outputs=EncoderOutputs())
     start = functools.partial(module.init, deterministic=True, outputs=EncoderOutputs())
-    whole = causal_tokens(LENGTH)
+    whole = causal_tokens(LENGTH, window)
     params = drawn(jax.eval_shape(start, jax.random.key(0), HIDDEN, whole))
     expected, _, no_cache = jax.jit(call)(params, HIDDEN, whole)
     assert no_cache is None
@@ -55,12 +55,17 @@ def test_token_after_token_with_a_cache_is_causal_attention(groups):
     step = jax.jit(lambda hidden, tokens, cache: call(params, hidden, tokens, cache=cache))
     outputs = []
     for begin, end in ((0, 3), (3, 4), (4, 5)):
-        tokens = causal_tokens(end - begin)
+        tokens = causal_tokens(end - begin, window)
         hidden, _, cache = step(HIDDEN[:, begin:end], tokens, cache)
         outputs.append(hidden)
     np.testing.assert_allclose(np.concatenate(outputs, axis=1), expected, atol=1e-5)
     assert cache.length.tolist() == [LENGTH] * layers
     assert cache.key_ids[0].tolist() == [[1, 1, 1, 1, 1, 0]] * ROWS
+
+    is_global = np.ones((ROWS, 1), bool)
+    mask = tokens.mask.replace(global_queries=is_global, global_keys=is_global)
+    with pytest.raises(ValueError, match="attention with a cache has no global tokens; leave them"):
+        step(HIDDEN[:, 4:], tokens._replace(mask=mask), cache)
 
 
 def test_attention_to_a_memory_by_hand():

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from bert_jax.families import bert
-from bert_jax.models import joint_span_head
-from bert_jax.models.joint_span_head import BEAM_SIZE, JointSpanHead
+from bert_jax.models.heads import question_answering
+from bert_jax.models.heads.question_answering import BEAM_SIZE, JointSpanHead
 
-joint_scores = jax.jit(joint_span_head.joint_scores)
-span_beam = jax.jit(joint_span_head.span_beam, static_argnames="answer_length")
+joint_scores = jax.jit(question_answering.joint_scores)
+span_beam = jax.jit(question_answering.span_beam, static_argnames="answer_length")
 
 LENGTH, WIDTH, ANSWER_LENGTH = 30, 6, 25
 # Passages of 25 tokens, of 4, and of none, as in a row of padding alone.

@@ -7,16 +7,19 @@ import pytest
 from jax.experimental.pallas import tpu
 
 from bert_jax.models.attention_inputs import AttentionInputs
-from bert_jax.models.kernels import blocked, cudnn, pallas, xla
-from bert_jax.models.kernels.definition import attention
-from bert_jax.models.kernels.table import (
+from bert_jax.models.kernels import (
     KERNELS,
     SETTINGS,
     automatic_setting,
+    blocked,
+    cudnn,
     length_multiple,
+    pallas,
     runs_on,
     select_kernel,
+    xla,
 )
+from bert_jax.models.kernels.definition import attention
 from bert_jax.models.packed_rows import Tokens
 
 KEY = np.uint32([7, 11])

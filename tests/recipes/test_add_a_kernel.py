@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from bert_jax.families import bert
-from bert_jax.models import execution
+from bert_jax.models import execution, kernels
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution, resolve_execution
-from bert_jax.models.kernels import table
 from bert_jax.models.kernels.definition import attention
 from tests.models.test_kernels import inputs_of, kernel_of, tokens_of
 from tests.random_params import random_params
@@ -22,8 +21,8 @@ TOKENS = tokens_of([[1, 1, 2, 2, 2], [1, 1, 1, 1, 3]], [[1, 1, 2, 2, 2], [1, 1, 
 
 @pytest.fixture(autouse=True)
 def in_the_table(monkeypatch):
-    monkeypatch.setattr(table, "KERNELS", (toy_kernel.KERNEL, *table.KERNELS))
-    monkeypatch.setattr(execution, "SETTINGS", (*table.SETTINGS, "toy"))
+    monkeypatch.setattr(kernels, "KERNELS", (toy_kernel.KERNEL, *kernels.KERNELS))
+    monkeypatch.setattr(execution, "SETTINGS", (*kernels.SETTINGS, "toy"))
 
 
 def test_the_table_chooses_it():

@@ -6,7 +6,7 @@ computes attention where `model.attention` is "toy", and on CPUs where that is "
 
 import jax
 
-from bert_jax.models.kernels import Kernel
+from bert_jax.models.attention_inputs import Kernel
 
 
 def attention(inputs):

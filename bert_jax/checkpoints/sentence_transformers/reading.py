@@ -38,6 +38,8 @@ from bert_jax.errors import UserError
 from bert_jax.files import is_there, read_json_object
 from bert_jax.models.activations import PYTORCH_ACTIVATIONS
 from bert_jax.models.heads.text_vectors import (
+    OF_TOKENS,
+    POOLER,
     SIMILARITIES,
     TEXT_VECTORS,
     Dense,
@@ -48,7 +50,6 @@ from bert_jax.models.heads.text_vectors import (
     TextVectors,
 )
 from bert_jax.models.parameter_sharding import state_shardings
-from bert_jax.models.pooling import OF_TOKENS, POOLER
 
 _KINDS: dict[str, type[Module]] = {
     kind.__name__: kind for kind in (Dense, Normalize, LayerNorm, Dropout)

@@ -25,8 +25,7 @@ from bert_jax.checkpoints.sentence_transformers import (
 )
 from bert_jax.checkpoints.tensors import SAFETENSORS
 from bert_jax.errors import UserError
-from bert_jax.models.heads.text_vectors import TEXT_VECTORS, TextVectors
-from bert_jax.models.pooling import OF_TOKENS
+from bert_jax.models.heads.text_vectors import OF_TOKENS, TEXT_VECTORS, TextVectors
 from bert_jax.sharding.hosts import fetch
 
 # The poolings that version 2 does not know: their flags are written only if they are set.

@@ -4,18 +4,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.models.comparison import (
-    Arrays,
-    Comparison,
-    Draw,
-    Labels,
-    cross_entropy,
-    sigmoid_cross_entropy,
-)
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.encoder_with_head import Classifier, ClassifierOptions
-from bert_jax.models.head import Head, dense_axes
+from bert_jax.models.head import (
+    Arrays,
+    Comparison,
+    Draw,
+    Head,
+    Labels,
+    cross_entropy,
+    dense_axes,
+    sigmoid_cross_entropy,
+)
 
 
 class ClassificationModel(Classifier):

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from bert_jax.models.comparison import Comparison, Draw, Labels
 from bert_jax.models.encoder import Encoder
-from bert_jax.models.head import Head
+from bert_jax.models.head import Comparison, Draw, Head, Labels
 
 
 def _labels(draw: Draw) -> Labels:

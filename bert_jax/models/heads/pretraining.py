@@ -4,16 +4,16 @@ from typing import Any, NamedTuple
 
 import jax
 
-from bert_jax.models.comparison import (
+from bert_jax.models.encoder import EncoderOutput
+from bert_jax.models.head import (
     IGNORED_LABEL,
     Arrays,
     Comparison,
     Draw,
+    Head,
     Labels,
     cross_entropy,
 )
-from bert_jax.models.encoder import EncoderOutput
-from bert_jax.models.head import Head
 from bert_jax.models.heads.masked_lm import MaskedLanguageModelHead
 from bert_jax.models.heads.next_sentence import NextSentenceModel
 

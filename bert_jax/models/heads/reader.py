@@ -6,10 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.models.comparison import Comparison, Draw, Labels
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.encoder_with_head import EncoderWithHead
-from bert_jax.models.head import Head, dense_axes
+from bert_jax.models.head import Comparison, Draw, Head, Labels, dense_axes
 
 
 class ReaderOutput(NamedTuple):

@@ -13,18 +13,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.models.comparison import (
+from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
+from bert_jax.models.encoder import EncoderOutput, LayerStack
+from bert_jax.models.encoder_with_head import EncoderWithHead, TransformedOutput
+from bert_jax.models.head import (
     IGNORED_LABEL,
     Arrays,
     Comparison,
     Draw,
+    Head,
     Labels,
+    dense_axes,
     sigmoid_cross_entropy,
 )
-from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
-from bert_jax.models.encoder import EncoderOutput, LayerStack
-from bert_jax.models.encoder_with_head import EncoderWithHead, TransformedOutput
-from bert_jax.models.head import Head, dense_axes
 from bert_jax.models.heads.masked_lm import MaskedLanguageModelHead
 from bert_jax.models.layers import gather_positions
 

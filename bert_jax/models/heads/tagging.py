@@ -7,18 +7,18 @@ import jax
 import numpy as np
 
 from bert_jax.errors import OptionError
-from bert_jax.models.comparison import (
-    IGNORED_LABEL,
-    Comparison,
-    Draw,
-    Labels,
-    cross_entropy_of_logits,
-)
 from bert_jax.models.config import HeadOptions
 from bert_jax.models.crf import PARAMETERS as CRF_PARAMETERS
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.encoder_with_head import Classifier
-from bert_jax.models.head import Head
+from bert_jax.models.head import (
+    IGNORED_LABEL,
+    Comparison,
+    Draw,
+    Head,
+    Labels,
+    cross_entropy_of_logits,
+)
 
 
 @dataclasses.dataclass(frozen=True)

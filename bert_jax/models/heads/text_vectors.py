@@ -1,11 +1,13 @@
 """How a model makes vectors of texts: the prompt, the pooling, and the modules after it.
 
-The description is what the files of sentence-transformers say, see
-`checkpoints.sentence_transformers`; all fields have the names and the meaning of its version 6.
+The description has what the files of sentence-transformers say, see
+`checkpoints.sentence_transformers`; fields and poolings have the names and the meaning of its
+version 6. Poolings are those of Sentence-BERT (Reimers and Gurevych, 2019,
+https://arxiv.org/abs/1908.10084), section 3, and more.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -15,8 +17,7 @@ import jax.numpy as jnp
 from bert_jax.errors import OptionError, require_one_of
 from bert_jax.models.activations import PYTORCH_ACTIVATIONS
 from bert_jax.models.head import Head
-from bert_jax.models.layers import l2_normalize
-from bert_jax.models.pooling import OF_TOKENS, POOLER, POOLINGS
+from bert_jax.models.layers import gather_positions, l2_normalize
 
 TEXT_VECTORS = "text_vectors"
 """The scope of the parameters of the modules after the pooling."""
@@ -24,6 +25,69 @@ TEXT_VECTORS = "text_vectors"
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
 _TORCH_NORM_EPSILON = 1e-5
+
+
+POOLER = "pooler"
+"""The pooling by the encoder's own pooler, which is no function of the token vectors alone."""
+
+
+# Each pooling takes token vectors [B, T, D] and a mask, bool [B, T], False for padding and for a
+# prompt that does not count, and returns [B, D].
+
+
+def first_token(hidden: jax.Array, mask: jax.Array) -> jax.Array:
+    """The vector of the first token that counts, which is [CLS] without a prompt to leave out."""
+    return gather_positions(hidden, mask.argmax(axis=1, keepdims=True))[:, 0]
+
+
+def last_token(hidden: jax.Array, mask: jax.Array) -> jax.Array:
+    """The vector of the last token that counts; zeros for a row without tokens."""
+    last = hidden.shape[1] - 1 - mask[:, ::-1].argmax(axis=1, keepdims=True)  # B1
+    return jnp.where(mask.any(axis=1, keepdims=True), gather_positions(hidden, last)[:, 0], 0)
+
+
+def masked_mean(hidden: jax.Array, mask: jax.Array) -> jax.Array:
+    """The mean over the tokens, including [CLS] and [SEP]; zeros for a row without tokens."""
+    return _sum(hidden, mask) / _total(mask)
+
+
+def mean_of_root_length(hidden: jax.Array, mask: jax.Array) -> jax.Array:
+    """The sum over the tokens, divided by the root of their number."""
+    return _sum(hidden, mask) / jnp.sqrt(_total(mask))
+
+
+def weighted_mean(hidden: jax.Array, mask: jax.Array) -> jax.Array:
+    """The mean over the tokens, weighted with their positions 1, 2, … in the row."""
+    weights = mask * jnp.arange(1, mask.shape[1] + 1)  # BT
+    return _sum(hidden, weights) / _total(weights)
+
+
+def masked_max(hidden: jax.Array, mask: jax.Array) -> jax.Array:
+    """The maximum of each dimension; the lowest finite number for a row without tokens."""
+    least = jnp.finfo(hidden.dtype).min
+    return jnp.where(mask[:, :, None], hidden, least).max(axis=1)
+
+
+def _sum(hidden: jax.Array, weights: jax.Array) -> jax.Array:
+    return (hidden * weights[:, :, None].astype(hidden.dtype)).sum(axis=1)
+
+
+def _total(weights: jax.Array) -> jax.Array:
+    return jnp.maximum(weights.sum(axis=1, keepdims=True), 1)
+
+
+OF_TOKENS: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
+    "cls": first_token,
+    "max": masked_max,
+    "mean": masked_mean,
+    "mean_sqrt_len_tokens": mean_of_root_length,
+    "weightedmean": weighted_mean,
+    "lasttoken": last_token,
+}
+"""The poolings without parameters, by the names of sentence-transformers, in the order in which its
+older files concatenate several of them."""
+
+POOLINGS = (*OF_TOKENS, POOLER)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,54 +1,53 @@
 """Attention kernels: implementations of `definition.attention`, each fast for some inputs.
 
-docs/recipes.md shows how to add one.
-
-The table is read by `attention.Attention` (to select the kernel of its inputs), by
-`execution.resolve_execution` (values of `model.attention`, and the meaning of "auto" on a platform;
-the log of a training names the choice) and by `data.row_packing` (allowed lengths of packed rows).
+`Attention` selects a kernel of the table for its inputs, `resolve_execution` the meaning of "auto"
+as `model.attention` on a platform. docs/recipes.md shows how to add one.
 """
 
-import dataclasses
-from collections.abc import Callable
+import math
 
-import jax
+from bert_jax.models.attention_inputs import AttentionInputs, Kernel
+from bert_jax.models.kernels import blocked, cudnn, definition, pallas, xla
 
-from bert_jax.models.attention_inputs import AttentionInputs
+# In the order of preference.
+KERNELS = (
+    pallas.KERNEL,
+    cudnn.KERNEL,
+    blocked.KERNEL,
+    xla.KERNEL,
+    definition.KERNEL,  # computes everything on every platform
+)
+
+SETTINGS = tuple(dict.fromkeys(kernel.setting for kernel in (xla.KERNEL, *KERNELS)))
+"""The values of `model.attention` other than "auto"."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Kernel:
-    """An implementation of attention, and the inputs it is used for.
+def select_kernel(
+    setting: str, platform: str, inputs: AttentionInputs, *, output_attentions: bool = False
+) -> Kernel:
+    """The kernel that computes attention.
 
-    Attributes:
-        name: name, unique in the table.
-        function: computes attention, [B, N, T, H].
-        platforms: platforms it runs on, of "cpu", "gpu" and "tpu"; (): all.
-        setting: value of `model.attention` that allows it; "": its name.
-        automatic: whether "auto" as `model.attention` allows it on its platforms.
-        min_length: shortest T for which it is faster than the kernels after it in the table.
-        length_multiple: T must be a multiple of this.
-        is_fused: whether it never has the attention weights; not used where they are requested.
-        accepts: whether it computes inputs of a supported length, from their shapes and dtypes.
+    Args:
+        setting: `Execution.attention`.
+        platform: platform of the devices that compute: "cpu", "gpu" or "tpu".
+        inputs: arrays, or their shapes and dtypes.
+        output_attentions: whether the attention weights are requested.
     """
+    settings = (setting, xla.KERNEL.setting)
+    allowed = (k for k in KERNELS if k.setting in settings and k.runs_on(platform))
+    return next(k for k in allowed if k.supports(inputs, output_attentions=output_attentions))
 
-    name: str
-    function: Callable[[AttentionInputs], jax.Array]
-    platforms: tuple[str, ...] = ()
-    setting: str = ""
-    automatic: bool = True
-    min_length: int = 1
-    length_multiple: int = 1
-    is_fused: bool = False
-    accepts: Callable[[AttentionInputs], bool] = lambda inputs: True
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "setting", self.setting or self.name)
+def automatic_setting(platform: str) -> str:
+    """The meaning of "auto" as `model.attention` on "cpu", "gpu" or "tpu"."""
+    return next(k.setting for k in KERNELS if k.automatic and k.runs_on(platform))
 
-    def runs_on(self, platform: str) -> bool:
-        return not self.platforms or platform in self.platforms
 
-    def supports(self, inputs: AttentionInputs, *, output_attentions: bool = False) -> bool:
-        """Whether it computes the inputs, and faster than the kernels after it in the table."""
-        length = inputs.query.shape[2]
-        is_length = length >= self.min_length and length % self.length_multiple == 0
-        return is_length and not (self.is_fused and output_attentions) and self.accepts(inputs)
+def runs_on(setting: str, platform: str) -> bool:
+    """Whether the kernel for a value of `model.attention` runs on a platform."""
+    return any(k.runs_on(platform) for k in KERNELS if k.setting == setting)
+
+
+def length_multiple(length: int) -> int:
+    """The length multiple that suits every kernel for rows of `length` tokens."""
+    return math.lcm(*(kernel.length_multiple for kernel in KERNELS if kernel.min_length <= length))

@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.attention_inputs import MASK_VALUE, AttentionInputs, AttentionMask
-from bert_jax.models.kernels import Kernel
+from bert_jax.models.attention_inputs import MASK_VALUE, AttentionInputs, AttentionMask, Kernel
 from bert_jax.models.kernels.matmul import matmul, matmul_nt, matmul_tn
 
 # The most bytes that the scores of a block of heads have, if that is not less than one head.

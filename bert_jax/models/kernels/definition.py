@@ -6,8 +6,7 @@ It computes what no faster kernel does, such as an additive bias.
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.attention_inputs import MASK_VALUE, AttentionInputs
-from bert_jax.models.kernels import Kernel
+from bert_jax.models.attention_inputs import MASK_VALUE, AttentionInputs, Kernel
 
 
 def attention(inputs: AttentionInputs) -> jax.Array:

@@ -9,8 +9,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.attention_inputs import AttentionInputs
-from bert_jax.models.kernels import Kernel
+from bert_jax.models.attention_inputs import AttentionInputs, Kernel
 
 
 def attention(inputs: AttentionInputs) -> jax.Array:

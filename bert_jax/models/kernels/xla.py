@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-from bert_jax.models.attention_inputs import MASK_VALUE, AttentionInputs
-from bert_jax.models.kernels import Kernel
+from bert_jax.models.attention_inputs import MASK_VALUE, AttentionInputs, Kernel
 from bert_jax.models.kernels.matmul import matmul, matmul_nt, matmul_tn
 
 # Remat policies know the weights by this name.

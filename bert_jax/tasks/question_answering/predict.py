@@ -28,8 +28,13 @@ from bert_jax.data.records import shortest
 from bert_jax.data.windows.passages import PassageWindow, PassageWindows
 from bert_jax.errors import UserError, require_at_least, require_between
 from bert_jax.models.call import apply_model, model_inputs
-from bert_jax.models.heads.question_answering import JOINT, QuestionAnsweringOptions
-from bert_jax.models.joint_span_head import SCOPE, SpanBeam, span_beam
+from bert_jax.models.heads.question_answering import (
+    JOINT,
+    JOINT_SCOPE,
+    QuestionAnsweringOptions,
+    SpanBeam,
+    span_beam,
+)
 from bert_jax.tasks.base.predict_spec import (
     InputReader,
     OutputFile,
@@ -189,7 +194,7 @@ def _beam(
 ) -> SpanBeam:
     hidden = apply_model(module, params, model_inputs(batch))
     return span_beam(
-        params[SCOPE], hidden, batch["passages"], batch["allowed_starts"], answer_length
+        params[JOINT_SCOPE], hidden, batch["passages"], batch["allowed_starts"], answer_length
     )
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax.data.windows.passages import PassageWindow
-from bert_jax.models.joint_span_head import SpanBeam
+from bert_jax.models.heads.question_answering import SpanBeam
 from bert_jax.tasks.base.predictor import check_finite
 
 # A letter, digit or mark of scripts up to Armenian (U+058F), Georgian, further Latin and Greek.

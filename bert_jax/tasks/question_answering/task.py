@@ -17,8 +17,12 @@ from bert_jax.data.windows.passages import PassageWindows
 from bert_jax.errors import UserError, require_one_of
 from bert_jax.metrics.squad import best_f1_threshold, score_v1, score_v2
 from bert_jax.models.attention_inputs import MASK_VALUE
-from bert_jax.models.heads.question_answering import JOINT, QuestionAnsweringOptions
-from bert_jax.models.joint_span_head import SCOPE, joint_scores
+from bert_jax.models.heads.question_answering import (
+    JOINT,
+    JOINT_SCOPE,
+    QuestionAnsweringOptions,
+    joint_scores,
+)
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import (
     LabelledData,
@@ -235,7 +239,9 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
         """The outputs with scores, which the joint head has only for a start: the gold one."""
         if not self._is_joint:
             return outputs
-        return joint_scores(params[SCOPE], outputs, batch["passages"], batch["start_positions"])
+        return joint_scores(
+            params[JOINT_SCOPE], outputs, batch["passages"], batch["start_positions"]
+        )
 
     def examples_as_text(self, count: int) -> str:
         """Question, first answer and passage, one example a line."""

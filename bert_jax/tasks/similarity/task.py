@@ -20,8 +20,7 @@ from bert_jax.data.readers.columns import TextOptions
 from bert_jax.data.readers.texts import read_texts
 from bert_jax.errors import OptionError, UserError, require_between, require_one_of
 from bert_jax.models.execution import Execution
-from bert_jax.models.heads.text_vectors import TextVectors
-from bert_jax.models.pooling import OF_TOKENS
+from bert_jax.models.heads.text_vectors import OF_TOKENS, TextVectors
 from bert_jax.models.sentence_pairs import PairOutput, SentencePairs
 from bert_jax.sharding.hosts import fetch
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator, example_losses

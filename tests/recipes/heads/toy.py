@@ -3,10 +3,9 @@
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.comparison import IGNORED_LABEL, Arrays, Comparison, Draw, Labels
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.encoder_with_head import EncoderWithHead
-from bert_jax.models.head import Head, dense_axes
+from bert_jax.models.head import IGNORED_LABEL, Arrays, Comparison, Draw, Head, Labels, dense_axes
 
 
 class ImportanceModel(EncoderWithHead):

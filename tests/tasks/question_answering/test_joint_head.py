@@ -16,7 +16,7 @@ from bert_jax.data.windows.passages import PassageWindows
 from bert_jax.errors import NotFiniteError, UserError
 from bert_jax.families.family import find_family
 from bert_jax.models.execution import Execution
-from bert_jax.models.joint_span_head import SpanBeam
+from bert_jax.models.heads.question_answering import SpanBeam
 from bert_jax.tasks.question_answering.predict import AnswerOptions
 from bert_jax.tasks.question_answering.spans import AnswerSpan, best_spans
 from bert_jax.tokenization.wordpiece import BertSwitches, WordPieceTokenizer
