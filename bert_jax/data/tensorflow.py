@@ -95,6 +95,19 @@ class PreparedDataset:
                 f"{self.name} has no split {self.split!r}; known: {', '.join(sorted(splits))}"
             ) from error
 
+    def records(self, source: str) -> Iterator[tuple[dict[str, Any], str]]:
+        """The examples in plain Python types, each with its location, "SOURCE example 1".
+
+        Bytes become text, and the numbers of a `ClassLabel` the names of its classes (-1, the
+        number of unlabelled test examples, becomes None); lists and dicts stay.
+
+        Raises:
+            UserError: a text is not UTF-8, or a file is damaged.
+        """
+        for number, example in enumerate(self.examples(), 1):
+            location = f"{source} example {number}"
+            yield _plain(example, self.features, location), location
+
     def examples(self, field: str | None = None) -> Iterator[Any]:
         """The examples: each a dict, or the value of one field, as NumPy arrays, numbers and bytes.
 
@@ -147,3 +160,27 @@ class PreparedDataset:
                 f"{folder}; it has {', '.join(known) or 'none'}",
             )
         return versions[version]
+
+
+def _plain(value: Any, feature: Any, location: str) -> Any:
+    """The value of a feature as plain Python types instead of NumPy's."""
+    feature = getattr(feature, "feature", feature)  # of the elements of a sequence
+    if isinstance(value, dict):
+        return {name: _plain(part, feature[name], location) for name, part in value.items()}
+    if hasattr(value, "to_list"):  # a ragged tensor
+        value = value.to_list()
+    elif hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, list):
+        return [_plain(part, feature, location) for part in value]
+    if isinstance(value, bytes):
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{location}: byte {error.start + 1} of a text (0x{value[error.start]:02x}) is not "
+                "UTF-8; prepare the data set with text that is"
+            ) from error
+    if hasattr(feature, "int2str"):  # a class
+        return None if value == -1 else feature.int2str(value)
+    return value

@@ -13,7 +13,7 @@ from typing import Any
 from bert_jax.data.examples import Example, Examples, content_of
 from bert_jax.data.outputs import STDOUT, is_regular
 from bert_jax.data.readers.lines import STDIN, may_wait
-from bert_jax.data.readers.sources import is_dataset
+from bert_jax.data.readers.tables import is_dataset
 from bert_jax.data.resumable_outputs import ResumableOutputs
 from bert_jax.errors import OptionError, UserError
 from bert_jax.files import is_remote

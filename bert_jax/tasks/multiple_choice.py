@@ -180,7 +180,7 @@ def _record(example: Choices, scores: np.ndarray) -> Mapping[str, Any]:
 
 PREDICT = PredictSpec(
     InputReader(
-        lambda options: ChoiceParser(options, options.answer_columns(ANSWERS)),
+        lambda options: ChoiceParser(options.answer_columns(ANSWERS)),
         lambda source, options: open_choices(source, options, options.answer_columns(ANSWERS)),
     ),
     ChoicePredictOptions,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_jax.data.readers.columns import TextOptions
-from bert_jax.data.readers.tables import FileOptions, Record, format_of, open_table
+from bert_jax.data.readers.tables import FileOptions, Record, format_of, open_records
 from bert_jax.errors import UserError
 
 
@@ -19,7 +19,7 @@ def table(tmp_path):
     def read(name, content, headless=(), skip_broken=False, **options):
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        with open_table(
+        with open_records(
             path, FileOptions(**options), headless=headless, skip_broken=skip_broken
         ) as found:
             records = list(found.records)
@@ -33,7 +33,7 @@ def table(tmp_path):
 def test_records_have_the_fields_of_the_header(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text("text\tlabel\nthe sun\t1\n")
-    with open_table(path) as table:
+    with open_records(path) as table:
         assert list(table.records) == [
             Record({"text": "the sun", "label": "1"}, f"{path}:2", table.columns)
         ]
@@ -100,7 +100,7 @@ def test_keys_of_objects_inside_objects(tmp_path):
     lines = '{"doc": {"text": "a", "by": {"id": 7}}}\n{"doc": 3, "doc.text": "b", "doc.by.id": 8}\n'
     (tmp_path / "a.jsonl").write_text(lines)
     names = {"text_column": "doc.text", "pair_column": "other.x", "id_column": "doc.by.id"}
-    with open_table(tmp_path / "a.jsonl", TextOptions(**names)) as found:
+    with open_records(tmp_path / "a.jsonl", TextOptions(**names)) as found:
         assert [list(record.fields.values()) for record in found.records] == [
             [{"text": "a", "by": {"id": 7}}, "a", 7],
             [3, "b", 8],
@@ -174,7 +174,7 @@ CLASSES = "good,pos\nbad,neg\n" * 3
 def test_a_table_that_changes_its_shape(tmp_path, capsys, content, messages):
     path = tmp_path / "a.csv"
     path.write_text(content)
-    with open_table(path) as found:
+    with open_records(path) as found:
         list(found.records)
     said = capsys.readouterr().err.splitlines()
     assert len(said) == len(messages)
@@ -201,5 +201,5 @@ def test_what_a_spreadsheet_writes_between_tabs_is_read(tmp_path_factory, rows, 
     path.write_bytes(text.getvalue().encode("utf-8-sig"))
     no_tabs = not any("\t" in field for row in rows for field in row)
     for quotes in ("csv", "auto") if no_tabs else ("csv",):
-        with open_table(path, FileOptions(header=False, quotes=quotes)) as table:
+        with open_records(path, FileOptions(header=False, quotes=quotes)) as table:
             assert [tuple(record.fields.values()) for record in table.records] == rows

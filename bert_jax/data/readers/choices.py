@@ -14,15 +14,14 @@ Labels of swag and cosmos are numbers from 0. If a test set has none, the label 
 import contextlib
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bert_jax.data.examples import Choices, Example, Examples
 from bert_jax.data.readers.columns import USUAL_IDS, record_id, usual_column
 from bert_jax.data.readers.rows import Report, TableShape
-from bert_jax.data.readers.sources import open_records
-from bert_jax.data.readers.tables import FORMATS, FileOptions, Record, string_field
+from bert_jax.data.readers.tables import FORMATS, FileOptions, Record, open_records, string_field
 from bert_jax.errors import UserError
 
 PROMPTS = ("prompt", "context", "passage", "ctx", "question_stem")
@@ -36,7 +35,7 @@ _TEXTS = re.compile(
 )
 
 
-# File format of each layout, used where the file extension does not tell.
+# The formats that name a layout, with the file format where the file extension does not tell.
 _LAYOUTS = {"swag": "csv", "cosmos": "csv", "arc": "jsonl", "jsonl": "jsonl"}
 
 
@@ -44,38 +43,42 @@ _LAYOUTS = {"swag": "csv", "cosmos": "csv", "arc": "jsonl", "jsonl": "jsonl"}
 class ChoiceOptions(FileOptions):
     """How a file of choices is read; keys of the same names in section `data`.
 
+    The columns of each record tell its layout, see the top of this file.
+
     Attributes:
-        format: "swag", "cosmos", "arc" or "jsonl", see the top of this file; or another format of
-            `FileOptions`, where the columns of the first record tell the layout, as for "".
+        format: a format of `FileOptions`, or "swag", "cosmos" or "arc" for CSV and JSON lines in a
+            file without such an extension.
     """
 
     FORMATS = tuple(dict.fromkeys((*_LAYOUTS, *FORMATS)))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Parts:
-    """The fields of a record; the answer is not resolved yet."""
+class _Parts(NamedTuple):
+    """The fields of a record.
+
+    Attributes:
+        prompt: see `Choices`; so are `question` and `choices`.
+        answer: as in the file.
+        names: names of the choices in answers; None: see "jsonl" at the top of this file.
+    """
 
     prompt: object
     question: object
     choices: Sequence[object]
     answer: object
-    names: Sequence[object] | None = None  # of the choices in answers; None: see "jsonl"
+    names: Sequence[object] | None = None
 
 
+@dataclasses.dataclass(frozen=True)
 class ChoiceParser:
-    """Makes examples of records; the first record shows the layout, unless the options name it."""
+    """Makes examples of records.
 
-    def __init__(self, options: ChoiceOptions = ChoiceOptions(), answers: Sequence[str] = ()):
-        """Takes the options of the reader, and names of answers.
+    Attributes:
+        answers: names of the answer columns, if answers are to be predicted: these columns are kept
+            among the other columns and not read. Texts may then be empty.
+    """
 
-        Args:
-            options: options of the reader.
-            answers: names of the answer columns, if answers are to be predicted: these columns are
-                kept among the other columns and not read. Texts may then be empty.
-        """
-        self._layout = options.format if options.format in _LAYOUTS else ""
-        self._answers = answers
+    answers: Sequence[str] = ()
 
     def __call__(self, record: Record, number: int) -> Example[Choices]:
         """The example of a record; `number` counts from 0.
@@ -84,16 +87,15 @@ class ChoiceParser:
             UserError: its layout is unknown, or it is malformed, has fewer than two choices, an
                 empty text, or an answer that is none of its choices.
         """
-        fields = {key: value for key, value in record.fields.items() if key not in self._answers}
-        content = dataclasses.replace(record, fields=fields)
-        self._layout = self._layout or layout_of(content)
-        parts, location = LAYOUTS[self._layout](content), record.location
+        fields = {key: value for key, value in record.fields.items() if key not in self.answers}
+        location = record.location
+        parts = _parts(dataclasses.replace(record, fields=fields))
         texts = {"prompt": parts.prompt, "question": parts.question}
         texts |= {f"choice {index}": text for index, text in enumerate(parts.choices)}
-        for what in texts:
-            text = string_field(texts, what, location)
-            if what != "question" and not (self._answers or text.strip()):
-                raise UserError(f"{location}: the {what} is empty; fix the row, or remove it")
+        for name in texts:
+            text = string_field(texts, name, location)
+            if name != "question" and not (self.answers or text.strip()):
+                raise UserError(f"{location}: the {name} is empty; fix the row, or remove it")
         if len(parts.choices) < 2:
             raise UserError(
                 f"{location}: {len(parts.choices)} choices, but there must be two or more; fix the "
@@ -103,10 +105,10 @@ class ChoiceParser:
         return Example(
             Choices(str(parts.prompt), tuple(map(str, parts.choices)), str(parts.question)),
             None if parts.answer in (None, "", -1, "-1") else _answer(parts, location),
-            record_id(fields, usual_column(USUAL_IDS, content.keys), number, location),
+            record_id(fields, usual_column(USUAL_IDS, tuple(fields)), number, location),
             location,
             other,
-            next((key for key in self._answers if key in other), ""),
+            next((key for key in self.answers if key in other), ""),
             record.fields,
         )
 
@@ -130,11 +132,11 @@ def open_choices(
     Raises:
         UserError: the file cannot be read; or, during iteration, a record is malformed.
     """
-    is_layout = options.format in _LAYOUTS
     default = _LAYOUTS.get(options.format, "jsonl" if answers else "")
-    file_options = dataclasses.replace(options, format="") if is_layout else options
-    with open_records(source, file_options, report, default=default) as table:
-        yield table.examples(ChoiceParser(options, answers))
+    if options.format in _LAYOUTS:
+        options = dataclasses.replace(options, format="")
+    with open_records(source, options, report, default=default) as table:
+        yield table.examples(ChoiceParser(answers))
 
 
 def read_choices(
@@ -165,27 +167,19 @@ def read_choices(
             yield example.without_fields()
 
 
-def layout_of(record: Record) -> str:
-    """The layout of a file, by its first record: a key of `LAYOUTS`.
-
-    Raises:
-        UserError: the record fits no layout.
-    """
+def _parts(record: Record) -> _Parts:
     fields = record.fields
-    if "ending0" in fields:
-        return "swag"
-    if "answer0" in fields:
-        return "cosmos"
-    question = fields.get("question")
-    if isinstance(question, Mapping):
-        return "arc"
     choices = _first(fields, CHOICES)
-    if isinstance(choices, Mapping):
-        return "arc"
+    if "ending0" in fields:
+        return _swag(record)
+    if "answer0" in fields:
+        return _cosmos(record)
+    if isinstance(fields.get("question"), Mapping) or isinstance(choices, Mapping):
+        return _arc(record)
     if isinstance(choices, list):
-        return "arc" if choices and isinstance(choices[0], Mapping) else "jsonl"
+        return _arc(record) if choices and isinstance(choices[0], Mapping) else _plain(record)
     raise UserError(
-        f"{record.location}: no choices as in {', '.join(LAYOUTS)}; there is only "
+        f"{record.location}: no choices as in {', '.join(_LAYOUTS)}; there is only "
         f"{', '.join(map(repr, fields)) or 'nothing'}; rename the columns"
     )
 
@@ -193,16 +187,16 @@ def layout_of(record: Record) -> str:
 def _swag(record: Record) -> _Parts:
     fields, endings = record.fields, _numbered(record, "ending")
     if "sent1" in fields:
-        prompt, start = fields["sent1"], _needed(record, ("sent2",))
+        prompt, start = fields["sent1"], _needed(record, "sent2")
         endings = [f"{start} {ending}" if ending else ending for ending in endings]
     else:
-        prompt = _needed(record, ("startphrase",))
+        prompt = _needed(record, "startphrase")
     return _Parts(prompt, "", endings, fields.get("label"), range(len(endings)))
 
 
 def _cosmos(record: Record) -> _Parts:
     answers = _numbered(record, "answer")
-    prompt, question = _needed(record, ("context",)), _needed(record, ("question",))
+    prompt, question = _needed(record, "context"), _needed(record, "question")
     return _Parts(prompt, question, answers, record.fields.get("label"), range(len(answers)))
 
 
@@ -230,22 +224,11 @@ def _arc(record: Record) -> _Parts:
 
 
 def _plain(record: Record) -> _Parts:
-    choices = _needed(record, CHOICES)
-    if not isinstance(choices, list):
-        raise UserError(f"{record.location}: the choices are no list; write [text, …]")
-    prompt = _first(record.fields, PROMPTS)
-    question = record.fields.get("question", "")
+    fields = record.fields
+    prompt, question = _first(fields, PROMPTS), fields.get("question")
     if prompt is None:
-        prompt, question = _needed(record, ("question", *PROMPTS)), ""
-    return _Parts(prompt, question or "", choices, _first(record.fields, ANSWERS))
-
-
-LAYOUTS: dict[str, Callable[[Record], _Parts]] = {
-    "swag": _swag,
-    "cosmos": _cosmos,
-    "arc": _arc,
-    "jsonl": _plain,
-}
+        prompt, question = _needed(record, "question"), ""
+    return _Parts(prompt, question or "", _first(fields, CHOICES), _first(fields, ANSWERS))
 
 
 def _first(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
@@ -253,11 +236,11 @@ def _first(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
     return next((fields[name] for name in names if name in fields), None)
 
 
-def _needed(record: Record, names: Sequence[str]) -> Any:
-    if not any(name in record.fields for name in names):
+def _needed(record: Record, name: str) -> Any:
+    if name not in record.fields:
         there = ", ".join(map(repr, record.fields)) or "nothing"
-        raise UserError(f"{record.location}: there is no {names[0]!r}, only {there}; fix the row")
-    return _first(record.fields, names)
+        raise UserError(f"{record.location}: there is no {name!r}, only {there}; fix the row")
+    return record.fields[name]
 
 
 def _numbered(record: Record, name: str) -> list[str]:

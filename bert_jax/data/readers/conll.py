@@ -11,6 +11,7 @@ import dataclasses
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from bert_jax.data.examples import ColumnLines, Example, Sentence
 from bert_jax.data.readers.columns import USUAL_TAGS, USUAL_WORDS, usual_column
@@ -57,98 +58,79 @@ class ColumnOptions:
             require_at_least(f"data.{name}", getattr(self, name), -LARGEST_WHOLE)
 
 
-def read_blocks(
-    lines: Lines, options: ColumnOptions = ColumnOptions()
-) -> Iterator[Example[Sentence]]:
-    """The sentences of a file in order, with all its lines; the last may have lines but no words.
+class _Line(NamedTuple):
+    """A line of a file, with its word and tag if it has one."""
 
-    A sentence's `id` is its number in the file, from 0.
+    number: int
+    text: str
+    row: tuple[str, str | None] | None
+
+
+def read_sentences(
+    lines: Lines, options: ColumnOptions = ColumnOptions(), *, with_last_lines: bool = True
+) -> Iterator[Example[Sentence]]:
+    """The sentences of a file in order, each with its lines; its `id` is its number, from 0.
+
+    Args:
+        lines: the file.
+        options: the columns of words and tags.
+        with_last_lines: whether the lines after the last sentence are lines of it. Each sentence is
+            then read one sentence ahead.
 
     Raises:
         UserError: a line has another number of columns than the lines before, or there is no
             column of words; the message names file and line.
     """
-    table = _Table(lines.name, options)
-    number, location = 0, lines.name
-    waiting: list[str] = []
-    rows: list[int] = []
-    words: list[str] = []
-    tags: list[str | None] = []
-
-    def block() -> Example[Sentence]:
-        column_lines = ColumnLines("".join(waiting), tuple(rows), options.separator)
-        label = tuple(tag for tag in tags if tag is not None)
-        return Example(
-            Sentence(tuple(words), column_lines),
-            label if words and len(label) == len(words) else None,
+    blocks = _blocks(lines, options)
+    blocks = _with_last_lines(blocks) if with_last_lines else filter(_has_words, blocks)
+    for number, block in enumerate(blocks):
+        indices = tuple(index for index, line in enumerate(block) if line.row)
+        words, tags = zip(*(line.row for line in block if line.row), strict=True)
+        text = "".join(line.text for line in block)
+        yield Example(
+            Sentence(words, ColumnLines(text, indices, options.separator)),
+            None if None in tags else tags,
             str(number),
-            location if words else lines.name,
+            f"{lines.name}:{block[indices[0]].number}",
         )
 
-    for line_number, line in lines:
-        is_blank = not line.strip(_NOTHING)
-        is_start = line.startswith(DOCUMENT_START)
-        if words and (is_start or is_blank):
-            if is_blank:
-                waiting.append(line)
-            yield block()
-            number += 1
-            waiting, rows, words, tags = [], [], [], []
-            if is_blank:
-                continue
-        is_comment = bool(options.comments) and line.startswith(options.comments)
-        if not (is_blank or is_start or is_comment):
-            location = location if words else f"{lines.name}:{line_number}"
-            word, tag = table.row(line, line_number)
-            rows.append(len(waiting))
-            words.append(word)
-            tags.append(tag)
-        waiting.append(line)
-    if waiting:
-        yield block()
+
+def _blocks(lines: Lines, options: ColumnOptions) -> Iterator[list[_Line]]:
+    """The lines up to the end of each sentence; the last ones may have no words."""
+    table = _Table(lines.name, options)
+    block: list[_Line] = []
+    has_words = False
+    for number, text in lines:
+        is_blank, is_start = not text.strip(_NOTHING), text.startswith(DOCUMENT_START)
+        if has_words and is_start:
+            yield block
+            block, has_words = [], False
+        is_comment = bool(options.comments) and text.startswith(options.comments)
+        is_row = not (is_blank or is_start or is_comment)
+        block.append(_Line(number, text, table.row(text, number) if is_row else None))
+        if has_words and is_blank:
+            yield block
+            block, has_words = [], False
+        has_words |= is_row
+    if block:
+        yield block
 
 
-def read_sentences(
-    lines: Lines, options: ColumnOptions = ColumnOptions(), *, needs_tags: bool = False
-) -> Iterator[Example[Sentence]]:
-    """The sentences of a file; lines after the last one belong to it.
-
-    Raises:
-        UserError: see `read_blocks`; or tags are required and there are none.
-    """
-    for example in with_last_lines(read_blocks(lines, options)):
-        if needs_tags and example.input.words and example.label is None:
-            raise OptionError(
-                "data.tag_column",
-                options.tag_column,
-                "set data.tag_column to where they are",
-                f"{example.location}: there is no column {options.tag_column} of tags beside the "
-                "words",
-            )
-        if example.input.words:
-            yield example
-
-
-def with_last_lines(examples: Iterable[Example[Sentence]]) -> Iterator[Example[Sentence]]:
-    """The sentences, where lines after the last one belong to it. Reads one sentence ahead."""
-    previous = None
-    for example in examples:
-        if previous is None or example.input.words:
-            if previous is not None:
+def _with_last_lines(blocks: Iterable[list[_Line]]) -> Iterator[list[_Line]]:
+    previous: list[_Line] = []
+    for block in blocks:
+        if _has_words(block):
+            if previous:
                 yield previous
-            previous = example
-        else:
-            previous = _with_lines(previous, example.input.lines)
-    if previous is not None:
+            previous = block
+        elif previous:
+            previous = previous + block
+    if previous:
         yield previous
 
 
-def _with_lines(example: Example[Sentence], more: ColumnLines | None) -> Example[Sentence]:
-    lines = example.input.lines
-    if lines is None or more is None:
-        return example
-    lines = dataclasses.replace(lines, text=lines.text + more.text)
-    return dataclasses.replace(example, input=dataclasses.replace(example.input, lines=lines))
+def _has_words(block: list[_Line]) -> bool:
+    return any(line.row for line in block)
 
 
 def add_tag_column(examples: Sequence[Example[Sentence]], tags: Iterable[Sequence[str]]) -> str:

@@ -66,27 +66,6 @@ class TableShape:
                 f"{_more(self.headers)}; remove it"
             )
 
-    def counted(
-        self, rows: NumberedFields, header: Sequence[str], report: "Report"
-    ) -> NumberedFields:
-        """The rows of a file without those that repeat its header.
-
-        Args:
-            rows: all rows but the header.
-            header: the header's fields; (): the file has none.
-            report: called at the end if the rows are not the lines.
-        """
-        name, *others = header or ("",)
-        for number, fields in rows:
-            # A row of one field may well be the name of its column. Joined files have inner marks.
-            if others and fields[1:] == others and fields[0].removeprefix("\ufeff") == name:
-                self.headers.append(number)
-            else:
-                self.rows += 1
-                yield number, fields
-        if self.lines != self.rows:
-            report(self)
-
 
 Report = Callable[[TableShape], None]
 """What is done with the shape of a file whose rows are not its lines."""
@@ -98,16 +77,18 @@ def table_rows(lines: Lines, form: str, quotes: str, shape: TableShape) -> Numbe
     Args:
         lines: the file.
         form: "tsv" or "csv".
-        quotes: see `TableOptions`.
+        quotes: see `FileOptions`.
         shape: counts the lines, and gets the cells that seem to hold whole rows.
 
     Raises:
         OptionError: during iteration, a line is not valid CSV.
     """
+    texts = (line for _, line in lines)
     if form == "csv":
-        return _comma_fields(lines, quotes, shape)
+        quoting = csv.QUOTE_NONE if quotes == "none" else csv.QUOTE_MINIMAL
+        return _parsed(lines.name, *_with_delimiter(texts), quoting, shape)
     if quotes == "csv":
-        return _parsed(lines.name, (line for _, line in lines), "\t", shape)
+        return _parsed(lines.name, texts, "\t", csv.QUOTE_MINIMAL, shape)
     return _tab_fields(lines, quotes, shape)
 
 
@@ -124,25 +105,20 @@ def _tab_fields(lines: Lines, quotes: str, shape: TableShape) -> NumberedFields:
             yield number, fields if quotes == "none" else [_unquoted(field) for field in fields]
 
 
-def _comma_fields(lines: Lines, quotes: str, shape: TableShape) -> NumberedFields:
-    texts = (line for _, line in lines)
-    beginning: list[str] = []  # up to the first line that is not blank
+def _with_delimiter(texts: Iterator[str]) -> tuple[Iterator[str], str]:
+    """The lines, and the separator of the first line that is not blank."""
+    beginning: list[str] = []
     for line in texts:
         beginning.append(line)
         if line.strip():
             break
     outside = re.sub(r'"[^"]*("|$)', "", "".join(beginning))
     delimiter = next((mark for mark in _SEPARATORS if mark in outside), _SEPARATORS[0])
-    quoting = csv.QUOTE_NONE if quotes == "none" else csv.QUOTE_MINIMAL
-    return _parsed(lines.name, itertools.chain(beginning, texts), delimiter, shape, quoting)
+    return itertools.chain(beginning, texts), delimiter
 
 
 def _parsed(
-    name: str,
-    texts: Iterable[str],
-    delimiter: str,
-    shape: TableShape,
-    quoting: Any = csv.QUOTE_MINIMAL,
+    name: str, texts: Iterable[str], delimiter: str, quoting: Any, shape: TableShape
 ) -> NumberedFields:
     """Rows as read by the `csv` module, each with the number of its first line."""
     taken: list[str] = []  # the lines of a row

@@ -11,12 +11,12 @@ from bert_jax.data.examples import Example, Examples, GoldAnswer, Question
 from bert_jax.data.readers.columns import record_id
 from bert_jax.data.readers.lines import open_lines, uncompressed_name
 from bert_jax.data.readers.rows import Report, TableShape
-from bert_jax.data.readers.sources import open_records
 from bert_jax.data.readers.tables import (
     FORMATS,
     FileOptions,
     Record,
     check_characters,
+    open_records,
     string_field,
 )
 from bert_jax.errors import OptionError, UserError

@@ -1,4 +1,4 @@
-"""Records of a file, field by field: JSON lines, TSV and CSV tables, lines of text."""
+"""Records of a source: JSON lines, TSV and CSV tables, lines of text, prepared data sets."""
 
 import contextlib
 import dataclasses
@@ -12,12 +12,15 @@ from typing import Any, ClassVar, TypeVar
 from bert_jax.data.examples import Example, Examples
 from bert_jax.data.readers.lines import Lines, open_lines, uncompressed_name
 from bert_jax.data.readers.rows import NumberedFields, Report, TableShape, table_rows, without_end
+from bert_jax.data.tensorflow import PreparedDataset
 from bert_jax.errors import OptionError, UserError, require_one_of
 
 Input = TypeVar("Input")
 
 FORMATS = ("jsonl", "tsv", "csv", "text", "label_text")
 QUOTES = ("auto", "none", "csv")
+DATASET = "tfds:"
+"""The prefix of a source that is a data set prepared by TensorFlow Datasets."""
 
 _ENDINGS = {"jsonl": "jsonl", "ndjson": "jsonl", "tsv": "tsv", "csv": "csv"}
 # Text files may have any extension but these.
@@ -107,8 +110,13 @@ class Table:
         return Examples(map(parse, self.records, itertools.count()), self.fraction)
 
 
+def is_dataset(source: str | Path) -> bool:
+    """Whether a source is "tfds:…", a prepared data set."""
+    return str(source).startswith(DATASET)
+
+
 @contextlib.contextmanager
-def open_table(
+def open_records(
     source: str | Path,
     options: FileOptions = FileOptions(),
     report: Report = TableShape.say,
@@ -122,8 +130,11 @@ def open_table(
     Blank lines are skipped, except in "text", where they are empty texts. The separator of "csv" is
     the first of comma, semicolon and tab that the first line has outside of quotation marks.
 
+    The columns of a data set are its features, see `PreparedDataset.records`; it is not downloaded.
+
     Args:
-        source: a file, also a compressed one, or "-" for stdin.
+        source: a file, also a compressed one; "-" for stdin; or
+            "tfds:NAME[/CONFIG][:VERSION][:SPLIT]", by default the newest version, and "train".
         options: options of the reader.
         report: see `Report`.
         default: the format if neither the options nor the file extension name one; "": an error.
@@ -133,9 +144,12 @@ def open_table(
             they are errors.
 
     Raises:
-        UserError: the file cannot be opened, or its extension is unknown; or, during iteration, a
+        UserError: the source cannot be opened, or the extension is unknown; or, during iteration, a
             record is malformed.
     """
+    if is_dataset(source):
+        yield _dataset(str(source), options.data_dir)
+        return
     form = options.format or format_of(source) or default
     if not form:
         raise OptionError(
@@ -149,7 +163,10 @@ def open_table(
             yield Table(_objects(lines, options.nested), fraction=lines.fraction)
         elif form in _LINES:
             columns, read = _LINES[form]
-            records = _records(lines.name, read(lines), columns, "a line has")
+            records = (
+                Record(dict(zip(columns, fields, strict=True)), f"{lines.name}:{number}", columns)
+                for number, fields in read(lines)
+            )
             yield Table(records, columns, f"{lines.name}:1", fraction=lines.fraction)
         else:
             yield _table(lines, form, options, report, headless, skip_broken)
@@ -194,29 +211,45 @@ def _table(
         twice = next(name for name, count in Counter(columns).items() if count > 1)
         raise UserError(f"{location}: two columns have the name {twice!r}; rename one")
     broken: list[str] = []
-    kept = broken if skip_broken else None
-    origin = "the header has" if header else "the first row has"
-    rows = shape.counted(rows, columns if header else (), report)
-    records = _records(lines.name, rows, columns, origin, kept)
-    return Table(records, columns, location, broken, lines.fraction)
+
+    def records() -> Iterator[Record]:
+        for number, fields in rows:
+            row_location = f"{lines.name}:{number}"
+            if header and _is_header(fields, first):
+                shape.headers.append(number)
+                continue
+            shape.rows += 1
+            if len(fields) == len(columns):
+                yield Record(dict(zip(columns, fields, strict=True)), row_location, columns)
+            elif skip_broken:
+                broken.append(row_location)
+            else:
+                origin = "the header has" if header else "the first row has"
+                raise _wrong_width(fields, f"{origin} {len(columns)}", row_location)
+        if shape.lines != shape.rows:
+            report(shape)
+
+    return Table(records(), columns, location, broken, lines.fraction)
 
 
-def _records(
-    name: str,
-    rows: NumberedFields,
-    columns: tuple[str, ...],
-    origin: str,
-    broken: list[str] | None = None,
-) -> Iterator[Record]:
-    """Assigns the column names to the fields of each row; see `Table.broken`."""
-    for number, fields in rows:
-        location = f"{name}:{number}"
-        if len(fields) == len(columns):
-            yield Record(dict(zip(columns, fields, strict=True)), location, columns)
-        elif broken is None:
-            raise _wrong_width(fields, f"{origin} {len(columns)}", location)
-        else:
-            broken.append(location)
+def _is_header(fields: Sequence[str], header: Sequence[str]) -> bool:
+    """Whether a row repeats the header; a row of one field may well be the name of its column."""
+    is_same = fields[1:] == header[1:] and fields[0].removeprefix("\ufeff") == header[0]
+    return is_same and len(header) > 1
+
+
+def _dataset(source: str, data_dir: str | None) -> Table:
+    dataset = PreparedDataset(repr(source), source.removeprefix(DATASET), data_dir)
+    columns = tuple(sorted(dataset.features))
+    count, done = dataset.count, 0
+
+    def records() -> Iterator[Record]:
+        nonlocal done
+        for fields, location in dataset.records(source):
+            done += 1
+            yield Record(fields, location, columns)
+
+    return Table(records(), columns, source, fraction=lambda: done / count if count else None)
 
 
 def _objects(lines: Lines, nested: Sequence[str]) -> Iterator[Record]:

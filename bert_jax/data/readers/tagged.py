@@ -1,39 +1,57 @@
-"""Sentences and their tags from any file: columns, JSON lines, tables, data sets, plain text."""
+"""Sentences and their tags from any file: columns, JSON lines, tables, data sets, plain text.
+
+A table has a row for each word, or for each sentence with cells of words and of tags:
+
+    Sentence #,Word,Tag            words,tags
+    Sentence: 1,EU,B-ORG           "['EU', 'rejects']","['B-ORG', 'O']"
+    ,rejects,O                     the call,O O
+
+Consecutive rows with the same id of their sentence, or none, belong to it. A cell is a list, see
+`label_cells`, or has its parts between blanks.
+"""
 
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bert_jax.data.examples import Example, Examples, Sentence, Text
 from bert_jax.data.readers.columns import (
+    USUAL_IDS,
     USUAL_TAGS,
     USUAL_WORDS,
     LabelledFileOptions,
     TextOptions,
+    named_column,
     record_id,
     usual_column,
 )
-from bert_jax.data.readers.conll import (
-    DOCUMENT_START,
-    ColumnOptions,
-    read_blocks,
-    read_sentences,
-    with_last_lines,
-)
+from bert_jax.data.readers.conll import DOCUMENT_START, ColumnOptions, read_sentences
+from bert_jax.data.readers.label_cells import parse_list
 from bert_jax.data.readers.labels import names_by_number
 from bert_jax.data.readers.lines import open_lines, uncompressed_name
 from bert_jax.data.readers.rows import Report, TableShape, is_number
-from bert_jax.data.readers.sources import is_dataset, open_records
-from bert_jax.data.readers.tables import Record, Table, format_of
+from bert_jax.data.readers.tables import Record, Table, format_of, is_dataset, open_records
 from bert_jax.data.readers.texts import TextParser, open_texts, text_examples
-from bert_jax.data.readers.word_tables import WordColumns, word_records
 from bert_jax.errors import LARGEST_WHOLE, OptionError, UserError
 
 CONLL = "conll"
 CONLL_ENDINGS = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".bioes")
+
+# Usual names, searched in this order, without regard to case.
+_TEXTS = ("text", "sentence")
+_SENTENCE_IDS = (
+    *("sentence #", "sentence_id", "sentence id", "sent_id", "sentence_idx", "sentence_number"),
+    *("sentence_no", "sentence"),
+)
+
+# A text may begin with "( ".
+_LIST = re.compile(r"\[|\(['\")\d]|(?:np\.)?array\(")
+# Words may contain a no-break space.
+_BLANKS = re.compile(r"[ \t\r\n]+")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,8 +60,8 @@ class TaggedOptions(LabelledFileOptions, ColumnOptions):
 
     Attributes:
         format: "conll", words in columns; "jsonl", one object per line with lists of words and of
-            tags; "csv" or "tsv", a table, see `word_tables`. "": selected by the file extension,
-            "conll" unless it is JSON lines or CSV.
+            tags; "csv" or "tsv", a table, see the top of this file. "": selected by the file
+            extension, "conll" unless it is JSON lines or CSV.
         text_column: key or column of the words in JSON lines and tables.
         label_column: key or column of the tags.
         id_column: key or column of the id; in a table, of the sentence that a row belongs to.
@@ -57,21 +75,65 @@ class TaggedOptions(LabelledFileOptions, ColumnOptions):
         super().__post_init__()
         ColumnOptions.__post_init__(self)
 
-    def keys(self, record: Record) -> WordColumns:
-        """The keys of an object; `words` may be missing."""
-        words, tags = self.text_column, self.label_column
-        if words not in record.fields:
-            words = usual_column(USUAL_WORDS, record.keys) or ""
-        if tags not in record.fields:
-            tags = usual_column(USUAL_TAGS, [key for key in record.fields if key != words]) or ""
-        return WordColumns(words, tags, None, self.id_column or "id")
-
     def is_conll(self, source: str | Path) -> bool:
         """Whether a source of tagged sentences has its words in columns."""
         if is_dataset(source):
             return False
         form = format_of(source)  # ".tsv" is an ending of files with columns, too
         return (self.format or (form if form in ("jsonl", "csv") else CONLL)) == CONLL
+
+
+class _Names(NamedTuple):
+    """The names of columns in a table, or of keys in an object.
+
+    Attributes:
+        words: the words; a key may be missing.
+        tags: the tags; "": there are none.
+        sentence: the id of the sentence that a row belongs to; "": each row is a sentence.
+        id: the id.
+    """
+
+    words: str
+    tags: str
+    sentence: str
+    id: str
+
+    @classmethod
+    def of_object(cls, record: Record, options: TaggedOptions) -> "_Names":
+        """The keys of an object: the configured ones, else usual names."""
+        words, tags = options.text_column, options.label_column
+        if words not in record.fields:
+            words = usual_column(USUAL_WORDS, record.keys) or ""
+        if tags not in record.fields:
+            tags = usual_column(USUAL_TAGS, [key for key in record.fields if key != words]) or ""
+        return cls(words, tags, "", options.id_column or "id")
+
+    @classmethod
+    def of_table(cls, table: Table, options: TaggedOptions) -> "_Names":
+        """The columns of a table: the configured ones (name or number), else usual names.
+
+        Raises:
+            OptionError: a named column is missing, or none has a usual name of words.
+        """
+        columns, location = table.columns or (), table.location
+
+        def column(key: str, name: str, usual: Sequence[str], among: Sequence[str]) -> str:
+            named = named_column(f"data.{key}", name, columns, location)
+            return named or usual_column(usual, among) or ""
+
+        words = column("text_column", options.text_column, (*USUAL_WORDS, *_TEXTS), columns)
+        if not words:
+            raise OptionError(
+                "data.text_column",
+                None,
+                "set data.text_column to the words, and data.label_column to the tags",
+                f"{location}: no column has a usual name of words ({', '.join(USUAL_WORDS)}), only "
+                f"{', '.join(map(repr, columns)) or 'nothing'}",
+            )
+        others = [name for name in columns if name != words]
+        tags = column("label_column", options.label_column, USUAL_TAGS, others)
+        sentence = column("id_column", options.id_column, _SENTENCE_IDS, others)
+        return cls(words, tags, sentence, sentence or usual_column(USUAL_IDS, others) or "")
 
 
 def read_tagged(
@@ -93,32 +155,62 @@ def read_tagged(
         UserError: the file cannot be read, or a line is malformed; the message names file and line.
     """
     by_number = names_by_number(options.names)
-    for example in _read(source, options, report, needs_tags=needs_tags):
-        if by_number and example.label is not None:
-            tags = (by_number.get(tag.removesuffix(".0"), tag) for tag in example.label)
-            example = dataclasses.replace(example, label=tuple(tags))
-        yield example
+    for example in _read(source, options, report):
+        tags = example.label
+        if tags is None and needs_tags:
+            key = "data.tag_column" if options.is_conll(source) else "data.label_column"
+            rule = f"give each word one, or set {key} to the column that has them"
+            raise OptionError(key, None, rule, f"{example.location}: the words have no tags")
+        if by_number and tags is not None:
+            tags = tuple(by_number.get(tag.removesuffix(".0"), tag) for tag in tags)
+        yield Example(example.input, tags, example.id, example.location)
 
 
 def _read(
-    source: str | Path, options: TaggedOptions, report: Report, *, needs_tags: bool
+    source: str | Path, options: TaggedOptions, report: Report
 ) -> Iterator[Example[Sentence]]:
     """The sentences with tags as in the file."""
     if options.is_conll(source):
         with open_lines(source) as lines:
-            yield from read_sentences(lines, options, needs_tags=needs_tags)
+            yield from read_sentences(lines, options)
         return
     with open_records(source, options, report) as table:
-        columns = (
-            None
-            if table.columns is None or is_dataset(source)
-            else WordColumns.find(table, options)
+        if table.columns is None or is_dataset(source):
+            named = ((record, _Names.of_object(record, options)) for record in table.records)
+        else:
+            names = _Names.of_table(table, options)
+            named = ((record, names) for record in _sentence_records(table, names))
+        for number, (record, names) in enumerate(named):
+            if names.words not in record.fields:
+                raise UserError(
+                    f"{record.location}: there is no list {USUAL_WORDS[0]!r} or "
+                    f"{USUAL_WORDS[1]!r}; give one"
+                )
+            example = _of_words(record, number, names)
+            yield dataclasses.replace(example, label=_tags(record, names, options))
+
+
+def _tags(record: Record, names: _Names, options: TaggedOptions) -> tuple[str, ...] | None:
+    """The tags of a record, () or one for each word; None: it has none."""
+    location, words = record.location, record.fields[names.words]
+    if not names.tags or record.fields.get(names.tags) is None:
+        return None
+    tags = tuple(filter(None, _strings(record, names.tags, str | int | float)))
+    if tags and not options.names and all(map(is_number, tags)):
+        raise OptionError(
+            "data.labels",
+            (),
+            "give tags by their names, or name their numbers with data.labels",
+            f"{location}: {names.tags!r} is not a list of strings but of numbers",
         )
-        records = word_records(table, columns) if columns else table.records
-        for number, record in enumerate(records):
-            yield _tagged_sentence(
-                record, number, columns or options.keys(record), options, needs_tags=needs_tags
-            )
+    if words and not tags:
+        return None
+    if len(tags) != len(words):
+        raise UserError(
+            f"{location}: {len(words)} words, but {len(tags)} tags; fix the line: each word has "
+            "one, O for none"
+        )
+    return tags
 
 
 class SentenceParser:
@@ -137,10 +229,10 @@ class SentenceParser:
         Raises:
             UserError: the record has neither, or a pair of texts.
         """
-        columns = self._options.keys(record)
-        if isinstance(record.fields.get(columns.words, ""), str):
+        names = _Names.of_object(record, self._options)
+        if isinstance(record.fields.get(names.words, ""), str):
             return _of_text(self._texts(record, number))
-        return _of_words(record, number, columns)
+        return _of_words(record, number, names)
 
 
 @contextlib.contextmanager
@@ -160,17 +252,13 @@ def open_sentences(
         UserError: the file cannot be read; or, during iteration, a row is malformed.
     """
     if options.format == CONLL:
+        columns = dataclasses.replace(options, tag_column=LARGEST_WHOLE)
         with open_lines(source) as lines:
-            columns = dataclasses.replace(options, tag_column=LARGEST_WHOLE)
-            sentences = read_blocks(lines, columns)
-            if with_lines:
-                sentences = with_last_lines(sentences)
-            else:
-                sentences = (sentence for sentence in sentences if sentence.input.words)
+            sentences = read_sentences(lines, columns, with_last_lines=with_lines)
             yield Examples(sentences, lines.fraction)
     elif options.format in options.FORMATS:
         with open_records(source, texts) as table:
-            yield Examples(_examples(table, options, texts), table.fraction)
+            yield Examples(_to_tag(table, options, texts), table.fraction)
     else:
         with open_texts(source, texts) as examples:
             yield Examples(map(_of_text, examples), examples.fraction)
@@ -181,68 +269,30 @@ def sentence_format(source: str | Path) -> str:
     return CONLL if uncompressed_name(source).endswith(CONLL_ENDINGS) else format_of(source)
 
 
-def _examples(table: Table, options: TaggedOptions, texts: TextOptions) -> Iterator[Example[Any]]:
+def _to_tag(table: Table, options: TaggedOptions, texts: TextOptions) -> Iterator[Example[Any]]:
     """The examples of a table of words, of a table of texts, or of JSON lines of either."""
     if table.columns is None:
         yield from map(SentenceParser(options, texts), table.records, itertools.count())
-    elif not _is_word_table(table.columns, options):
+        return
+    words = usual_column(USUAL_WORDS, table.columns)
+    if words is None or options.text_column not in ("", words):
         yield from map(_of_text, text_examples(table, texts))
-    else:
-        columns = WordColumns.find(table, options)
-        # Tags are read only where they tell a row for each word from one for each sentence.
-        read = columns if columns.sentence else dataclasses.replace(columns, tags=None)
-        for number, record in enumerate(word_records(table, read)):
-            yield _of_words(record, number, columns)
+        return
+    names = _Names.of_table(table, options)
+    # Tags are read only where they tell a row for each word from one for each sentence.
+    read = names if names.sentence else names._replace(tags="")
+    for number, record in enumerate(_sentence_records(table, read)):
+        yield _of_words(record, number, names)
 
 
-def _is_word_table(columns: Sequence[str], options: TaggedOptions) -> bool:
-    """Whether a table has words to tag; otherwise it has texts."""
-    words = usual_column(USUAL_WORDS, columns)
-    return words is not None and options.text_column in ("", words)
-
-
-def _tagged_sentence(
-    record: Record, number: int, columns: WordColumns, options: TaggedOptions, *, needs_tags: bool
-) -> Example[Sentence]:
-    location = record.location
-    if columns.words not in record.fields:
-        raise UserError(
-            f"{location}: there is no list {USUAL_WORDS[0]!r} or {USUAL_WORDS[1]!r}; give one"
-        )
-    example = _of_words(record, number, columns)
-    words, column = example.input.words, example.label_field
-    tags: tuple[str, ...] | None = None
-    if example.fields.get(column) is not None:
-        tags = tuple(filter(None, _strings(record, column, str | int | float)))
-    if tags and not options.names and all(map(is_number, tags)):
-        raise OptionError(
-            "data.labels",
-            (),
-            "give tags by their names, or name their numbers with data.labels",
-            f"{location}: {column!r} is not a list of strings but of numbers",
-        )
-    if words and not tags:
-        tags = None
-    if tags is None and needs_tags:
-        raise UserError(
-            f"{location}: there is no list of tags ({', '.join(map(repr, USUAL_TAGS))}); give one"
-        )
-    if tags is not None and len(tags) != len(words):
-        raise UserError(
-            f"{location}: {len(words)} words, but {len(tags)} tags; fix the line: each word has "
-            "one, O for none"
-        )
-    return Example(example.input, tags, example.id, location)
-
-
-def _of_words(record: Record, number: int, columns: WordColumns) -> Example[Sentence]:
+def _of_words(record: Record, number: int, names: _Names) -> Example[Sentence]:
     return Example(
-        Sentence(_strings(record, columns.words)),
+        Sentence(_strings(record, names.words)),
         None,
-        record_id(record.fields, columns.id, number, record.location),
+        record_id(record.fields, names.id or None, number, record.location),
         record.location,
-        {name: value for name, value in record.fields.items() if name != columns.words},
-        columns.tags or "",
+        {name: value for name, value in record.fields.items() if name != names.words},
+        names.tags,
         record.fields,
     )
 
@@ -275,3 +325,86 @@ def _of_text(example: Example[Text]) -> Example[Any]:
         )
     tags = usual_column(USUAL_TAGS, tuple(example.fields))
     return dataclasses.replace(example, label_field=tags) if tags else example
+
+
+def _sentence_records(table: Table, names: _Names) -> Iterator[Record]:
+    """The sentences of a table, in order, with lists of words and of tags in their columns.
+
+    A sentence with a row for each word has a list in each column except its id.
+
+    Raises:
+        UserError: during iteration, the rows of a sentence are not together, a cell looks like a
+            list and is none, or all rows have one word and no column says which sentence they
+            belong to.
+    """
+    count, longest, last = 0, 0, ""
+    for record in _joined(table.records, names):
+        yield record
+        count += 1
+        longest, last = max(longest, len(record.fields[names.words])), record.location
+    if count > 1 and longest == 1 and not names.sentence:
+        raise OptionError(
+            "data.id_column",
+            None,
+            "set data.id_column to the column that says which sentence a row belongs to",
+            f"{last}: every row has one word, but no column has a usual name of the sentence's id",
+        )
+
+
+def _joined(records: Iterable[Record], names: _Names) -> Iterator[Record]:
+    """A record for each sentence."""
+    cells = [name for name in (names.words, names.tags) if name]
+    for rows in _grouped(records, names.sentence) if names.sentence else ([row] for row in records):
+        first = rows[0]
+        if names.sentence and all(_is_word(row, names.tags) for row in rows):
+            fields: dict[str, Any] = {
+                name: [row.fields[name] for row in rows] for name in first.fields
+            }
+            fields |= {name: [*map(str.strip, fields[name])] for name in cells}
+            yield Record({**fields, names.sentence: first.fields[names.sentence]}, first.location)
+        else:
+            for row in rows:
+                lists = {name: _parts(row, name) for name in cells}
+                yield Record({**row.fields, **lists}, row.location)
+
+
+def _grouped(records: Iterable[Record], sentence: str) -> Iterator[list[Record]]:
+    """The rows of each sentence: one with an id, and those after it with the same or none."""
+    rows: list[Record] = []
+    ids: set[str] = set()
+    current = ""
+    for record in records:
+        id = record.fields[sentence].strip()
+        if rows and id not in ("", current):
+            yield rows
+            rows = []
+        if not rows:
+            if id in ids:
+                raise UserError(
+                    f"{record.location}: the sentence {id!r:.40} has rows before, which are not "
+                    "next to this one; sort the rows, or give each sentence its own id"
+                )
+            current = id
+            ids |= {id} - {""}
+        rows.append(record)
+    if rows:
+        yield rows
+
+
+def _is_word(row: Record, tags: str) -> bool:
+    """Whether a row has a word, which may have blanks or brackets, and its tag, if it has one."""
+    tag = row.fields[tags].strip() if tags else ""
+    return not tag or _parts(row, tags) == [tag]
+
+
+def _parts(record: Record, column: str) -> list[str]:
+    """The parts of a cell that is a list, or those between its blanks."""
+    cell = record.fields[column].strip()
+    try:
+        parts = parse_list(cell) if _LIST.match(cell) else None
+    except ValueError as error:
+        raise UserError(
+            f"{record.location}: {column!r} is {cell!r:.40}, which looks like a list, but {error}; "
+            "fix the row"
+        ) from error
+    return [*filter(None, _BLANKS.split(cell))] if parts is None else list(parts)

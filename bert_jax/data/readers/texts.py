@@ -12,8 +12,14 @@ from bert_jax.data.examples import Example, Examples, Text, texts_of
 from bert_jax.data.readers.columns import TextColumns, TextOptions, find_columns, record_id
 from bert_jax.data.readers.labels import Labels
 from bert_jax.data.readers.rows import Report, TableShape
-from bert_jax.data.readers.sources import is_dataset, open_records
-from bert_jax.data.readers.tables import Record, Table, format_of, string_field
+from bert_jax.data.readers.tables import (
+    Record,
+    Table,
+    format_of,
+    is_dataset,
+    open_records,
+    string_field,
+)
 from bert_jax.errors import OptionError, UserError
 from bert_jax.process import say
 

@@ -62,7 +62,7 @@ def test_line_ends_stay(answered, constant, tmp_path):
     answered(constant, b"the\r\ncat\r\n", "in.conll", "out.conll")
     assert (tmp_path / "out.conll").read_bytes() == b"the\tB-PER\r\ncat\tB-PER\r\n"
     answered(constant, b"\n\n", "in.conll", "out.conll")
-    assert (tmp_path / "out.conll").read_bytes() == b"\n\n"
+    assert (tmp_path / "out.conll").read_bytes() == b""  # no sentence, no line
 
 
 def test_many_sentences_stay_in_line(answered, tagger):

@@ -13,7 +13,7 @@ import pytest
 
 import bert_jax
 from bert_jax.data.examples import Example
-from bert_jax.data.readers.conll import read_blocks
+from bert_jax.data.readers.conll import read_sentences
 from bert_jax.data.readers.lines import Lines
 from bert_jax.errors import OptionError, UserError
 from bert_jax.files.manifest import MANIFEST
@@ -205,8 +205,8 @@ def test_it_is_what_the_module_says_of_first_pieces(make_model, tokenizer):
 def test_a_file_without_end_is_tagged_as_it_comes(knowing):
     endless = (line for line in itertools.cycle([b"boy\n", b"\n"]))
     stream = io.BufferedReader(_Endless(endless))
-    blocks = read_blocks(Lines("stdin", stream, None))
-    found = taggings(knowing(), (block.input.words for block in blocks), batch_size=1)
+    sentences = read_sentences(Lines("stdin", stream, None), with_last_lines=False)
+    found = taggings(knowing(), (each.input.words for each in sentences), batch_size=1)
     assert [tagging.tags for tagging in itertools.islice(found, 200)] == [("B-PER",)] * 200
 
 

@@ -7,7 +7,7 @@ import pytest
 from bert_jax.data.examples import Choices
 from bert_jax.data.readers.choices import ChoiceOptions, read_choices
 from bert_jax.data.readers.columns import TextOptions
-from bert_jax.data.readers.sources import open_dataset
+from bert_jax.data.readers.tables import FileOptions, open_records
 from bert_jax.data.readers.texts import read_texts
 from bert_jax.errors import UserError
 
@@ -102,7 +102,8 @@ def test_choices(data_dir, folder):
 
 
 def test_how_much_is_read(data_dir):
-    with open_dataset("tfds:tiny_pairs", str(data_dir)) as table:
+    options = FileOptions(data_dir=str(data_dir))
+    with open_records("tfds:tiny_pairs", options) as table:
         assert table.columns == ("idx", "label", "sentence1", "sentence2")
         assert [table.fraction() for _ in table.records] == [0.5, 1.0]
 
