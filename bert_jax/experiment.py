@@ -30,8 +30,7 @@ from bert_jax.distillation.task import DistilledTask, distilled
 from bert_jax.errors import OptionError, UserError, as_retryable
 from bert_jax.export import export
 from bert_jax.inference.evaluation import evaluate
-from bert_jax.inference.fingerprint import model_fingerprint
-from bert_jax.inference.output_cache import cached_beside
+from bert_jax.inference.output_cache import cached_beside, model_fingerprint
 from bert_jax.planning.hardware import Slice
 from bert_jax.planning.meshes import auto_mesh
 from bert_jax.planning.plan import PlanOptions, make_plans
@@ -39,9 +38,8 @@ from bert_jax.planning.training_on_mesh import Training
 from bert_jax.process import say
 from bert_jax.sharding.hosts import check_batch_size, from_main_host, is_main_host, main_host_first
 from bert_jax.sharding.mesh import make_mesh
-from bert_jax.tasks.base.evaluation import EvalResult
 from bert_jax.tasks.base.model_init import ModelInit, finished_model, initial_params
-from bert_jax.tasks.base.task import Task
+from bert_jax.tasks.base.task import EvalResult, Task
 from bert_jax.training.logs import draw_curves
 from bert_jax.training.loop import train as train_loop
 from bert_jax.training.optimizer import Optimizer, make_optimizer
@@ -296,10 +294,12 @@ class Experiment:
         is_last = options.export == "latest" and not options.patience
 
         first = initial_params(init, task, mesh, self.sections.task.seed) if is_new else None
-        reported: set[str] = set()  # by the first of all evaluations
+        reported: set[str] = set()  # sets whose cut texts an evaluation has reported
 
         def validate(params: Any, directory: Path | None) -> EvalResult:
-            return evaluate(task, params, mesh, directory, reported=reported)
+            result = evaluate(task, params, mesh, directory, quiet=reported)
+            reported.update(result.sets)
+            return result
 
         with explain_step_out_of_memory(options, mesh):
             result = train_loop(
@@ -326,7 +326,7 @@ class Experiment:
         task, metrics = self.task, evaluation.metrics
         baselines = task.evaluator.baselines()
         result = {**metrics, **evaluation.test_metrics, **baselines}
-        worse = [why] if (why := task.evaluator.shortfall(metrics, baselines)) else []
+        worse = [why] if (why := task.evaluator.baseline_warning(metrics, baselines)) else []
         with as_retryable():
             with main_host_first():
                 # The evaluation may have tuned a value of the model, such as a threshold.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.files import save_figure
-from bert_jax.metrics.baselines import baselines_of, shortfall
+from bert_jax.metrics.baselines import baseline_warning, baselines_of
 from bert_jax.metrics.tables import aligned
 
 
@@ -187,7 +187,7 @@ class Report:
         value = self._value(outcome)
         if math.isnan(value):
             return f"it has no {self.best_metric[0]}"
-        return shortfall(self.best_metric, value, self.baselines)
+        return baseline_warning(self.best_metric, value, self.baselines)
 
 
 def _finite(value: float | None) -> float | None:

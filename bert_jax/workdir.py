@@ -60,7 +60,7 @@ from bert_jax.options import differing_names
 from bert_jax.process import say
 from bert_jax.sharding.hosts import is_main_host, main_host_first
 from bert_jax.sharding.mesh import MeshShape, make_mesh, one_device_mesh
-from bert_jax.tasks.base.splits import label_names
+from bert_jax.tasks.base.labels import label_names
 from bert_jax.tasks.base.task import Task
 
 CONFIG, DATA = "config.json", "data.json"

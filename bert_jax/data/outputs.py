@@ -1,17 +1,36 @@
-"""Output files that are complete or do not exist: text with something around its rows."""
+"""Output files that are complete or do not exist; rows of JSON or other text.
+
+An output that a stopped program continues is in a directory NAME.partial beside it until it is
+complete, with a record of how far it goes, see `files.journal`.
+"""
 
 import contextlib
 import dataclasses
+import glob
+import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+import numpy as np
 
 from bert_jax.errors import UserError
-from bert_jax.files import atomic_file, not_written
+from bert_jax.files import (
+    Journal,
+    Request,
+    atomic_file,
+    check_own_files,
+    continued,
+    manifest_updated,
+    not_written,
+)
 
 STDOUT = "-"
+
+# `json.dumps` makes an encoder for each call.
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class _ReaderGoneError(UserError):
@@ -67,11 +86,11 @@ class TextFile:
 
     def flush(self) -> None:
         """Gives everything to the operating system."""
-        with named_errors(self._name):
+        with _named_errors(self._name):
             self._stream.flush()
 
     def _write(self, text: str) -> None:
-        with named_errors(self._name):
+        with _named_errors(self._name):
             self._stream.write(text.encode())
         self._is_begun |= bool(text)
 
@@ -85,7 +104,14 @@ class Outputs:
     Attributes:
         layouts: the layouts by prefix.
         files: the files that are written so far, by prefix.
+        rows: number of rows that an earlier call has written.
+        digest: digest of the examples of these rows, from the last `mark`.
+        directory: directory of the unfinished files; None: the output cannot be continued.
     """
+
+    rows: int = 0
+    digest: str = ""
+    directory: Path | None = None
 
     def __init__(
         self, layouts: Sequence[Layout], open_file: _Open, *, flushes: bool = False
@@ -120,6 +146,54 @@ class Outputs:
             file.end()
             file.flush()
 
+    @property
+    def kept(self) -> int:
+        """The number of rows that a later call need not write again."""
+        return 0
+
+    def mark(self, rows: int, digest: str) -> None:
+        """Says that the output can be continued from here; recorded from time to time, if it can.
+
+        Args:
+            rows: number of rows so far.
+            digest: digest of their examples.
+        """
+
+
+class _ResumableOutputs(Outputs):
+    """The files of an output in its directory of unfinished files."""
+
+    def __init__(self, target: Path, layouts: Sequence[Layout], journal: Journal) -> None:
+        self.rows, self.digest = journal.count, journal.state.get("digest", "")
+        self.directory = journal.directory
+        self._target, self._journal = target, journal
+        super().__init__(layouts, self._open)
+        for prefix, layout in self.layouts.items():
+            if prefix not in self.files and layout.path(target).name in journal.files:
+                self.files[prefix] = self._open(layout)
+
+    @property
+    def kept(self) -> int:
+        return self._journal.count
+
+    def mark(self, rows: int, digest: str) -> None:
+        self._journal.mark(rows, {"digest": digest})
+
+    def publish(self) -> None:
+        """Moves the complete files to their final names, the output itself last."""
+        self.end_all()
+        self._journal.sync()
+        directory = self._journal.directory
+        names = [self.layouts[prefix].path(self._target).name for prefix in self.files]
+        with manifest_updated(directory, self._target.parent, names):
+            for name in sorted(names, key=self._target.name.__eq__):
+                (directory / name).replace(self._target.with_name(name))
+
+    def _open(self, layout: Layout) -> TextFile:
+        path = self._journal.directory / layout.path(self._target).name
+        file = self._journal.open(path.name)
+        return TextFile(str(path), layout, file, is_begun=file.size > 0)
+
 
 @contextlib.contextmanager
 def open_outputs(target: str | Path, layouts: Sequence[Layout]) -> Iterator[Outputs]:
@@ -145,7 +219,7 @@ def open_outputs(target: str | Path, layouts: Sequence[Layout]) -> Iterator[Outp
             stdout.end_all()
         return
     path = Path(target)
-    is_file = is_regular(path)
+    is_file = _is_regular(path)
     with contextlib.ExitStack() as files:
 
         def open_file(layout: Layout) -> TextFile:
@@ -160,7 +234,43 @@ def open_outputs(target: str | Path, layouts: Sequence[Layout]) -> Iterator[Outp
             raise _ReaderGoneError(f"{target}: its reader has stopped reading") from error
 
 
-def is_regular(path: Path) -> bool:
+@contextlib.contextmanager
+def resumable_outputs(
+    target: str | Path, layouts: Sequence[Layout], request: Request | None
+) -> Iterator[Outputs]:
+    """Opens files that a later call continues if this one is stopped or killed.
+
+    They get their final names at the end, and are listed there, see `files.manifest`: only files
+    of earlier calls are replaced. After an error, the rows up to the last mark are kept. An output
+    that is no regular file cannot be continued, see `open_outputs`.
+
+    Args:
+        target: path of the output on this machine, or "-".
+        layouts: see `open_outputs`.
+        request: returns everything that the rows depend on, except the input; None: the input
+            cannot be read again, and nothing is kept after an error.
+
+    Raises:
+        UserError: see `files.continued`; or a file cannot be written or is not from bert_jax.
+    """
+    if str(target) == STDOUT or not _is_regular(Path(target)):
+        with open_outputs(target, layouts) as stream:
+            yield stream
+        return
+    path = Path(os.path.realpath(target))  # a link is kept
+    names = {layout.path(path).name for layout in layouts}
+    directory, patterns = path.with_name(f"{path.name}.partial"), {*map(glob.escape, names)}
+    try:
+        check_own_files(path.parent, names)
+        with continued(directory, patterns, "{:,} predictions", request) as journal:
+            outputs = _ResumableOutputs(path, layouts, journal)
+            yield outputs
+            outputs.publish()
+    except OSError as error:
+        raise not_written(path, error) from error
+
+
+def _is_regular(path: Path) -> bool:
     """Whether an output is, or becomes, a regular file: not /dev/null, nor a named pipe."""
     return path.is_file() or not path.exists()
 
@@ -178,7 +288,7 @@ def _quiet_exit() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def named_errors(name: str) -> Iterator[None]:
+def _named_errors(name: str) -> Iterator[None]:
     """Turns errors of writing into a UserError that names the file."""
     try:
         yield
@@ -186,3 +296,31 @@ def named_errors(name: str) -> Iterator[None]:
         raise _ReaderGoneError(f"{name}: its reader has stopped reading") from error
     except OSError as error:
         raise not_written(name, error) from error
+
+
+def to_json(record: Mapping[str, Any]) -> str:
+    """A JSON object; a float32 becomes the shortest decimal that parses to the same float32."""
+    if not any(isinstance(value, np.ndarray) for value in record.values()):
+        return _encode(record)
+    entries = (
+        f"{_encode(key)}: "
+        + (_array_to_json(key, value) if isinstance(value, np.ndarray) else _encode(value))
+        for key, value in record.items()
+    )
+    return "{" + ", ".join(entries) + "}"
+
+
+def float32_repr(number: float) -> float:
+    """A float32 as the double that Python prints like the float32: 0.1, not 0.10000000149011612."""
+    return float(str(np.float32(number)))
+
+
+def _array_to_json(key: str, values: np.ndarray) -> str:
+    if not np.isfinite(values).all():
+        raise UserError(f"{key!r} is not finite; the parameters of the model are damaged")
+
+    def nested(part: np.ndarray) -> str:
+        items = map(str, part) if part.ndim == 1 else map(nested, part)
+        return "[" + ", ".join(items) + "]"
+
+    return nested(values)

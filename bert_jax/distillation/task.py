@@ -23,12 +23,11 @@ from bert_jax.models.encoder import EncoderOutputs
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.hidden_projection import ProjectedStudent
 from bert_jax.models.layers import cosines
-from bert_jax.tasks.base.evaluation import Evaluator
 from bert_jax.tasks.base.labelled_task import LabelledTask
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.base.summary import DataSummary
-from bert_jax.tasks.base.task import Sums, Task, weighted_sums
+from bert_jax.tasks.base.task import Evaluator, Sums, Task, weighted_sums
 
 # The name of the task's own loss if it has no parts.
 _OWN = "task"

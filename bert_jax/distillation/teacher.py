@@ -19,8 +19,8 @@ from bert_jax.models.execution import Execution
 from bert_jax.models.heads.question_answering import QuestionAnsweringOptions
 from bert_jax.models.parameter_sharding import sharded_shapes
 from bert_jax.tasks.base.labelled_task import LabelledTask
+from bert_jax.tasks.base.labels import label_names
 from bert_jax.tasks.base.model_init import ModelInit
-from bert_jax.tasks.base.splits import label_names
 from bert_jax.tasks.base.task import Task
 from bert_jax.tokenization import Tokenizer
 

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar, cast
 
@@ -21,6 +21,7 @@ from bert_jax.tasks.base.predictor import EncodedExample, ExampleError, Notes, P
 
 Example = TypeVar("Example")
 Prediction = TypeVar("Prediction")
+Step = TypeVar("Step")
 
 # The maximum number of characters in a window: some 100 MB with their encodings.
 WINDOW_CHARACTERS = 1_000_000
@@ -53,78 +54,80 @@ class PredictionBatch:
     arrays: dict[str, np.ndarray]
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Window(Generic[Example, Prediction]):
-    """Examples that are read and sorted by length together; `Engine.run` fills it.
+    """Examples that were read and sorted by length together, with their predictions.
 
     Attributes:
         examples: the examples.
-        is_full: whether further examples do not belong to it.
-        start: number of the first example among all examples.
-        encoded: the examples as rows of tokens.
         predictions: for each example its prediction, or why it has none.
+        is_full: whether further examples do not belong to it.
+        notes: the sums of the notes of all examples.
     """
 
     examples: Sequence[Example]
+    predictions: list[Prediction | ExampleError]
     is_full: bool
-    start: int
-    encoded: Sequence[EncodedExample | ExampleError] = ()
-    predictions: list[Prediction | ExampleError] = dataclasses.field(default_factory=list)
-    _outputs: dict[int, dict[int, Any]] = dataclasses.field(default_factory=dict, repr=False)
-    _decoded: dict[int, Any] = dataclasses.field(default_factory=dict, repr=False)
-
-    @property
-    def error(self) -> ExampleError | None:
-        """The first example without rows, with its number among all examples."""
-        for index, encoded in enumerate(self.encoded, self.start):
-            if isinstance(encoded, ExampleError):
-                return ExampleError(encoded.message, index)
-        return None
+    notes: Notes
 
     @property
     def pairs(self) -> Iterable[tuple[Example, Prediction]]:
         """Each example with its prediction, where no example has an error."""
         return zip(self.examples, cast(list[Prediction], self.predictions), strict=True)
 
-    @property
-    def notes(self) -> Notes:
-        """The sums of the notes of all examples."""
-        return Notes.total(each.notes for each in self._valid.values())
 
-    @functools.cached_property
-    def _valid(self) -> dict[int, EncodedExample]:
-        """The examples that have rows, by their index."""
-        return {
-            index: encoded
-            for index, encoded in enumerate(self.encoded)
-            if isinstance(encoded, EncodedExample)
-        }
+class _Computation(Generic[Example, Prediction]):
+    """A window from its examples to its predictions.
 
-    def add(
-        self, predictor: Predictor[Example, Prediction], batch: PredictionBatch, outputs: Any
-    ) -> int:
+    Attributes:
+        encoded: the examples as rows of tokens.
+        error: the first example without rows, with its number among all examples.
+    """
+
+    def __init__(
+        self,
+        predictor: Predictor[Example, Prediction],
+        examples: list[Example],
+        *,
+        start: int,
+        is_full: bool,
+    ) -> None:
+        """Encodes the examples; `start` is the number of the first one."""
+        self.encoded = predictor.encode(examples)
+        self._predictor, self._examples, self._is_full = predictor, examples, is_full
+        self._valid: dict[int, EncodedExample] = {}
+        self.error: ExampleError | None = None
+        for index, encoded in enumerate(self.encoded):
+            if isinstance(encoded, EncodedExample):
+                self._valid[index] = encoded
+            elif self.error is None:
+                self.error = ExampleError(encoded.message, start + index)
+        self._outputs: defaultdict[int, dict[int, Any]] = defaultdict(dict)
+        self._decoded: dict[int, Any] = {}
+
+    def add(self, batch: PredictionBatch, outputs: Any) -> int:
         """Takes the outputs of a batch; returns how many examples are complete with it."""
         before = len(self._decoded)
         for b, (index, row) in batch.rows.items():
-            rows = self._outputs.setdefault(index, {})
+            rows, encoded = self._outputs[index], self._valid[index]
             rows[row] = jax.tree.map(lambda leaf, b=b: leaf[b], outputs)
-            if len(rows) == len(self._valid[index].rows):
+            if len(rows) == len(encoded.rows):
                 ordered = [rows[number] for number in range(len(rows))]
-                example, encoded = self.examples[index], self._valid[index]
-                self._decoded[index] = predictor.decode(example, encoded, ordered)
+                example = self._examples[index]
+                self._decoded[index] = self._predictor.decode(example, encoded, ordered)
                 del self._outputs[index]
         return len(self._decoded) - before
 
-    def complete(self, predictor: Predictor[Example, Prediction]) -> bool:
-        """Makes the predictions if the outputs of all batches are there; returns whether."""
+    def window(self) -> Window[Example, Prediction] | None:
+        """The predictions, if the outputs of all batches are there."""
         if len(self._decoded) < len(self._valid):
-            return False
-        made = iter(predictor.predictions([self._decoded[index] for index in self._valid]))
-        self.predictions = [
+            return None
+        made = iter(self._predictor.predictions([self._decoded[index] for index in self._valid]))
+        predictions = [
             each if isinstance(each, ExampleError) else next(made) for each in self.encoded
         ]
-        self._decoded.clear()
-        return True
+        notes = Notes.total(each.notes for each in self._valid.values())
+        return Window(self._examples, predictions, self._is_full, notes)
 
 
 class Engine(Generic[Example, Prediction]):
@@ -150,8 +153,7 @@ class Engine(Generic[Example, Prediction]):
             NotFiniteError: an output is not finite.
             UserError: a device ran out of memory.
         """
-        windows = self.run(self.windows(examples))
-        return [prediction for window in windows for prediction in window.predictions]
+        return [prediction for window in self.run(examples) for prediction in window.predictions]
 
     def shapes(self) -> list[tuple[int, int]]:
         """[B, T] of all batches of at most `batch_size` rows; more rows are packed."""
@@ -166,55 +168,44 @@ class Engine(Generic[Example, Prediction]):
             arrays = pad({}, count, length, self.predictor.model.tokenizer)
             jax.block_until_ready(self._compute(self.predictor.inputs(arrays, {})))
 
-    def windows(self, examples: Iterable[Example]) -> Iterator[Window[Example, Prediction]]:
-        """Cuts examples into windows; the end of the examples cuts the last one short."""
-        options = self.predictor.options
-        most = options.batch_size * options.window
-        chosen: list[Example] = []
-        start = length = 0
-        for example in examples:
-            chosen.append(example)
-            length += self.predictor.characters(example)
-            if len(chosen) == most or length >= WINDOW_CHARACTERS:
-                yield Window(chosen, True, start)
-                start, chosen, length = start + len(chosen), [], 0
-        if chosen:
-            yield Window(chosen, False, start)
-
     def run(
         self,
-        windows: Iterable[Window[Example, Prediction]],
+        examples: Iterable[Example],
         *,
         strict: bool = False,
         kept: OutputCache | None = None,
         advance: Advance = lambda count: None,
     ) -> Iterator[Window[Example, Prediction]]:
-        """The windows with their predictions, in their order.
+        """The predictions of examples of any number, window by window in their order.
 
         While the devices compute, examples are read and encoded one window ahead and no further.
         The predictions of a window do not depend on the windows before it, to the bit.
 
         Args:
-            windows: windows without predictions.
+            examples: the examples, read once.
             strict: whether an example that cannot be predicted ends the windows.
             kept: outputs of batches that are read instead of computed, and to which others are
                 added; for a single host.
             advance: see `Advance`.
 
         Raises:
-            ExampleError: with `strict`, before any example of its window is computed.
+            ExampleError: with `strict`, before any example of its window is computed; the windows
+                before it are complete.
             NotFiniteError: an output is not finite.
             UserError: a device ran out of memory.
         """
-        begun: deque[_Step[Example, Prediction]] = deque()
         work = f"batches of {self.predictor.options.batch_size} rows"
         with explain_out_of_memory(work, "lower the batch size or the maximum length"):
-            for step in self._begin(windows, strict, kept):
-                begun.append(step)
-                if len(begun) > self._batches_ahead:
-                    yield from self._finish(begun.popleft(), kept, advance)
-            for step in begun:
-                yield from self._finish(step, kept, advance)
+            for step in _begun_ahead(self._begin(examples, strict, kept), self._batches_ahead):
+                if strict and step.window.error:
+                    raise step.window.error
+                if step.batch is not None:
+                    outputs = fetch(step.outputs)
+                    if kept is not None and not step.is_kept:
+                        kept.add(jax.tree.leaves(outputs))
+                    advance(step.window.add(step.batch, outputs))
+                if window := step.window.window():
+                    yield window
 
     def batches(
         self, encoded: Sequence[EncodedExample | ExampleError]
@@ -242,46 +233,43 @@ class Engine(Generic[Example, Prediction]):
                 predictor.inputs(arrays | layout.indices, chosen),
             )
 
+    def _windows(self, examples: Iterable[Example]) -> Iterator[_Computation[Example, Prediction]]:
+        """Cuts examples into windows; the end of the examples cuts the last one short."""
+        predictor = self.predictor
+        most = predictor.options.batch_size * predictor.options.window
+        chosen: list[Example] = []
+        start = length = 0
+        for example in examples:
+            chosen.append(example)
+            length += predictor.characters(example)
+            if len(chosen) == most or length >= WINDOW_CHARACTERS:
+                yield _Computation(predictor, chosen, start=start, is_full=True)
+                start, chosen, length = start + len(chosen), [], 0
+        if chosen:
+            yield _Computation(predictor, chosen, start=start, is_full=False)
+
     def _begin(
-        self,
-        windows: Iterable[Window[Example, Prediction]],
-        strict: bool,
-        kept: OutputCache | None,
+        self, examples: Iterable[Example], strict: bool, kept: OutputCache | None
     ) -> Iterator["_Step[Example, Prediction]"]:
-        """Starts the computation of each batch."""
+        """Starts the computation of each batch; a window without batches is a step, too."""
         structure = None  # of the outputs of a batch
-        for window in windows:
-            window.encoded = self.predictor.encode(window.examples)
+        for window in self._windows(examples):
             if strict and window.error:
-                yield _Step(window, error=window.error)
+                yield _Step(window)
                 return
             step = None
             for batch in self.batches(window.encoded):
                 leaves = None if kept is None else kept.read()
-                if leaves is not None and structure is None:
-                    structure = jax.tree.structure(self._compute(batch.arrays))
-                step = (
-                    _Step(window, batch, self._compute(batch.arrays))
-                    if leaves is None
-                    else _Step(window, batch, jax.tree.unflatten(structure, leaves), is_kept=True)
-                )
+                if leaves is None:
+                    step = _Step(window, batch, self._compute(batch.arrays))
+                else:
+                    if structure is None:
+                        structure = jax.tree.structure(self._compute(batch.arrays))
+                    outputs = jax.tree.unflatten(structure, leaves)
+                    step = _Step(window, batch, outputs, is_kept=True)
                 yield step
-            if step is None:  # no example has rows
+            if step is None:
                 yield _Step(window)
-
-    def _finish(
-        self, step: "_Step[Example, Prediction]", kept: OutputCache | None, advance: Advance
-    ) -> Iterator[Window[Example, Prediction]]:
-        """Takes the outputs of a batch; yields the window if it is the last one."""
-        if step.error is not None:
-            raise step.error
-        if step.batch is not None:
-            outputs = fetch(step.outputs)
-            if kept is not None and not step.is_kept:
-                kept.add(jax.tree.leaves(outputs))
-            advance(step.window.add(self.predictor, step.batch, outputs))
-        if step.window.complete(self.predictor):
-            yield step.window
 
     def _compute(self, arrays: dict[str, np.ndarray]) -> Any:
         overlap = programs_may_overlap(self._mesh)
@@ -308,11 +296,19 @@ class _Step(Generic[Example, Prediction]):
         batch: the rows; None: the window has none.
         outputs: the result of `Predictor.compute`.
         is_kept: whether the outputs were read.
-        error: why the window is not computed.
     """
 
-    window: Window[Example, Prediction]
+    window: _Computation[Example, Prediction]
     batch: PredictionBatch | None = None
     outputs: Any = None
     is_kept: bool = False
-    error: ExampleError | None = None
+
+
+def _begun_ahead(steps: Iterable[Step], count: int) -> Iterator[Step]:
+    """The steps in their order, each after `count` further ones have been started."""
+    begun: deque[Step] = deque()
+    for step in steps:
+        begun.append(step)
+        if len(begun) > count:
+            yield begun.popleft()
+    yield from begun

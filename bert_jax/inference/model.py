@@ -3,21 +3,23 @@
 import dataclasses
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
+
+import jax
 
 from bert_jax.checkpoints import model_directory
-from bert_jax.checkpoints.hub import check_not_of_run
+from bert_jax.checkpoints.hub import check_not_of_run, model_files
 from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.data.examples import Text
-from bert_jax.errors import require_at_least, require_between
-from bert_jax.files import as_path
+from bert_jax.errors import UserError, listed, require_at_least, require_between
+from bert_jax.files import as_path, state_of
+from bert_jax.files.paths import FileState
 from bert_jax.inference import surgery, vectors
-from bert_jax.inference.pickling import ModelOfFiles
 from bert_jax.inference.streams import predict_examples
 from bert_jax.tasks.attentions import AttentionMaps, AttentionsPredictor
-from bert_jax.tasks.base.predictor import BatchOptions, not_one_string
+from bert_jax.tasks.base.predictor import BatchOptions, Model, not_one_string
 from bert_jax.tasks.classification.predict import LabelPredictor, TextPrediction
 from bert_jax.tasks.fill_mask import MaskPrediction, MaskPredictor
 from bert_jax.tasks.hidden_states import HiddenStatesPredictor, TokenStates
@@ -42,8 +44,25 @@ Answers = Answer | list[Answer]
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class LoadedModel(ModelOfFiles):
-    """A model directory in memory.
+class Origin:
+    """The call that has loaded a model.
+
+    Attributes:
+        load: the call, without arguments; it can be pickled.
+        directory: absolute path of the directory of the files.
+        states: the files before the call, see `states_of`.
+        parts: the model as it was loaded, see `parts_of`.
+    """
+
+    load: Callable[[], Model]
+    directory: Path
+    states: Mapping[str, FileState]
+    parts: tuple[Any, ...]
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class LoadedModel(Model):
+    """A model directory in memory. It can be pickled, as the call that loads its files again.
 
     A few texts are padded to few shapes, many are packed into shared rows; apart from rounding, a
     prediction does not depend on the other texts. Texts that are too long are cut, and a line on
@@ -54,11 +73,13 @@ class LoadedModel(ModelOfFiles):
     positions), B the number of texts, L the number of layers.
 
     Attributes:
-        report: the parameters that the files had or lacked. For the other attributes see
-            `ModelOfFiles`, which can be pickled, and `Model`.
+        report: the parameters that the files had or lacked.
+        origin: the call that has loaded the model; None for one that was made in memory. For the
+            other attributes see `Model`.
     """
 
     report: LoadReport
+    origin: Origin | None = dataclasses.field(default=None, compare=False)
 
     def __repr__(self) -> str:
         # One line: the parameters would be thousands.
@@ -67,6 +88,20 @@ class LoadedModel(ModelOfFiles):
             f"LoadedModel({self.description.class_name}, {layers} layers of width {width}, "
             f"{self.tokenizer.vocab_size} pieces; {self.report})"
         )
+
+    def __reduce__(self) -> tuple[Callable[..., Model], tuple[Any, ...]]:
+        """The unpickled model is on the first device of its process, in a "spawn" pool, too.
+
+        Raises:
+            UserError: the model was changed in memory. On loading: its files have changed.
+        """
+        origin = self.origin
+        if origin is None or [*map(id, parts_of(self))] != [*map(id, origin.parts)]:
+            raise UserError(
+                "this model was made or changed in memory, and only the files of a model can be "
+                "pickled; save it, and pickle the model that is loaded from there"
+            )
+        return _load_again, (origin.load, origin.directory, origin.states)
 
     def save(self, directory: str | Path) -> None:
         """Writes a model directory that `transformers` loads, as local files or in a bucket."""
@@ -332,3 +367,25 @@ class LoadedModel(ModelOfFiles):
         scores = list(predict_examples(predictor, examples))
         best = [*map(best_choice, (example.choices for example in examples), scores)]
         return best[0] if isinstance(prompt, str) else best
+
+
+def parts_of(model: Model) -> tuple[Any, ...]:
+    """The objects that make a model what it is; JAX's arrays never change."""
+    return (model.module, model.tokenizer, model.description, *jax.tree.leaves(model.params))
+
+
+def states_of(directory: Path) -> dict[str, FileState]:
+    """Size and time of the files of a model, by name."""
+    return {str(file.relative_to(directory)): state_of(file) for file in model_files(directory)}
+
+
+def _load_again(
+    load: Callable[[], Model], directory: Path, states: Mapping[str, FileState]
+) -> Model:
+    now = states_of(directory)
+    if changed := sorted(name for name in {*states, *now} if states.get(name) != now.get(name)):
+        raise UserError(
+            f"{directory}: {listed(changed)} changed since the model was loaded that was pickled; "
+            "load it again, and pickle that"
+        )
+    return load()

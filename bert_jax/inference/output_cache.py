@@ -6,14 +6,18 @@ metrics, is computed again: that is fast.
 """
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 
+from bert_jax.checkpoints.checksums import checksums
 from bert_jax.files import Journal, Request, continued, is_remote
+from bert_jax.tasks.base.predictor import Model
 
 _ENDING = ".outputs"
 _SIZE_BYTES = 8
@@ -77,3 +81,17 @@ def cached_beside(output: Path | None, request: Request) -> Iterator[Journal | N
     content = "the outputs of {:,} batches"
     with continued(directory, [f"*{_ENDING}"], content, request) as journal:
         yield journal
+
+
+def model_fingerprint(model: Model) -> dict[str, Any]:
+    """Everything but the input that the outputs of a model depend on, as values of JSON."""
+    description = {**vars(model.description), "family": model.description.family.model_type}
+    module: Any = model.module
+    parts = [description, checksums(model.params), model.tokenizer.rules_of_rows]
+    devices = model.mesh.devices.ravel()
+    return {
+        "model": hashlib.sha256(repr(parts).encode(errors="surrogatepass")).hexdigest(),
+        "precision": repr(module.execution),
+        "devices": f"{len(devices)} × {devices[0].device_kind}",
+        "jax": jax.__version__,
+    }

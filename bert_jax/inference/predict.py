@@ -1,6 +1,5 @@
 """A model's predictions for the examples of a file, in their order and in constant memory."""
 
-import contextlib
 import functools
 import hashlib
 import itertools
@@ -11,15 +10,14 @@ from types import MappingProxyType
 from typing import Any
 
 from bert_jax.data.examples import Example, Examples, content_of
-from bert_jax.data.outputs import STDOUT, is_regular
+from bert_jax.data.outputs import STDOUT, Outputs, resumable_outputs
 from bert_jax.data.readers.lines import STDIN, may_wait
 from bert_jax.data.readers.tables import is_dataset
-from bert_jax.data.resumable_outputs import ResumableOutputs
 from bert_jax.errors import OptionError, UserError
 from bert_jax.files import is_remote
 from bert_jax.inference.engine import Engine
-from bert_jax.inference.fingerprint import model_fingerprint
 from bert_jax.inference.model import LoadedModel
+from bert_jax.inference.output_cache import model_fingerprint
 from bert_jax.inference.streams import Progress, micro_batches, predict_windows
 from bert_jax.process import say
 from bert_jax.tasks import find_task, task_names
@@ -90,20 +88,16 @@ def predict(
             are kept.
     """
     check_request(task, source, target, values)
-    task, chosen = _task_for(model, task)
-    options = chosen.read_options(task, target, values)
+    task, spec = task_of(model, task)
+    options = spec.read_options(task, target, values)
+    engine: Engine[Any, Any] = Engine(spec.predictor(model, options))
+    request = None if may_wait(source) else functools.partial(_request, model, task, options)
+    open_files = functools.partial(resumable_outputs, target, request=request)
     with (
-        chosen.reader.open(source, options) as examples,
-        contextlib.ExitStack() as files,
+        spec.reader.open(source, options) as examples,
+        spec.writer(options, open_files) as (write, outputs),
     ):
-        if str(target) == STDOUT or not is_regular(Path(target)):
-            write = files.enter_context(chosen.writer(target, options))
-            return _Job(model, chosen, options, stopped, write).predict(examples, source)
-        request = None if may_wait(source) else functools.partial(_request, model, task, options)
-        write, outputs = files.enter_context(
-            chosen.resumable_writer(Path(target), options, request)
-        )
-        return _Job(model, chosen, options, stopped, write, outputs).predict(examples, source)
+        return _Job(engine, options, write, outputs, stopped).predict(examples, source)
 
 
 class _Job:
@@ -115,19 +109,16 @@ class _Job:
 
     def __init__(
         self,
-        model: LoadedModel,
-        spec: PredictSpec[Any, Any],
+        engine: Engine[Any, Any],
         options: PredictOptions,
-        stopped: Callable[[], bool],
         write: Write[Any, Any],
-        outputs: ResumableOutputs | None = None,
+        outputs: Outputs,
+        stopped: Callable[[], bool],
     ) -> None:
-        """Args: `outputs`: the files, if a later call can continue them; otherwise None."""
         self.count = 0
-        self._engine, self._options = Engine(spec.predictor(model, options)), options
+        self._engine, self._options = engine, options
+        self._write, self._outputs = write, outputs
         self._stopped = stopped
-        self._write = write
-        self._outputs = outputs
         self._digest = hashlib.sha256()
         # Examples that were read and wait for their prediction, at most two windows.
         self._waiting: deque[Example[Any]] = deque()
@@ -135,8 +126,8 @@ class _Job:
     def predict(self, examples: Examples[Any], source: str | Path) -> int:
         """Predicts all examples; returns their number."""
         following = iter(examples)
-        if self._outputs is not None and self._outputs.rows:
-            self._skip(following, self._outputs, source)
+        if self._outputs.rows:
+            self._skip(following, source)
         enabled = self._options.progress
         with Progress(examples.estimated_total, enabled=enabled, initial=self.count) as progress:
             for batch in micro_batches(following) if may_wait(source) else (following,):
@@ -157,7 +148,7 @@ class _Job:
                     self._write(example, prediction)
                     self._done(example)
                 if window.is_full:
-                    self._mark()
+                    self._outputs.mark(self.count, self._digest.hexdigest())
         except ExampleError as error:
             location = self._waiting[before + (error.index or 0) - self.count].location
             raise UserError(f"{location}: {error.message}") from error
@@ -169,10 +160,9 @@ class _Job:
             self._waiting.append(example)
             yield example.input
 
-    def _skip(
-        self, examples: Iterator[Example[Any]], outputs: ResumableOutputs, source: str | Path
-    ) -> None:
+    def _skip(self, examples: Iterator[Example[Any]], source: str | Path) -> None:
         """Reads the examples that an earlier call has predicted."""
+        outputs = self._outputs
         for example in itertools.islice(examples, outputs.rows):
             self._done(example)
         if (self.count, self._digest.hexdigest()) != (outputs.rows, outputs.digest):
@@ -185,19 +175,14 @@ class _Job:
 
     def _done(self, example: Example[Any]) -> None:
         self.count += 1
-        if self._outputs is not None:
-            self._digest.update(content_of(example))
+        self._digest.update(content_of(example))
         self._check_stop()
 
     def _check_stop(self) -> None:
         if self._stopped():
-            kept = self._outputs.kept if self._outputs is not None else 0
+            kept = self._outputs.kept
             message = f"stopped; the same command continues after {kept:,} predictions"
             raise KeyboardInterrupt(*[message] * (kept > 0))
-
-    def _mark(self) -> None:
-        if self._outputs is not None:
-            self._outputs.mark(self.count, self._digest.hexdigest())
 
 
 def _request(model: LoadedModel, task: str, options: PredictOptions) -> dict[str, Any]:
@@ -238,7 +223,7 @@ def check_request(
         raise UserError(f"{target} is input and output; give another output")
 
 
-def _task_for(model: LoadedModel, name: str | None) -> tuple[str, PredictSpec[Any, Any]]:
+def task_of(model: LoadedModel, name: str | None) -> tuple[str, PredictSpec[Any, Any]]:
     """The named task, else the one of the model's head; its name and its specification.
 
     Raises:

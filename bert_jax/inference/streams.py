@@ -50,7 +50,7 @@ def predict_windows(
         OptionError: a device ran out of memory.
     """
     notes = Notes(texts=0)
-    for window in engine.run(engine.windows(examples), strict=True, kept=kept, advance=advance):
+    for window in engine.run(examples, strict=True, kept=kept, advance=advance):
         notes = Notes.total([notes, window.notes])
         yield window
     if report and is_main_host():

@@ -21,7 +21,7 @@ def baselines_of(metric: str, baselines: Mapping[str, float]) -> dict[str, float
     return {name: statistics.fmean(values) for name, values in parts.items()}
 
 
-def shortfall(metric: tuple[str, bool], value: float, baselines: Mapping[str, float]) -> str:
+def baseline_warning(metric: tuple[str, bool], value: float, baselines: Mapping[str, float]) -> str:
     """The first baseline that a value does not beat, in words; "" if it beats all of them.
 
     Args:

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from bert_jax.data.examples import Text
-from bert_jax.data.records import shortest
+from bert_jax.data.outputs import float32_repr
 from bert_jax.errors import require_at_least
 from bert_jax.models.call import apply_model, model_inputs
 from bert_jax.models.heads.pretraining import PreTrainingOutput
@@ -157,7 +157,7 @@ def _best_words(
 def _as_record(text: Text, masks: list[list[MaskPrediction]]) -> Mapping[str, Any]:
     return {
         "fillings": [
-            [{**dataclasses.asdict(word), "score": shortest(word.score)} for word in mask]
+            [{**dataclasses.asdict(word), "score": float32_repr(word.score)} for word in mask]
             for mask in masks
         ]
     }

@@ -17,6 +17,7 @@ import optax
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Choices, Example, Text
+from bert_jax.data.outputs import float32_repr
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.choices import (
     ANSWERS,
@@ -25,7 +26,6 @@ from bert_jax.data.readers.choices import (
     open_choices,
     read_choices,
 )
-from bert_jax.data.records import shortest
 from bert_jax.errors import UserError
 from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.config import EncoderConfig
@@ -173,8 +173,8 @@ def _record(example: Choices, scores: np.ndarray) -> Mapping[str, Any]:
     return {
         "index": choice.index,
         "choice": choice.choice,
-        "score": shortest(choice.score),
-        "probabilities": [shortest(probability) for probability in choice.probabilities],
+        "score": float32_repr(choice.score),
+        "probabilities": [float32_repr(probability) for probability in choice.probabilities],
     }
 
 

@@ -31,8 +31,7 @@ from bert_jax.errors import NotFiniteError, UserError
 from bert_jax.files import check_locks
 from bert_jax.sharding.hosts import batch_share, from_main_host, is_main_host, to_global
 from bert_jax.sharding.stopping import Interrupted, StopSignals
-from bert_jax.tasks.base.evaluation import EvalResult
-from bert_jax.tasks.base.task import Task
+from bert_jax.tasks.base.task import EvalResult, Task
 from bert_jax.training.early_stopping import EarlyStopping
 from bert_jax.training.logs import RunLog
 from bert_jax.training.optimizer import Optimizer

@@ -15,7 +15,7 @@ from bert_jax.errors import UserError
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import fields_of, with_fields
-from bert_jax.tasks.base.splits import label_names
+from bert_jax.tasks.base.labels import label_names
 from bert_jax.tasks.classification.predict import problem_type
 
 SIZES = {

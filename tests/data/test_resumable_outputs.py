@@ -5,8 +5,7 @@ import os
 
 import pytest
 
-from bert_jax.data.outputs import Layout
-from bert_jax.data.resumable_outputs import resumable_outputs
+from bert_jax.data.outputs import Layout, resumable_outputs
 from bert_jax.errors import UserError
 
 OBJECT = Layout(head="{", separator=", ", tail="}\n", empty="{}\n")

@@ -130,16 +130,16 @@ def test_windows_are_read_no_further_ahead(texts_of):
             read.append(number)
             yield "sun " * words
 
-    windows = Engine(texts_of(window=3)).windows(texts(1))
+    windows = Engine(texts_of(window=3)).run(texts(1))
     first, second = itertools.islice(windows, 2)
-    assert [(len(each.examples), each.start) for each in (first, second)] == [(6, 0), (6, 6)]
-    assert len(read) == 12
+    assert [(len(each.examples), each.is_full) for each in (first, second)] == [(6, True)] * 2
+    assert len(read) == 12 + 6
     # A window of long texts is short.
     read.clear()
-    next(Engine(texts_of(window=64)).windows(texts(300_000)))
-    assert len(read) == 1
-    *_, last = Engine(texts_of(window=3)).windows(["sun"] * 7)
-    assert (last.start, last.is_full) == (6, False)
+    next(Engine(texts_of(window=64, parameters=110_000_000)).run(texts(300_000)))
+    assert len(read) == 2
+    *_, last = Engine(texts_of(window=3)).run(["sun"] * 7)
+    assert (len(last.examples), last.is_full) == (1, False)
 
 
 def test_batches_have_few_shapes(batches_of, texts_of):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as numpy_strategies
 
-from bert_jax.data.records import shortest, to_json
+from bert_jax.data.outputs import float32_repr, to_json
 from bert_jax.errors import UserError
 
 
@@ -38,17 +38,17 @@ def test_every_float32_reads_back_as_itself(array):
     read = json.loads(to_json({"array": array}))["array"]
     np.testing.assert_array_equal(np.array(read, np.float32), array)
     for number in array.ravel():
-        assert np.float32(shortest(float(number))) == number
+        assert np.float32(float32_repr(float(number))) == number
         digits, all_digits = (
             str(decimal).replace(".", "").strip("0")
-            for decimal in (shortest(float(number)), float(number))
+            for decimal in (float32_repr(float(number)), float(number))
         )
         assert len(digits) <= len(all_digits)
 
 
 def test_the_shortest_decimal():
     assert str(float(np.float32(0.1))) == "0.10000000149011612"
-    assert str(shortest(float(np.float32(0.1)))) == "0.1"
+    assert str(float32_repr(float(np.float32(0.1)))) == "0.1"
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.data.outputs import float32_repr
 from bert_jax.data.readers.columns import TextOptions
 from bert_jax.data.readers.texts import read_texts
-from bert_jax.data.records import shortest
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import (
     LabelledData,
@@ -57,7 +57,7 @@ PREDICT = PredictSpec(
     TEXTS,
     TextPredictOptions,
     lambda model, options: StarsPredictor(model, options.batches),
-    lambda text, stars: {"stars": shortest(stars)},
+    lambda text, stars: {"stars": float32_repr(stars)},
     heads=("classification",),
 )
 

@@ -106,7 +106,10 @@ def test_a_training_and_its_evaluation(limited, tmp_path, capsys, given, length)
     assert f"; 4 of 8 texts cut to {length}" in "\n".join(task.data_summary.lines())
     capsys.readouterr()
     params = jax.device_put(random_params(task.module))
-    reported: set[str] = set()
-    for said in (f"4 of 8 texts were longer than {length} tokens: cut\n", ""):  # once
-        evaluate(task, params, one_device_mesh(), reported=reported)
+    for quiet, said in [
+        ((), f"4 of 8 texts were longer than {length} tokens: cut\n"),
+        (("validation",), ""),
+    ]:
+        result = evaluate(task, params, one_device_mesh(), quiet=quiet)
+        assert result.sets == ("validation",)
         assert capsys.readouterr().err == said

@@ -21,7 +21,7 @@ from bert_jax.checkpoints.runs import RunCheckpoints
 from bert_jax.inference import evaluation
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.sharding.stopping import Interrupted
-from bert_jax.tasks.base.evaluation import EvalResult
+from bert_jax.tasks.base.task import EvalResult
 from bert_jax.training.loop import DivergedError, train
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions

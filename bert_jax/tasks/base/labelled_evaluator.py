@@ -14,11 +14,11 @@ from bert_jax.data.examples import Example
 from bert_jax.errors import UserError
 from bert_jax.files import atomic_directory
 from bert_jax.sharding.hosts import is_main_host
-from bert_jax.tasks.base.evaluation import EvalResult, Evaluator, Predict
 from bert_jax.tasks.base.labelled_options import LabelledOptions
 from bert_jax.tasks.base.predict_spec import EXPECTED, JSONL, PredictSpec
 from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits
+from bert_jax.tasks.base.task import EvalResult, Evaluator, Predict
 
 Input = TypeVar("Input")
 Prediction = TypeVar("Prediction")
@@ -129,11 +129,10 @@ class LabelledEvaluator(Evaluator, Generic[Input, Prediction]):
                 raise UserError(f"{eval_set.source} has no labels; {rule}")
         tuned, predictor = self, self.predictor(model)
         metrics: dict[str, dict[str, float]] = {}  # by set
-        predictions: dict[str, list[Prediction]] = {}
-        for eval_set in [*validation, *(() if directory is None else test)]:
+        sets = [*validation, *(() if directory is None else test)]
+        for eval_set in sets:
             examples = eval_set.examples
             made = predict(predictor, (example.input for example in examples), eval_set.name)
-            predictions[eval_set.name] = made
             if self.is_labelled(eval_set):
                 if eval_set is validation[0]:
                     tuned = tuned.calibrated(examples, made)
@@ -141,16 +140,15 @@ class LabelledEvaluator(Evaluator, Generic[Input, Prediction]):
             if directory is not None and is_main_host():
                 with atomic_directory(directory) as folder:
                     tuned.write(folder, eval_set, made)
-        of_validation = _named(validation, metrics)
+        on_validation = _named(validation, metrics)
         # Only a training chooses the best checkpoint.
-        if self.splits.train and of_validation:
+        if self.splits.train and on_validation:
             name = self.best_metric[0]
-            of_validation[name] = sum(metrics[each.name][name] for each in validation) / len(
-                validation
-            )
-        return EvalResult(
-            of_validation, tuned.description, _named(test, metrics, "test_"), predictions
-        )
+            values = [metrics[each.name][name] for each in validation]
+            on_validation[name] = sum(values) / len(values)
+        on_test = _named(test, metrics, "test_")
+        names = tuple(eval_set.name for eval_set in sets)
+        return EvalResult(on_validation, tuned.description, on_test, names)
 
     def baselines(self) -> dict[str, float]:
         sets = self.splits.validation

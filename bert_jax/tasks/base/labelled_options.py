@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from bert_jax.data.readers.tables import FileOptions
 from bert_jax.errors import OptionError, UserError, require_at_least, require_between
 from bert_jax.tasks.base.model_init import ModelInit
@@ -48,6 +46,24 @@ class LabelledData(FileOptions):
         require_between(
             "data.validation_fraction", self.validation_fraction, 0, 1, without_high=True
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassData(LabelledData):
+    """The section `data` of the tasks that learn classes.
+
+    Attributes:
+        class_weights: "balanced": every class has the same weight in the loss; "": every example,
+            or every word.
+    """
+
+    class_weights: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.class_weights not in ("", "balanced"):
+            rule = "it must be '' or 'balanced'"
+            raise OptionError("data.class_weights", self.class_weights, rule)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,17 +160,3 @@ def model_tokenizer(model_init: ModelInit) -> Tokenizer:
             "tokenizer as tokenizer.path)"
         )
     return model_init.tokenizer
-
-
-def check_class_weights(class_weights: str) -> None:
-    """Raises OptionError unless `data.class_weights` is "" or "balanced"."""
-    if class_weights not in ("", "balanced"):
-        raise OptionError("data.class_weights", class_weights, "it must be '' or 'balanced'")
-
-
-def balanced_weights(counts: np.ndarray) -> np.ndarray:
-    """Number of examples per class, int64 [C] → weight per example of each class, float32 [C].
-
-    The mean over all examples is 1, so that the learning rate keeps its meaning.
-    """
-    return (counts.sum() / np.count_nonzero(counts) / counts.clip(1)).astype(np.float32)

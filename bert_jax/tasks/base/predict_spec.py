@@ -2,18 +2,17 @@
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from bert_jax.data.examples import Example, Examples, Text
-from bert_jax.data.outputs import Layout, Outputs, open_outputs
+from bert_jax.data.outputs import Layout, Outputs, open_outputs, to_json
 from bert_jax.data.readers.columns import TextOptions
 from bert_jax.data.readers.tables import FileOptions, Record, value_of
 from bert_jax.data.readers.texts import TextParser, open_texts
-from bert_jax.data.records import to_json
-from bert_jax.data.resumable_outputs import ResumableOutputs, resumable_outputs
 from bert_jax.errors import OptionError, UserError
 from bert_jax.options import keys_of
 from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor
@@ -152,44 +151,70 @@ class PredictSpec(Generic[Input, Prediction]):
             raise OptionError("output_format", name, f"this task has {', '.join(formats)}")
         return dataclasses.replace(options, output_format=name)
 
-    def _files(self, options: PredictOptions) -> Sequence[OutputFile[Input, Prediction]]:
-        if options.output_format != JSONL:
-            return self.formats[options.output_format](options)
+    def record(
+        self, example: Example[Input], prediction: Prediction, keep: Sequence[str] | None = None
+    ) -> dict[str, Any]:
+        """The columns of an example that the output has, then the prediction; values of JSON.
 
-        def row(example: Example[Input], prediction: Prediction) -> str:
-            """The other columns of an example, then the prediction."""
-            record = self.to_record(example.input, prediction)
-            return to_json(_join(example, record, options.keep_columns)) + "\n"
+        Args:
+            example: the example.
+            prediction: its prediction.
+            keep: see `PredictOptions.keep_columns`.
 
-        return (OutputFile(row),)
+        Raises:
+            UserError: a column has the name of a field of the prediction, and is no label.
+        """
+        record = self.to_record(example.input, prediction)
+        kept, label = example.fields, example.label_field
+        if keep is not None:
+            chosen = kept_columns(example, keep)
+            kept = {name: value for name, value in chosen.items() if value is not None}
+        is_renamed = label in record
+        if is_renamed and label in kept and EXPECTED in kept:
+            raise UserError(
+                f"{example.location}: both {label!r} and {EXPECTED!r} conflict with output fields; "
+                "rename one of them"
+            )
+        other = {EXPECTED if is_renamed and key == label else key: kept[key] for key in kept}
+        for key in record:
+            if key in other:
+                problem = f"{example.location}: {key!r} conflicts with an output field"
+                raise UserError(f"{problem}; rename it")
+        return {**other, **record}
 
     @contextlib.contextmanager
     def writer(
-        self, target: str | Path, options: PredictOptions
-    ) -> Iterator[Write[Input, Prediction]]:
-        """Opens an output; at the end it is complete or does not exist, see `open_outputs`."""
-        files = self._files(options)
-        with open_outputs(target, [file.layout for file in files]) as outputs:
-            yield _write_to(outputs, files)
-
-    @contextlib.contextmanager
-    def resumable_writer(
         self,
-        target: Path,
         options: PredictOptions,
-        request: Callable[[], Mapping[str, Any]] | None,
-    ) -> Iterator[tuple[Write[Input, Prediction], ResumableOutputs]]:
-        """Opens an output that a later call can continue, see `resumable_outputs`."""
-        files = self._files(options)
-        layouts = [file.layout for file in files]
-        with resumable_outputs(target, layouts, request) as outputs:
-            yield _write_to(outputs, files), outputs
+        open_files: Callable[[Sequence[Layout]], AbstractContextManager[Outputs]],
+    ) -> Iterator[tuple[Write[Input, Prediction], Outputs]]:
+        """Opens an output; returns what writes a prediction to all its files, and the files."""
+        files: Sequence[OutputFile[Input, Prediction]] = (
+            OutputFile(
+                lambda example, prediction: (
+                    to_json(self.record(example, prediction, options.keep_columns)) + "\n"
+                )
+            ),
+        )
+        if options.output_format != JSONL:
+            files = self.formats[options.output_format](options)
+        with open_files([file.layout for file in files]) as outputs:
+            written = [file for file in files if outputs.takes(file.layout.prefix)]
+
+            def write(example: Example[Input], prediction: Prediction) -> None:
+                for file in written:
+                    row = file.row(example, prediction)
+                    if row is not None:
+                        outputs.write(file.layout.prefix, row)
+
+            yield write, outputs
 
     def write(
         self, target: Path, examples: Iterable[Example[Input]], predictions: Iterable[Prediction]
     ) -> None:
         """Writes a file of predictions; the file extension selects the format."""
-        with self.writer(target, self.read_options("", target, {})) as write:
+        options = self.read_options("", target, {})
+        with self.writer(options, functools.partial(open_outputs, target)) as (write, _):
             for example, prediction in zip(examples, predictions, strict=True):
                 write(example, prediction)
 
@@ -229,39 +254,3 @@ def keeps_no_columns(options: PredictOptions, name: str) -> None:
             "leave --keep-columns out, or set --output-format jsonl",
             f"the output format {name} has no other columns",
         )
-
-
-def _write_to(
-    outputs: Outputs, files: Sequence[OutputFile[Input, Prediction]]
-) -> Write[Input, Prediction]:
-    written = [file for file in files if outputs.takes(file.layout.prefix)]
-
-    def write(example: Example[Input], prediction: Prediction) -> None:
-        for file in written:
-            row = file.row(example, prediction)
-            if row is not None:
-                outputs.write(file.layout.prefix, row)
-
-    return write
-
-
-def _join(
-    example: Example[Any], prediction: Mapping[str, Any], keep: Sequence[str] | None
-) -> dict[str, Any]:
-    """The record of an example: the fields of both, none overwritten."""
-    kept, label = example.fields, example.label_field
-    if keep is not None:
-        chosen = kept_columns(example, keep)
-        kept = {name: value for name, value in chosen.items() if value is not None}
-    is_renamed = label in prediction
-    if is_renamed and label in kept and EXPECTED in kept:
-        raise UserError(
-            f"{example.location}: both {label!r} and {EXPECTED!r} conflict with output fields; "
-            "rename one of them"
-        )
-    other = {EXPECTED if is_renamed and key == label else key: kept[key] for key in kept}
-    for key in prediction:
-        if key in other:
-            problem = f"{example.location}: {key!r} conflicts with an output field"
-            raise UserError(f"{problem}; rename it")
-    return {**other, **prediction}

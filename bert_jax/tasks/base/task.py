@@ -1,8 +1,10 @@
-"""The interface of a task to the training loop."""
+"""The interface of a task to the training loop and to evaluation."""
 
 import abc
+import dataclasses
 import functools
 from collections.abc import Callable, Generator, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
@@ -12,6 +14,7 @@ from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pipeline import Batch
+from bert_jax.metrics.baselines import baseline_warning
 from bert_jax.models.call import apply_model, model_inputs
 from bert_jax.models.config import ComputedModel
 from bert_jax.models.execution import Execution
@@ -19,8 +22,7 @@ from bert_jax.models.parameter_sharding import gathered
 from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.mesh import programs_may_overlap
 from bert_jax.sharding.rules import on_mesh
-from bert_jax.tasks.base.evaluation import Evaluator
-from bert_jax.tasks.base.predictor import Model
+from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.summary import DataSummary
 from bert_jax.tokenization.interface import Tokenizer
 
@@ -28,6 +30,67 @@ from bert_jax.tokenization.interface import Tokenizer
 Sums = dict[str, dict[str, jax.Array]]
 # (mesh, parameters, global batch) → (sums, weights), without dropout.
 LossStep = Callable[[Mesh, Any, dict[str, jax.Array]], tuple[Sums, dict[str, jax.Array]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class EvalResult:
+    """The result of an evaluation.
+
+    Attributes:
+        metrics: validation metrics; with several sets, each with the set's name as a prefix.
+        test_metrics: metrics of the test sets that have labels, as `test_<metric>`.
+        description: description of the model, with values that were tuned on the validation
+            examples, such as a threshold.
+        sets: names of the sets that were predicted.
+    """
+
+    metrics: dict[str, float]
+    description: ModelDescription
+    test_metrics: dict[str, float] = dataclasses.field(default_factory=dict)
+    sets: tuple[str, ...] = ()
+
+
+Predict = Callable[[Predictor[Any, Any], Iterable[Any], str], list[Any]]
+"""(predictor, examples, name under which outputs are kept) → predictions, see `inference`."""
+
+
+class Evaluator(abc.ABC):
+    """How a task's model is evaluated; it has no state after construction.
+
+    Attributes:
+        best_metric: name of the metric that chooses the best checkpoint, and whether the higher
+            value is the better one.
+    """
+
+    best_metric: tuple[str, bool]
+
+    def check(self) -> None:  # noqa: B027 - most have nothing to check
+        """Raises UserError where the data cannot be evaluated as the config requires."""
+
+    @abc.abstractmethod
+    def evaluate(self, model: Model, predict: Predict, directory: Path | None) -> EvalResult:
+        """Evaluates a model; metrics are the same for any mesh up to rounding.
+
+        Args:
+            model: the model of the task.
+            predict: runs a predictor.
+            directory: directory for predictions and reports, including those of the test sets,
+                which are evaluated, too; None: not written.
+
+        Raises:
+            UserError: a set has no labels and there is no directory for its predictions.
+        """
+
+    @abc.abstractmethod
+    def baselines(self) -> dict[str, float]:
+        """Validation metrics without a model, as `<metric or part>_<baseline>`."""
+
+    def baseline_warning(self, metrics: Mapping[str, float], baselines: Mapping[str, float]) -> str:
+        """A baseline that the metrics of a model do not beat, in words; "" if they beat all."""
+        name = self.best_metric[0]
+        return (
+            baseline_warning(self.best_metric, metrics[name], baselines) if name in metrics else ""
+        )
 
 
 class Task(abc.ABC):

@@ -21,10 +21,10 @@ from bert_jax.checkpoints.sentence_transformers.cross_encoder import (
     stored_activation,
 )
 from bert_jax.data.examples import Example, Text
-from bert_jax.data.outputs import Layout
-from bert_jax.data.records import shortest
+from bert_jax.data.outputs import Layout, float32_repr
 from bert_jax.errors import OptionError, UserError
 from bert_jax.models.activations import PYTORCH_ACTIVATIONS
+from bert_jax.tasks.base.labels import label_names
 from bert_jax.tasks.base.predict_spec import (
     TEXTS,
     OutputFile,
@@ -40,7 +40,6 @@ from bert_jax.tasks.base.predictor import (
     check_head,
     softmax,
 )
-from bert_jax.tasks.base.splits import label_names
 from bert_jax.tasks.base.text_rows import TextPredictor
 from bert_jax.tokenization import Encoding
 
@@ -173,11 +172,11 @@ def score_activation(description: ModelDescription) -> str:
 def as_record(prediction: TextPrediction) -> dict[str, Any]:
     """A prediction as a JSON object; numbers have the digits of a float32."""
     if isinstance(prediction, float):
-        return {"value": shortest(prediction)}
-    probabilities = {name: shortest(value) for name, value in prediction.probabilities.items()}
+        return {"value": float32_repr(prediction)}
+    probabilities = {name: float32_repr(value) for name, value in prediction.probabilities.items()}
     return {
         "label": prediction.label,
-        "score": shortest(prediction.score),
+        "score": float32_repr(prediction.score),
         "probabilities": probabilities,
     }
 

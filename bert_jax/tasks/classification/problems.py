@@ -20,8 +20,9 @@ from bert_jax.errors import UserError, listed, require_one_of
 from bert_jax.files import save_figure, write_atomically
 from bert_jax.metrics.classification import ConfusionMatrix, LabelSets
 from bert_jax.metrics.similarity import mean_squared_error, pearson, spearman
+from bert_jax.tasks.base.labels import class_of, drop_labels, label_numbers
 from bert_jax.tasks.base.model_init import ModelInit
-from bert_jax.tasks.base.splits import EvalSet, class_of, drop_labels, label_numbers
+from bert_jax.tasks.base.splits import EvalSet
 from bert_jax.tasks.classification.predict import problem_type
 
 

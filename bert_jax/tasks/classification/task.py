@@ -18,10 +18,8 @@ from bert_jax.errors import OptionError, UserError
 from bert_jax.sharding.mesh import host_memory
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator, example_losses
 from bert_jax.tasks.base.labelled_options import (
-    LabelledData,
+    ClassData,
     LabelledOptions,
-    balanced_weights,
-    check_class_weights,
     labelled_defaults,
     labelled_options,
     model_tokenizer,
@@ -32,9 +30,10 @@ from bert_jax.tasks.base.labelled_task import (
     TrainingRows,
     encode_in_chunks,
 )
+from bert_jax.tasks.base.labels import balanced_weights, choose_labels
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import Model, Predictor
-from bert_jax.tasks.base.splits import EvalSet, Splits, choose_labels, read_splits
+from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
 from bert_jax.tasks.base.task import Sums, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
@@ -225,20 +224,14 @@ def _in_parts(predictions: list[np.ndarray]) -> Iterator[tuple[slice, np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
-class ClassificationData(LabelledData, TextOptions):
+class ClassificationData(ClassData, TextOptions):
     """The section `data` of a config.
 
     Attributes:
         problem_type: Hugging Face's name of the problem, see `problems`; "": as the labels are.
-        class_weights: "balanced": every class has the same weight in the loss; "": every text.
     """
 
     problem_type: str = ""
-    class_weights: str = ""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_class_weights(self.class_weights)
 
 
 def create(config: TaskConfig[ClassificationData], model_init: ModelInit) -> ClassificationTask:

@@ -29,16 +29,18 @@ from bert_jax.data.pretraining.options import PretrainingOptions
 from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.data.pretraining.readable import as_text
 from bert_jax.errors import OptionError, UserError
-from bert_jax.metrics.baselines import shortfall
+from bert_jax.metrics.baselines import baseline_warning
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.span_boundary import SpanBoundaryModel
 from bert_jax.sharding.hosts import batch_share
 from bert_jax.sharding.mesh import explain_out_of_memory
-from bert_jax.tasks.base.evaluation import EvalResult, Evaluator, Predict
 from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.base.summary import DataSummary, TokenCounts
 from bert_jax.tasks.base.task import (
+    EvalResult,
+    Evaluator,
+    Predict,
     Sums,
     Task,
     mean_losses,
@@ -275,12 +277,12 @@ class LossEvaluator(Evaluator):
         with explain_out_of_memory(work, rule):
             return mean_losses(task, model.params, batches, mesh)
 
-    def shortfall(self, metrics: Mapping[str, float], baselines: Mapping[str, float]) -> str:
+    def baseline_warning(self, metrics: Mapping[str, float], baselines: Mapping[str, float]) -> str:
         """As for other tasks, by the accuracies: the best metric is a loss."""
         of = {"mlm_accuracy": {"mlm_accuracy_most_frequent": baselines["mlm_most_frequent"]}}
         if self.task.reads_pairs:
             of["nsp_accuracy"] = {"nsp_accuracy_majority": baselines["nsp_majority"]}
-        worse = (shortfall((name, True), metrics[name], known) for name, known in of.items())
+        worse = (baseline_warning((name, True), metrics[name], known) for name, known in of.items())
         return "; ".join(filter(None, worse))
 
     def baselines(self) -> dict[str, float]:

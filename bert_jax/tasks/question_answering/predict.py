@@ -15,7 +15,7 @@ import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Example, Examples, Question
-from bert_jax.data.outputs import Layout
+from bert_jax.data.outputs import Layout, float32_repr
 from bert_jax.data.readers.squad import (
     ANSWERS,
     SQUAD,
@@ -24,7 +24,6 @@ from bert_jax.data.readers.squad import (
     distinct,
     open_questions,
 )
-from bert_jax.data.records import shortest
 from bert_jax.data.windows.passages import PassageWindow, PassageWindows
 from bert_jax.errors import UserError, require_at_least, require_between
 from bert_jax.models.call import apply_model, model_inputs
@@ -339,14 +338,14 @@ def as_record(answers: Sequence[Answer]) -> dict[str, Any]:
             "answer": answer.text,
             "start": answer.start,
             "end": answer.end,
-            "score": shortest(answer.score),
+            "score": float32_repr(answer.score),
         }
         for answer in answers
     ]
     no_answer = answers[0].no_answer_score
     return {
         **first,
-        **({} if no_answer is None else {"no_answer_score": shortest(no_answer)}),
+        **({} if no_answer is None else {"no_answer_score": float32_repr(no_answer)}),
         **({"n_best": records} if len(records) > 1 else {}),
     }
 

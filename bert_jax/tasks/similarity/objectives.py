@@ -19,7 +19,7 @@ from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.layers import cosines, l2_normalize
 from bert_jax.models.sentence_pairs import PairOutput
 from bert_jax.process import say
-from bert_jax.tasks.base.splits import class_of, label_numbers
+from bert_jax.tasks.base.labels import class_of, label_numbers
 
 
 class Objective(abc.ABC):

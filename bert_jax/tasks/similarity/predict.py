@@ -10,9 +10,9 @@ import jax
 import numpy as np
 
 from bert_jax.data.examples import Example, Examples, Pair, Text
+from bert_jax.data.outputs import float32_repr
 from bert_jax.data.readers.tables import Record
 from bert_jax.data.readers.texts import TextParser, open_texts
-from bert_jax.data.records import shortest
 from bert_jax.errors import OptionError
 from bert_jax.metrics.similarity import similarity_of_pair
 from bert_jax.models.sentence_pairs import pair_features
@@ -162,9 +162,9 @@ def _open(source: str | Path, options: SimilarityOptions) -> Iterator[Examples[P
 
 
 def _as_record(pair: Pair, prediction: PairPrediction) -> Mapping[str, Any]:
-    record: dict[str, Any] = {"similarity": shortest(prediction.similarity)}
+    record: dict[str, Any] = {"similarity": float32_repr(prediction.similarity)}
     if prediction.logits is not None:
-        probabilities = map(shortest, softmax(prediction.logits))
+        probabilities = map(float32_repr, softmax(prediction.logits))
         record["label"] = prediction.labels[int(prediction.logits.argmax())]
         record["probabilities"] = dict(zip(prediction.labels, probabilities, strict=True))
     return record

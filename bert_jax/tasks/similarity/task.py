@@ -38,18 +38,13 @@ from bert_jax.tasks.base.labelled_task import (
     encode_in_chunks,
     sequences_of,
 )
+from bert_jax.tasks.base.labels import choose_labels, class_of
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import (
     Model,
     Predictor,
 )
-from bert_jax.tasks.base.splits import (
-    EvalSet,
-    Splits,
-    choose_labels,
-    class_of,
-    read_splits,
-)
+from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
 from bert_jax.tasks.base.task import Sums, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec

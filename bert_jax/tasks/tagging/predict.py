@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.data.examples import Example, Examples, Sentence
+from bert_jax.data.outputs import float32_repr
 from bert_jax.data.readers.columns import TextOptions
 from bert_jax.data.readers.conll import OUTSIDE, ColumnOptions, with_tag_column
 from bert_jax.data.readers.tables import FORMATS
@@ -20,7 +21,6 @@ from bert_jax.data.readers.tagged import (
     open_sentences,
     sentence_format,
 )
-from bert_jax.data.records import shortest
 from bert_jax.data.windows.words import (
     Word,
     WordWindow,
@@ -36,6 +36,7 @@ from bert_jax.models.heads.tagging import TaggingOptions
 from bert_jax.options import from_keys
 from bert_jax.process import say
 from bert_jax.sharding.hosts import fetch
+from bert_jax.tasks.base.labels import label_names
 from bert_jax.tasks.base.predict_spec import (
     InputReader,
     OutputFile,
@@ -53,7 +54,6 @@ from bert_jax.tasks.base.predictor import (
     check_head,
     is_sequence_of_texts,
 )
-from bert_jax.tasks.base.splits import label_names
 from bert_jax.tasks.tagging.tags import (
     Decoded,
     argmax_decode,
@@ -296,9 +296,9 @@ def _record(sentence: Words | Sentence, tagging: Tagging) -> dict[str, Any]:
     return {
         "words": [word.text for word in tagging.words],
         "tags": list(tagging.tags),
-        "scores": [shortest(word.score) for word in tagging.words],
+        "scores": [float32_repr(word.score) for word in tagging.words],
         "entities": [
-            {**dataclasses.asdict(entity), "score": shortest(entity.score)}
+            {**dataclasses.asdict(entity), "score": float32_repr(entity.score)}
             for entity in tagging.entities
         ],
     }

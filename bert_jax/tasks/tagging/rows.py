@@ -9,8 +9,9 @@ from bert_jax.data.examples import Example, Sentence
 from bert_jax.data.padding import Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.windows.words import WordWindow, WordWindows
-from bert_jax.tasks.base.labelled_options import balanced_weights, length_key
+from bert_jax.tasks.base.labelled_options import length_key
 from bert_jax.tasks.base.labelled_task import encode_in_chunks
+from bert_jax.tasks.base.labels import balanced_weights
 from bert_jax.tasks.tagging.tags import TagSet
 from bert_jax.tokenization import Tokenizer
 

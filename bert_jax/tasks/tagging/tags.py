@@ -15,9 +15,10 @@ from bert_jax.data.readers.conll import OUTSIDE
 from bert_jax.errors import OptionError, UserError, require_one_of
 from bert_jax.metrics.entities import Scheme, convert, detect_scheme, spans, split_tag
 from bert_jax.models.crf import IMPOSSIBLE, CRFParams, marginals, viterbi
+from bert_jax.tasks.base.labels import choose_labels, drop_labels
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import softmax
-from bert_jax.tasks.base.splits import EvalSet, choose_labels, drop_labels
+from bert_jax.tasks.base.splits import EvalSet
 
 # A prefix of BIOES and the type of the entity.
 Tag = tuple[str, str]

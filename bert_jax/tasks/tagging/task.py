@@ -23,9 +23,8 @@ from bert_jax.models.heads.tagging import TaggingOptions
 from bert_jax.models.layers import gather_positions
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import (
-    LabelledData,
+    ClassData,
     LabelledOptions,
-    check_class_weights,
     labelled_defaults,
     labelled_options,
     model_tokenizer,
@@ -251,20 +250,14 @@ class TaggingTask(LabelledTask[Sentence, Tagging]):
 
 
 @dataclasses.dataclass(frozen=True)
-class TaggingData(LabelledData, TaggedOptions):
+class TaggingData(ClassData, TaggedOptions):
     """The section `data` of a config.
 
     Attributes:
         scheme: scheme of the tags that the model learns, "iob2" or "bioes".
-        class_weights: "balanced": every tag has the same weight in the loss; "": every word.
     """
 
     scheme: str = "iob2"
-    class_weights: str = ""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_class_weights(self.class_weights)
 
 
 def create(config: TaskConfig[TaggingData], model_init: ModelInit) -> TaggingTask:

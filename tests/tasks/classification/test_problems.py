@@ -11,8 +11,9 @@ from bert_jax.data.examples import Example
 from bert_jax.data.readers.columns import TextOptions
 from bert_jax.errors import UserError
 from bert_jax.models.execution import Execution
+from bert_jax.tasks.base.labels import choose_labels
 from bert_jax.tasks.base.model_init import ModelInit
-from bert_jax.tasks.base.splits import EvalSet, choose_labels
+from bert_jax.tasks.base.splits import EvalSet
 from bert_jax.tasks.classification.problems import (
     MultiLabel,
     Regression,
