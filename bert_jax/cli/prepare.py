@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     if options.dry_run and options.show is not None:
         raise UserError("--show prints examples of a corpus, --dry-run makes none: leave one out")
     if options.dry_run:
-        from bert_jax.data.pretraining.preparation.statistics import statistics
+        from bert_jax.data.pretraining.preparation.prepare import statistics
 
         counts = statistics(
             prepare_options,

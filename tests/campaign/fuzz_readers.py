@@ -1,6 +1,5 @@
 """The readers that are fuzzed: for each a valid file or directory, and what reads it."""
 
-import contextlib
 import io
 import json
 import zipfile
@@ -23,7 +22,6 @@ from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.data.pretraining.options import PretrainingOptions
 from bert_jax.data.readers import choices, squad, tagged, texts
-from bert_jax.files.journal import checksum
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import init_params
 from bert_jax.models.execution import Execution
@@ -185,16 +183,6 @@ def read_corpus(directory: Path) -> object:
     return [getattr(split, n).tobytes() for split in opened.splits.values() for n in names]
 
 
-def read_checked_corpus(directory: Path) -> object:
-    """Whoever damages a manifest can compute its checksum, too."""
-    path = directory / "corpus" / "manifest.json"
-    with contextlib.suppress(ValueError, RecursionError):
-        fields = json.loads(path.read_bytes())
-        if isinstance(fields, dict) and fields.pop("checksum", None):
-            path.write_text(json.dumps(fields | {"checksum": checksum(fields)}))
-    return read_corpus(directory)
-
-
 def tensors(make: Callable[[Path], object], file: str) -> Reader:
     return Reader(make, (file,), read_tensors)
 
@@ -250,5 +238,4 @@ READERS = {
     "jsonl": table("a.jsonl", JSONL, texts.read_texts),
     "choices": table("a.jsonl", CHOICES, choices.read_choices),
     "corpus": Reader(corpus, (), read_corpus),
-    "manifest.json": Reader(corpus, ("corpus/manifest.json",), read_checked_corpus),
 }

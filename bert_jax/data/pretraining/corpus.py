@@ -13,7 +13,6 @@ All numbers are little-endian; their meaning is documented at `CorpusSplit`.
 import dataclasses
 import hashlib
 import json
-import math
 import os
 from pathlib import Path
 
@@ -22,8 +21,8 @@ import numpy as np
 from bert_jax.errors import UserError
 from bert_jax.files import as_path, below, fetch, reachable, read_json_object, write_atomically
 from bert_jax.files.journal import checksum
+from bert_jax.tokenization.description import BRACKETED
 from bert_jax.tokenization.interface import Tokenizer
-from bert_jax.tokenization.special_tokens import BRACKETED
 
 MANIFEST_NAME = "manifest.json"
 FORMAT_VERSION = 1
@@ -140,31 +139,14 @@ class Manifest:
                     "files": {name: FileEntry(**entry) for name, entry in fields["files"].items()},
                 }
             )
-            if problem := manifest._problem():
-                raise ValueError(problem)
+            if manifest.dtype not in ("uint16", "uint32"):
+                raise ValueError(f"the dtype of the ids is {manifest.dtype!r:.80}")
             for name in manifest.files:
                 below(directory, name, path)
             return manifest
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             problem = f"{path}: damaged, or of an earlier version of bert_jax ({error})"
             raise UserError(f"{problem}; prepare the corpus again") from error
-
-    def _problem(self) -> str:
-        """What no corpus of this version says; "" if there is nothing of the kind."""
-        counts = [*self.splits.values(), *(n for one in self.sources for n in one.splits.values())]
-        numbers = [number for entry in counts for number in dataclasses.astuple(entry)]
-        numbers += [self.vocab_size, *(entry.bytes for entry in self.files.values())]
-        if not all(type(number) is int and 0 <= number < 2**63 for number in numbers):
-            return "a count or size is no whole number"
-        if not all(
-            type(one.weight) in (int, float) and 0 < one.weight < math.inf for one in self.sources
-        ):
-            return "the weight of a source is no positive number"
-        if self.dtype not in ("uint16", "uint32"):
-            return f"the dtype of the ids is {self.dtype!r:.80}"
-        needed = [split_file(split, kind) for split in SPLITS for kind in FILE_KINDS]
-        missing = [name for name in needed if name not in self.files]
-        return f"files lacks {missing[0]}" if missing else ""
 
 
 def _counts(fields: dict[str, dict[str, int]]) -> dict[str, Counts]:
@@ -263,8 +245,8 @@ class Corpus:
             raise UserError(
                 f"{self.path}: the corpus was made with another tokenizer "
                 f"({self.manifest.tokenizer_fingerprint}, {self.manifest.vocab_size} ids) than "
-                f"this one ({tokenizer.fingerprint()}, {tokenizer.vocab_size} ids); use the one "
-                f"in {self.path / TOKENIZER_DIRECTORY} or prepare the corpus again"
+                f"this one ({tokenizer.fingerprint()}, {tokenizer.vocab_size} ids); use the "
+                f"tokenizer in {self.path / TOKENIZER_DIRECTORY} or prepare the corpus again"
             )
 
 
@@ -320,7 +302,7 @@ def _map(path: Path, dtype: np.dtype) -> np.ndarray:
         return np.zeros(0, dtype)
     try:
         return np.memmap(path, dtype, mode="r")
-    except ValueError as error:  # the size is no multiple of that of an element
+    except ValueError as error:  # the size is no multiple of the item size
         raise UserError(f"{path}: damaged: {error}; prepare the corpus again") from error
 
 

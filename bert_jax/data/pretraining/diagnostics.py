@@ -1,20 +1,98 @@
-"""What a training says of its examples: how much they show, and targets that teach nothing."""
+"""Statistics of a corpus, warnings about its examples, and the examples as text."""
 
+import dataclasses
 from collections.abc import Iterator
 
 import numpy as np
 
+from bert_jax.data.pipeline import Batch
 from bert_jax.data.pretraining.batches import PretrainingBatches
-from bert_jax.data.pretraining.corpus import CorpusSplit
+from bert_jax.data.pretraining.corpus import Corpus, CorpusSplit
 from bert_jax.data.pretraining.options import PretrainingOptions
-from bert_jax.data.pretraining.readable import LABELS
+from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.tokenization.interface import Tokenizer
+
+LABELS = {
+    "nsp": ("the second sentence is the next one", "the second sentence is random"),
+    "sop": ("the two are in order", "the two are swapped"),
+}
 
 # Of larger splits every n-th document is counted, so that a training starts at once.
 MOST_TOKENS = 5_000_000
 # Examples that are drawn, and the shares from which there is a warning.
 _SAMPLE = 4096
 _NEARLY_ALL, _MOST = 0.9, 0.5
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PreparationStatistics:
+    """Statistics of both splits together.
+
+    Attributes:
+        documents: number of documents.
+        validation_documents: number of documents of the validation split.
+        sentences: sentences with at least one token.
+        cut_sentences: number of sentences that were cut, since they were too long.
+        tokens: number of token ids, without special tokens.
+        unknown_share: fraction of [UNK] among them.
+        mean_sentence_tokens, median_sentence_tokens: tokens per sentence.
+        mean_document_tokens, median_document_tokens: tokens per document.
+        length: T, tokens of an example, for `padding_share`.
+        padding_share: expected fraction of [PAD] in batches: a document of n tokens takes
+            ceil(n / (T - 3)) examples, each with the three special tokens of a pair.
+        packed_padding_share: the same with `data.packing`, measured on sentence pairs; a tenth of
+            them is short by design.
+        packed_left_out_share: fraction of the pairs that an epoch of packed rows leaves out.
+    """
+
+    documents: int
+    validation_documents: int
+    sentences: int
+    cut_sentences: int
+    tokens: int
+    unknown_share: float
+    mean_sentence_tokens: float
+    median_sentence_tokens: float
+    mean_document_tokens: float
+    median_document_tokens: float
+    length: int
+    padding_share: float
+    packed_padding_share: float
+    packed_left_out_share: float
+
+
+def corpus_statistics(corpus: Corpus, length: int) -> PreparationStatistics:
+    """The statistics of a finished corpus; see `statistics`."""
+    counts = list(corpus.manifest.splits.values())
+    tokens = sum(split.tokens for split in counts)
+    sentence_tokens = np.concatenate(
+        [np.diff(split.sentence_offsets) for split in corpus.splits.values()]
+    )
+    document_tokens = np.concatenate([split.document_tokens for split in corpus.splits.values()])
+    tokenizer = corpus.tokenizer()
+    special_tokens = tokenizer.num_special_tokens(pair=True)
+    examples = -(-document_tokens // (length - special_tokens))
+    used = tokens + special_tokens * examples.sum()
+    pairs = PretrainingOptions(length=length, max_predictions=length)
+    packed = PackedBatches(
+        PretrainingBatches(corpus.splits["train"], tokenizer, pairs)
+    ).statistics()
+    return PreparationStatistics(
+        documents=sum(split.documents for split in counts),
+        validation_documents=corpus.manifest.splits["validation"].documents,
+        sentences=sum(split.sentences for split in counts),
+        cut_sentences=sum(split.cut_sentences for split in counts),
+        tokens=tokens,
+        unknown_share=sum(split.unknown_tokens for split in counts) / tokens,
+        mean_sentence_tokens=float(sentence_tokens.mean()),
+        median_sentence_tokens=float(np.median(sentence_tokens)),
+        mean_document_tokens=float(document_tokens.mean()),
+        median_document_tokens=float(np.median(document_tokens)),
+        length=length,
+        padding_share=float(1 - used / (examples.sum() * length)),
+        packed_padding_share=1 - packed.filled,
+        packed_left_out_share=packed.left_out,
+    )
 
 
 def shown_share(
@@ -109,3 +187,81 @@ def degenerate_targets(
             f"{padding:.0%} of the tokens of the rows are padding: most documents are shorter than "
             f"{length} tokens; set data.packing=true, or lower data.length"
         )
+
+
+def as_text(batch: Batch, tokenizer: Tokenizer, objective: str) -> str:
+    """Formats examples: tokens (masked ones as `shown←original`), lengths and label.
+
+    Args:
+        batch: batch of `PretrainingBatches` or `PackedBatches`.
+        tokenizer: tokenizer that made the ids.
+        objective: "nsp", "sop" or "none".
+    """
+    blocks = []
+    for number in range(len(batch["input_ids"])):
+        row = {key: value[number] for key, value in batch.items()}
+        if "segment_ids" not in row:
+            blocks.append(_example_as_text(row, tokenizer, objective, f"example {number}"))
+            continue
+        examples = list(_examples_of(row))
+        padding = np.count_nonzero(row["segment_ids"] == 0)
+        blocks.append(
+            f"row {number}: {len(row['segment_ids']) - padding} tokens, {padding} of padding, "
+            f"examples: {len(examples)}"
+        )
+        blocks += [
+            _example_as_text(example, tokenizer, objective, f"row {number}, example {index}")
+            for index, example in enumerate(examples)
+        ]
+    return "\n\n".join(blocks)
+
+
+def _examples_of(row: Batch) -> Iterator[Batch]:
+    """The examples of a packed row, each as an unpacked row without padding."""
+    is_masked = row["masked_lm_weights"] > 0
+    for number in range(1, row["segment_ids"].max() + 1):
+        inside = row["segment_ids"] == number
+        masked = is_masked & inside[row["masked_lm_positions"]]
+        example = {name: row[name][inside] for name in ("input_ids", "token_type_ids")}
+        example["attention_mask"] = inside[inside]
+        for name, values in row.items():
+            if name.startswith(("masked_lm_", "span_")):
+                example[name] = values[masked] - inside.argmax() * name.endswith("_positions")
+        if "next_sentence_labels" in row:
+            example["next_sentence_labels"] = row["next_sentence_labels"][number - 1]
+        yield example
+
+
+def _example_as_text(row: Batch, tokenizer: Tokenizer, objective: str, name: str) -> str:
+    length = int(row["attention_mask"].sum())
+    pieces = [tokenizer.readable_token(int(token)) for token in row["input_ids"][:length]]
+    masked = row["masked_lm_weights"] > 0
+    positions, originals = row["masked_lm_positions"][masked], row["masked_lm_ids"][masked]
+    for position, original in zip(positions, originals, strict=True):
+        pieces[position] += f"←{tokenizer.readable_token(int(original))}"
+    second = int(np.sum(row["token_type_ids"]))
+    lines = [
+        f"{name}: {length} tokens ({length - second} + {second}), "
+        f"{len(row['input_ids']) - length} of padding, {len(positions)} masked",
+        "  " + " ".join(pieces[: length - second]),
+    ]
+    if second:
+        lines.append("  " + " ".join(pieces[length - second :]))
+    if "span_weights" in row:
+        lines += _boundaries(row, tokenizer)
+    if objective in LABELS:
+        label = int(row["next_sentence_labels"])
+        lines.append(f"  label {label}: {LABELS[objective][label]}")
+    return "\n".join(lines)
+
+
+def _boundaries(row: Batch, tokenizer: Tokenizer) -> Iterator[str]:
+    """The spans that are predicted from the tokens next to them, one a line."""
+    spans: dict[tuple[int, int], list[int]] = {}
+    for index in np.flatnonzero(row["span_weights"]):
+        ends = row["span_left_positions"][index], row["span_right_positions"][index]
+        spans.setdefault(ends, []).append(int(row["masked_lm_ids"][index]))
+    for ends, ids in spans.items():
+        left, right = (tokenizer.readable_token(int(row["input_ids"][end])) for end in ends)
+        words = " ".join(map(tokenizer.readable_token, ids))
+        yield f"  from {left} and {right}, the tokens next to them: {words}"

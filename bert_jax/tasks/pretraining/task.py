@@ -24,10 +24,9 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pipeline import Batch, batches_in_order
 from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.data.pretraining.corpus import Corpus
-from bert_jax.data.pretraining.diagnostics import degenerate_targets, shown_share
+from bert_jax.data.pretraining.diagnostics import as_text, degenerate_targets, shown_share
 from bert_jax.data.pretraining.options import PretrainingOptions
 from bert_jax.data.pretraining.packing import PackedBatches
-from bert_jax.data.pretraining.readable import as_text
 from bert_jax.errors import OptionError, UserError
 from bert_jax.metrics.baselines import baseline_warning
 from bert_jax.models.config import EncoderConfig

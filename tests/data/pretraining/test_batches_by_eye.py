@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 
 from bert_jax.data.pretraining.batches import PretrainingBatches
+from bert_jax.data.pretraining.diagnostics import as_text
 from bert_jax.data.pretraining.options import PretrainingOptions
 from bert_jax.data.pretraining.packing import PackedBatches
-from bert_jax.data.pretraining.readable import as_text
 from bert_jax.tokenization import Template
 
 ROBERTA = {

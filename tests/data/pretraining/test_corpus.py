@@ -140,20 +140,11 @@ def test_a_changed_value_in_the_manifest_is_found(path):
     Corpus.open(path)
 
 
-def test_a_manifest_with_values_of_another_kind(path):
+def test_a_forged_manifest_reads_no_objects_and_no_other_file(path):
     fields = json.loads((path / "manifest.json").read_text())
-    train, source, files = fields["splits"]["train"], fields["sources"][0], fields["files"]
+    files = fields["files"]
     for changes, message in (
         ({"dtype": "object"}, "the dtype of the ids is 'object'"),
-        ({"dtype": 2**53}, "the dtype of the ids is 9007199254740992"),
-        ({"vocab_size": "40"}, "a count or size is no whole number"),
-        (
-            {"splits": fields["splits"] | {"train": train | {"tokens": -1}}},
-            "a count or size is no",
-        ),
-        ({"sources": [source | {"weight": float("nan")}]}, "the weight of a source is no pos"),
-        ({"sources": [source | {"weight": [1]}]}, "the weight of a source is no pos"),
-        ({"files": {"train.tokens.bin": files["train.tokens.bin"]}}, "files lacks train.sentences"),
         ({"files": files | {"../a": files["train.tokens.bin"]}}, "manifest.json names '../a', wh"),
         ({"sources": []}, "files of the split train and manifest.json are not of one corpus"),
     ):

@@ -9,8 +9,7 @@ import pytest
 
 from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.data.pretraining.options import PrepareOptions, VocabularyOptions
-from bert_jax.data.pretraining.preparation.prepare import prepare
-from bert_jax.data.pretraining.preparation.statistics import statistics
+from bert_jax.data.pretraining.preparation.prepare import prepare, statistics
 from bert_jax.data.pretraining.sources import source_specs
 from bert_jax.errors import UserError
 from bert_jax.files import locked

@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from bert_jax.data.pretraining.corpus import (
     MANIFEST_NAME,
     SPLITS,
     TOKENIZER_DIRECTORY,
+    Corpus,
     Counts,
     Manifest,
     SourceCounts,
@@ -34,7 +36,8 @@ from bert_jax.data.pretraining.corpus import (
     sync_directory,
     token_dtype,
 )
-from bert_jax.data.pretraining.options import PrepareOptions
+from bert_jax.data.pretraining.diagnostics import PreparationStatistics, corpus_statistics
+from bert_jax.data.pretraining.options import PrepareOptions, PretrainingOptions
 from bert_jax.data.pretraining.preparation.shards import (
     EncodeShards,
     EncodingWork,
@@ -149,6 +152,33 @@ def prepare(
         with contextlib.suppress(OSError):  # it has files of others
             local.rmdir()
     return manifest
+
+
+def statistics(
+    options: PrepareOptions,
+    *,
+    length: int = 128,
+    limit: int | None = None,
+    workers: int | None = None,
+    progress: bool = True,
+) -> PreparationStatistics:
+    """Prepares a corpus in a temporary directory, measures it and removes it.
+
+    Args:
+        options: see `prepare`.
+        length: T, tokens of an example, including special tokens.
+        limit: maximum number of documents of each source; None for all.
+        workers: see `prepare`.
+        progress: whether progress is shown on stderr.
+
+    Raises:
+        UserError: see `prepare`; or `length` is too small.
+    """
+    PretrainingOptions(length=length)  # checks the length first
+    with tempfile.TemporaryDirectory(prefix="bert-jax-dry-run-") as folder:
+        path = Path(folder, "corpus")
+        prepare(options, path, workers=workers, limit=limit, progress=progress)
+        return corpus_statistics(Corpus.open(path, verify=False), length)
 
 
 def _usable_cores() -> int:
