@@ -4,12 +4,11 @@ Importing this package does not import `tokenizers` or `sentencepiece`; the firs
 """
 
 from bert_jax.tokenization.byte_level_bpe import ByteLevelBPETokenizer, ByteLevelSwitches
-from bert_jax.tokenization.description import Description
+from bert_jax.tokenization.description import Description, SpecialIds
 from bert_jax.tokenization.encoding import Encoding, Template
 from bert_jax.tokenization.interface import Tokenizer
 from bert_jax.tokenization.loading import load_tokenizer
 from bert_jax.tokenization.sentencepiece import SentencePieceTokenizer
-from bert_jax.tokenization.special_tokens import SpecialIds
 from bert_jax.tokenization.training import (
     train_byte_level_bpe,
     train_sentencepiece,

@@ -18,11 +18,10 @@ from bert_jax.tokenization.definition import (
     checked_steps,
     decoded_lines,
 )
-from bert_jax.tokenization.description import Description
+from bert_jax.tokenization.description import FAIRSEQ, Description, SpecialTokens, Token
 from bert_jax.tokenization.encoding import FAIRSEQ_TEMPLATE, Encoding, check_texts
-from bert_jax.tokenization.library import LibraryTokenizer, copy_of, pieces_of
+from bert_jax.tokenization.library import LibraryTokenizer, copy_of
 from bert_jax.tokenization.source import BPE_FILE, LIBRARY, Source
-from bert_jax.tokenization.special_tokens import FAIRSEQ, SpecialTokens, Token
 
 if TYPE_CHECKING:
     import tokenizers
@@ -77,7 +76,7 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
         origin: str = "the vocabulary",
         rows: int | None = None,
     ) -> None:
-        """A tokenizer with the rules of RoBERTa; further arguments are those of `LibraryTokenizer`.
+        """A tokenizer with the rules of RoBERTa; for further arguments see `LibraryTokenizer`.
 
         `vocabulary` has the id of each piece, `merges` the pairs of pieces that are joined, the
         first one first.
@@ -127,7 +126,7 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
     def encode_words(self, texts: Sequence[str]) -> list[Encoding]:
         """See `Tokenizer.encode_words`: as with `add_prefix_space`."""
         check_texts(texts)
-        pieces = pieces_of(self._word_library, texts)
+        pieces = self._pieces_of(self._word_library, texts)
         return [self.join([text], add_special_tokens=False) for text in pieces]
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
@@ -155,9 +154,9 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
     def _with_pieces(self, words: Sequence[str]) -> Self:
         """See `Tokenizer.with_words`.
 
-        The words become "added tokens" that are found only where no letter or digit is next to
-        them, so all other words keep their ids. The space before such a word stays a piece of its
-        own, "Ġ", which keeps `decode` exact.
+        The words become "added tokens" that match only where no letter or digit is next to them, so
+        all other words keep their ids. The space before such a word stays a separate piece, "Ġ",
+        which keeps `decode` exact.
         """
         for word in words:
             _check_whole(word)
@@ -185,8 +184,8 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
     def save(self, directory: str | Path, *, max_length: int | None = None) -> None:
         """Writes `vocab.json`, `merges.txt`, `tokenizer.json` and `tokenizer_config.json`.
 
-        Hugging Face's `AutoTokenizer` reads them, as a `RobertaTokenizer` if the template is that
-        of RoBERTa, and returns the same ids and offsets.
+        Hugging Face's `AutoTokenizer` reads them, as a `RobertaTokenizer` if the template is
+        RoBERTa's, and returns the same ids and offsets.
         """
         names = self.description.tokens.names
         rules = {
@@ -249,7 +248,7 @@ def _checked_rules(
     """The switches of a `tokenizer.json`.
 
     Raises:
-        UserError: the model is not that of RoBERTa, or text is split in another way.
+        UserError: model or text splitting differ from RoBERTa.
     """
     for key in (
         *("dropout", "continuing_subword_prefix", "end_of_word_suffix"),
@@ -265,7 +264,7 @@ def _checked_rules(
     if len(splitter) != 1 or splitter[0].get("use_regex", True) is not True:
         raise UserError(
             f"{path}: the pre_tokenizer of the BPE model is {definition.get('pre_tokenizer')!r:.80}"
-            f"; only one ByteLevel with its own pattern is supported, as in RoBERTa: {OTHER_MODEL}"
+            f"; only one ByteLevel with use_regex is supported, as in RoBERTa: {OTHER_MODEL}"
         )
     post = definition.get("post_processor") or {}
     steps = post.get("processors", [post]) if isinstance(post, dict) else []
@@ -327,12 +326,12 @@ def _splitter(*, add_prefix_space: bool) -> "tokenizers.pre_tokenizers.ByteLevel
 
 
 def _check_whole(word: str) -> None:
-    """Raises UserError for what is never a single word of text."""
+    """Raises UserError for a string that is never a single word of a text."""
     parts = [part for part, _ in _splitter(add_prefix_space=False).pre_tokenize_str(word)]
     if not word.strip():
         raise UserError(f"words: nothing is left of {word!r}; remove it")
     if len(parts) > 1 or word != word.strip():
         raise UserError(
             f"words: {word!r:.80} is always split, at a space or between letters, digits and "
-            "other characters, so it would never be found; give words that stay whole"
+            "other characters, so it would never match; give words that stay whole"
         )

@@ -22,7 +22,6 @@ OTHER_MODEL = "give a model with another tokenizer"
 
 # The key of the steps of a "Sequence".
 _PARTS = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers"}
-_MAX_STEPS = 32
 # What a `tokenizer.json` may have as its `post_processor`, also several in a "Sequence".
 _PROCESSORS = ("TemplateProcessing", "BertProcessing", "RobertaProcessing", "ByteLevel")
 
@@ -76,7 +75,7 @@ def checked_pieces(path: Path, vocabulary: Any) -> dict[str, int]:
 def checked_steps(
     path: Path, definition: Mapping[str, Any], key: str, known: Collection[str]
 ) -> list[dict[str, Any]]:
-    """The steps of the normaliser or pre-tokenizer, in order, without the sequences of them.
+    """The steps of the normaliser or pre-tokenizer, in order, with each "Sequence" flattened.
 
     Args:
         path: file to name in errors.
@@ -85,7 +84,7 @@ def checked_steps(
         known: the types that are admitted.
 
     Raises:
-        UserError: a step is of another type, or there are too many.
+        UserError: a step is of another type.
     """
     steps: list[dict[str, Any]] = []
     waiting = [definition[key]] if definition.get(key) is not None else []
@@ -103,8 +102,6 @@ def checked_steps(
                 f"{path}: the {key} {kind!r:.80} is not supported; for a model of type "
                 f"{model_type(definition)}, known are {names}: {OTHER_MODEL}"
             )
-        if len(steps) > _MAX_STEPS:
-            raise UserError(f"{path}: the {key} has more than {_MAX_STEPS} steps; {READ_REMEDY}")
     return steps
 
 

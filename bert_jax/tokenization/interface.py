@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from bert_jax.errors import OptionError, UserError, require_one_of
-from bert_jax.tokenization.description import CONFIG_FILE, Description
+from bert_jax.tokenization.description import CONFIG_FILE, Description, SpecialIds, Token
 from bert_jax.tokenization.encoding import (
     TEXTS,
     TRUNCATIONS,
@@ -22,22 +22,21 @@ from bert_jax.tokenization.encoding import (
     check_texts,
     truncated_lengths,
 )
-from bert_jax.tokenization.special_tokens import SpecialIds, Token
 
-# The kinds of tokenizers: BERT's, ALBERT's, RoBERTa's, and those of CamemBERT and XLM-R, which are
+# The kinds of tokenizers: for BERT, ALBERT and RoBERTa; for CamemBERT and XLM-R, which have
 # SentencePiece models with other ids and without cleaning.
 WORDPIECE, SENTENCEPIECE, BYTE_LEVEL_BPE = "wordpiece", "sentencepiece", "byte_level_bpe"
 CAMEMBERT, XLM_ROBERTA = "camembert", "xlm_roberta"
 
 MAX_VOCABULARY_SIZE = 1 << 21
-"""The limit of V: twice the largest known vocabulary, that of XLM-V."""
+"""The limit of V: twice the largest known vocabulary (XLM-V)."""
 
 
 class Tokenizer(abc.ABC):
     """Text to ids and back.
 
     No call changes the result of another call, so threads may share a tokenizer. Another process
-    loads its own from a directory.
+    loads the tokenizer from a directory.
 
     Attributes:
         special_ids: ids of [PAD], [UNK], [CLS], [SEP], [MASK].
@@ -76,7 +75,8 @@ class Tokenizer(abc.ABC):
 
     def without_token_types(self) -> Self:
         """This tokenizer with token type 0 for all tokens; this one is not changed."""
-        return self.with_description(self.description.without_token_types())
+        template = self.template.without_token_types()
+        return self.with_description(dataclasses.replace(self.description, template=template))
 
     @property
     def padding_id(self) -> int:
@@ -133,7 +133,7 @@ class Tokenizer(abc.ABC):
             if token_id is None and part not in TEXTS:
                 raise UserError(
                     f"{origin}: the vocabulary has no {names.get(part) or f'{part}_token'}; copy "
-                    f"all files of the model's tokenizer, or name its own token as {part}_token in "
+                    f"all files of the model's tokenizer, or name its token as {part}_token in "
                     "tokenizer_config.json"
                 )
 
@@ -311,9 +311,9 @@ class Tokenizer(abc.ABC):
         are those from V on. Only whole words can be added: a piece inside words ("##19") would
         change the ids of other words.
 
-        With `whole`, each is a marker such as "[E1]" or "<user>", which is found as it is written,
+        With `whole`, each is a marker such as "[E1]" or "<user>", which is recognised as written,
         anywhere in a text and before the text is split. A marker is not a special token: `decode`
-        keeps it, and `encode_sentences` finds it. Every kind of tokenizer takes them. A
+        keeps it, and `encode_sentences` recognises it. Every kind of tokenizer takes them. A
         piece of the vocabulary, such as "[unused1]", keeps its id.
 
         Words that do not begin with a new word keep their ids. Others are split after the new word:
@@ -335,7 +335,7 @@ class Tokenizer(abc.ABC):
         for word in words:
             if not word.strip():
                 raise UserError(f"words: nothing is left of {word!r}; remove it")
-        # A piece of the vocabulary, such as "[unused1]", is not found before the text is split.
+        # A piece of the vocabulary, such as "[unused1]", is no added token yet.
         added = {token.content for token in self.description.tokens.all()}
         new = [word for word in words if word not in added or self.token_to_id(word) is None]
         return self._with_tokens([Token(word, special=False) for word in new])
@@ -354,7 +354,7 @@ class Tokenizer(abc.ABC):
         """This tokenizer with more words, without `whole`, see `with_words`."""
         raise UserError(
             "words: a SentencePiece model cannot take new words, which have no learned scores; add "
-            "them as markers (whole=True), which are found wherever they stand, or train a new one"
+            "them as markers (whole=True), recognised anywhere in a text, or train a new model"
         )
 
     @abc.abstractmethod
@@ -388,7 +388,7 @@ class Tokenizer(abc.ABC):
 
         Args:
             directory: see `save`.
-            rules: `tokenizer_class`, for a tokenizer whose files named none, and further keys.
+            rules: `tokenizer_class`, unless the files named one, and further keys.
             max_length: see `save`.
 
         Returns:

@@ -1,4 +1,4 @@
-"""What all tokenizers have in common that the Rust library `tokenizers` runs."""
+"""The base class of tokenizers that the Rust library `tokenizers` runs."""
 
 import abc
 import copy
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from bert_jax.errors import UserError
+from bert_jax.tokenization.definition import library_errors
 from bert_jax.tokenization.description import Description
 from bert_jax.tokenization.encoding import TEXTS, Pieces, check_texts
 from bert_jax.tokenization.interface import Tokenizer
@@ -43,7 +44,7 @@ class LibraryTokenizer(Tokenizer):
 
         Args:
             library: its normaliser, word splitting, model and added tokens are used unchanged.
-            description: special tokens and template; None: those of the class.
+            description: special tokens and template; None: the class defaults.
             origin: file to name in errors.
             rows: number of ids of the model; None: unknown.
 
@@ -75,7 +76,7 @@ class LibraryTokenizer(Tokenizer):
                     f"{token_id}; copy the tokenizer's files again"
                 )
             self._pieces[token_id] = piece
-        self._library = library
+        self._library, self._origin = library, origin
         self._describe(description, origin, rows)
         self._complete(library)
         self._sentence_library = self._for_sentences(library)
@@ -108,14 +109,21 @@ class LibraryTokenizer(Tokenizer):
         return copied
 
     def to_pieces(self, texts: Sequence[str]) -> list[Pieces]:
-        return pieces_of(self._library, texts)
+        return self._pieces_of(self._library, texts)
+
+    def _pieces_of(self, library: "tokenizers.Tokenizer", texts: Sequence[str]) -> list[Pieces]:
+        with library_errors(self._origin):
+            encoded = library.encode_batch(list(texts), add_special_tokens=False)
+        return [Pieces(e.ids, e.tokens, e.offsets, e.word_ids) for e in encoded]
 
     def encode_sentences(self, sentences: Sequence[str]) -> list[list[int]]:
         check_texts(sentences)
         return self._encode_plain(sentences)
 
     def _encode_plain(self, texts: Sequence[str]) -> list[list[int]]:
-        encoded = self._sentence_library.encode_batch_fast(list(texts), add_special_tokens=False)
+        with library_errors(self._origin):
+            library = self._sentence_library
+            encoded = library.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encoded]
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
@@ -186,8 +194,3 @@ def copy_of(library: "tokenizers.Tokenizer") -> "tokenizers.Tokenizer":
     import tokenizers
 
     return tokenizers.Tokenizer.from_str(library.to_str())
-
-
-def pieces_of(library: "tokenizers.Tokenizer", texts: Sequence[str]) -> list[Pieces]:
-    encoded = library.encode_batch(list(texts), add_special_tokens=False)
-    return [Pieces(e.ids, e.tokens, e.offsets, e.word_ids) for e in encoded]

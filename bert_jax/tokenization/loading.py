@@ -35,8 +35,8 @@ def load_tokenizer(
 ) -> Tokenizer:
     """Loads a tokenizer from a model directory or a single file.
 
-    In a directory, `tokenizer_class` in `tokenizer_config.json` or `config.json` decides what is
-    read, as in transformers 5. The class BertTokenizer, for one, takes the pieces of
+    In a directory, `tokenizer_class` in `tokenizer_config.json` or `config.json` decides
+    which file is read, as in transformers 5. The class BertTokenizer, for one, takes the pieces of
     `tokenizer.json`, or else of `vocab.txt`, and the rules for text from `tokenizer_config.json`;
     PreTrainedTokenizerFast takes everything from `tokenizer.json`. Without a class, the first of
     these is read: `tokenizer.json`; `vocab.txt`; `vocab.json` with `merges.txt`; `spiece.model` or
@@ -57,7 +57,7 @@ def load_tokenizer(
         tokenize_chinese_chars: overrides the files; WordPiece only.
         kind: one of the kinds in `interface`, from the model's family, for a directory whose files
             name no class.
-        vocab_size: number of ids of the model; None: that of a `config.json` in the directory.
+        vocab_size: number of ids of the model; None: as in a `config.json` in the directory.
 
     Raises:
         UserError: the path does not exist, a file cannot be read, is cut off or is of another kind

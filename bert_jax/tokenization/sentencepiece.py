@@ -10,17 +10,23 @@ from bert_jax.errors import UserError, first_line
 from bert_jax.files import VOCABULARY_BYTES, read_limited
 from bert_jax.tokenization.cleaning import TextCleaner, has_accents, looks_lowercased
 from bert_jax.tokenization.definition import model_type
-from bert_jax.tokenization.description import Description
+from bert_jax.tokenization.description import (
+    ALBERT,
+    ANGLED,
+    BRACKETED,
+    Description,
+    SpecialTokens,
+    Token,
+)
 from bert_jax.tokenization.encoding import DEFAULT_TEMPLATE, Pieces, check_texts
 from bert_jax.tokenization.interface import Tokenizer
 from bert_jax.tokenization.source import MODEL_FILE, Source
-from bert_jax.tokenization.special_tokens import ALBERT, ANGLED, BRACKETED, SpecialTokens, Token
 
 WORD_MARKER = "▁"
 
 
 class _Splitter:
-    """Finds added tokens in a text, before the model sees it; `ids` are those of all pieces."""
+    """Splits a text at added tokens, before the model sees it; `ids` has the id of each piece."""
 
     def __init__(
         self, tokens: Sequence[Token], ids: Mapping[str, int], cleaner: TextCleaner
@@ -40,7 +46,7 @@ class _Splitter:
         added = library.get_added_tokens_decoder().items()
         self.library = library
         self.ids = {number: ids[token.content] for number, token in added}
-        # How the tokens begin; other characters may stand for those that are normalised.
+        # First characters of the tokens; a normalised token may begin with other characters.
         is_plain = not any(token.normalized for token in tokens)
         self.firsts = {token.content[0] for token in tokens} if is_plain else None
 
@@ -90,7 +96,7 @@ class SentencePieceTokenizer(Tokenizer):
             model: content of a `.model` file.
             lowercase: whether text is lower-cased; None: if no piece has an upper-case letter.
             keep_accents: whether accents are kept; None: if any piece has one.
-            description: special tokens and template; None: those of ALBERT, in any spelling.
+            description: special tokens and template; None: ALBERT's, in any spelling.
             origin: file to name in errors.
             rows: number of ids of the model that uses it; None: unknown.
 
@@ -129,9 +135,9 @@ class SentencePieceTokenizer(Tokenizer):
         self._describe(description, origin, rows)
         self._splits = self._digit_comma_splits()
         self._added = {self._ids[token.content]: token for token in ordered}
-        # Control symbols are never found in text. A model that holds special tokens as ordinary
-        # pieces finds them, so `encode_sentences` breaks the literals up with a space.
-        self._specials_found_in_text = [
+        # Control symbols never match text. A model that has special tokens as ordinary pieces
+        # matches them, so `encode_sentences` breaks the literals up with a space.
+        self._specials_in_text = [
             token.content
             for token_id, token in self._added.items()
             if token.special
@@ -196,7 +202,7 @@ class SentencePieceTokenizer(Tokenizer):
         return self._spaces[character]
 
     def _digit_comma_splits(self) -> dict[int, list[int]]:
-        """The ids in place of each piece that ends in a digit and a comma."""
+        """The ids that replace each piece that ends in a digit and a comma."""
         splits = {}
         for token_id, piece in enumerate(self._pieces):
             if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit():
@@ -210,18 +216,18 @@ class SentencePieceTokenizer(Tokenizer):
         return splits
 
     def _split(self, token_id: int, begin: int, end: int) -> list[tuple[int, int, int]]:
-        """The pieces in place of one piece, with their places in the text."""
+        """The pieces that replace one piece, with their (start, end) in the text."""
         if token_id not in self._splits:
             return [(token_id, begin, end)]
         *number, comma = self._splits[token_id]
-        places, at = [], begin
+        split, at = [], begin
         for part in number:
             characters = len(self._pieces[part].removeprefix(WORD_MARKER))
             # The character 🄁 is both "0" and ",".
             first = min(at, max(end - 2, begin))
-            places.append((part, first, max(first + 1, min(at + characters, end - 1))))
+            split.append((part, first, max(first + 1, min(at + characters, end - 1))))
             at += characters
-        return [*places, (comma, end - 1, end)]
+        return [*split, (comma, end - 1, end)]
 
     def encode_sentences(self, sentences: Sequence[str]) -> list[list[int]]:
         check_texts(sentences)
@@ -255,7 +261,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     def _clean_sentence(self, sentence: str) -> str:
         cleaned = self.cleaner.clean(sentence)
-        for token in self._specials_found_in_text:
+        for token in self._specials_in_text:
             cleaned = cleaned.replace(token, f"{token[0]} {token[1:]}")
         return cleaned
 
@@ -319,12 +325,9 @@ def class_description(pieces: Collection[str]) -> Description:
 
 
 def load(source: Source) -> SentencePieceTokenizer:
-    """The tokenizer of a .model file, with the rules of ALBERT's class for what no file says."""
-    path, has_class, arguments = (
-        source.files[MODEL_FILE],
-        source.named is not None,
-        source.arguments,
-    )
+    """The tokenizer of a .model file; ALBERT's class gives the rules that no file names."""
+    path, arguments = source.files[MODEL_FILE], source.arguments
+    has_class = source.named is not None
     if "tokenize_chinese_chars" in arguments:
         raise UserError(f"{path}: tokenize_chinese_chars is for WordPiece only; leave it out")
     content, proto = read_model(path)

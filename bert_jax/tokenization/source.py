@@ -8,7 +8,14 @@ from typing import Any, NamedTuple
 from bert_jax.errors import UserError
 from bert_jax.files import check_undamaged, is_there, read_json_object
 from bert_jax.tokenization.definition import READ_REMEDY, read_template
-from bert_jax.tokenization.description import CONFIG_FILE, Description, with_settings
+from bert_jax.tokenization.description import (
+    ADDED_TOKENS_FILE,
+    CONFIG_FILE,
+    SPECIAL_TOKENS_FILE,
+    Description,
+    read_special_tokens,
+    with_settings,
+)
 from bert_jax.tokenization.interface import (
     BYTE_LEVEL_BPE,
     CAMEMBERT,
@@ -17,11 +24,6 @@ from bert_jax.tokenization.interface import (
     XLM_ROBERTA,
 )
 from bert_jax.tokenization.library import MODEL_INPUTS, TOKENIZER_FILE
-from bert_jax.tokenization.special_tokens import (
-    ADDED_TOKENS_FILE,
-    SPECIAL_TOKENS_FILE,
-    read_special_tokens,
-)
 
 # The files with pieces; SentencePiece's may have another name, if it is the only `*.model` file.
 VOCABULARY_FILE, BPE_FILE, MODEL_FILE = "vocab.txt", "vocab.json", "spiece.model"
@@ -47,7 +49,7 @@ class TokenizerClass(NamedTuple):
     has_types: bool
 
 
-# Without "Fast". Those of transformers 5 that are a BertTokenizer, and the others.
+# Without "Fast". First the classes that are a BertTokenizer in transformers 5.
 _CLASSES = {
     **dict.fromkeys(
         (
@@ -65,13 +67,13 @@ _CLASSES = {
     "CamembertTokenizer": (CAMEMBERT, False),
     "XLMRobertaTokenizer": (XLM_ROBERTA, False),
 }
-# These never read a `tokenizer.json`: they split text by programs of their own.
+# These never read a `tokenizer.json`: code in their class splits the text.
 _PROGRAMS = (
     *("BertJapaneseTokenizer", "BertweetTokenizer", "CharacterTokenizer", "EsmTokenizer"),
     *("FlaubertTokenizer", "MecabTokenizer", "PhobertTokenizer", "RoCBertTokenizer"),
     *("TapasTokenizer", "XLMTokenizer"),
 )
-# What a model needs that cannot do with another kind, for messages.
+# The kind and the files that a model needs if it supports no other kind, for messages.
 _UNIGRAM = (
     "the SentencePiece model that it was trained with",
     f"sentencepiece.bpe.model or {LIBRARY}",
@@ -101,7 +103,7 @@ class Source:
         config: the content of `tokenizer_config.json`; empty if there is none.
         named: the class that a file names; None if none does.
         kind: one of the kinds in `interface`, or `LIBRARY`.
-        is_alone: whether a file is read by itself, without what is beside it.
+        is_alone: whether a file is read alone, without the files beside it.
     """
 
     directory: Path
@@ -156,7 +158,7 @@ class Source:
         return default if value is None else value
 
     def describe(self, default: Description, pieces: Collection[str]) -> Description:
-        """What the files say beside pieces and rules for text.
+        """Special tokens, template and settings of the files.
 
         Args:
             default: special tokens and template of the class. If `tokenizer.json` says everything,
@@ -189,7 +191,7 @@ def read_source(
         path: the directory, or the file.
         arguments: see `Source`.
         needed: see `Source`.
-        rows: see `Source`; None: that of a `config.json` in the directory.
+        rows: see `Source`; None: `vocab_size` of a `config.json` in the directory.
 
     Raises:
         UserError: a file is damaged, or names a class that is not supported.
@@ -239,7 +241,7 @@ def _named_class(path: Path, name: Any, definition: Mapping[str, Any] | None) ->
     """The class of a name in a file.
 
     Raises:
-        UserError: the class is not supported, and no `tokenizer.json` stands for it.
+        UserError: the class is not supported, and there is no `tokenizer.json`.
     """
     base = str(name).removesuffix("Fast")
     if base in _CLASSES:

@@ -12,9 +12,9 @@ from bert_jax.errors import OptionError, UserError, require_one_of
 from bert_jax.process import say
 from bert_jax.tokenization.byte_level_bpe import ByteLevelBPETokenizer, ByteLevelSwitches
 from bert_jax.tokenization.cleaning import TextCleaner
+from bert_jax.tokenization.description import BRACKETED, FAIRSEQ
 from bert_jax.tokenization.encoding import check_texts
 from bert_jax.tokenization.sentencepiece import SentencePieceTokenizer
-from bert_jax.tokenization.special_tokens import BRACKETED, FAIRSEQ
 from bert_jax.tokenization.wordpiece import (
     CONTINUATION_PREFIX,
     MAX_CHARACTERS_PER_WORD,
@@ -127,7 +127,7 @@ def train_byte_level_bpe(
         texts: texts in portions of any size, read once.
         vocab_size: maximum number V of pieces; fewer if the text has no more frequent pairs.
         add_prefix_space: whether a word has the same ids at the start of a text as after a space.
-            RoBERTa's own vocabulary is used without it.
+            RoBERTa's vocabulary is used without it.
         min_frequency: number of times that two pieces must occur together to be joined.
 
     Raises:
@@ -249,7 +249,7 @@ def _most_frequent_letters(words: dict[str, int], coverage: float, least: int) -
     for word, count in words.items():
         for letter in word:
             counts[letter] += count
-    # Of equally frequent letters the one with the lower code point wins, in any order of the text.
+    # Equally frequent letters are ordered by code point, whatever the order of the text.
     letters = sorted(counts, key=lambda letter: (-counts[letter], letter))
     covered = list(itertools.accumulate(counts[letter] for letter in letters))
     return letters[: max(least, 1 + bisect.bisect_left(covered, coverage * covered[-1]))]

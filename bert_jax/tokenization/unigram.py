@@ -19,13 +19,12 @@ from bert_jax.tokenization.definition import (
     library_errors,
     model_type,
 )
-from bert_jax.tokenization.description import Description
+from bert_jax.tokenization.description import ALBERT, FAIRSEQ, Description, SpecialTokens, Token
 from bert_jax.tokenization.encoding import DEFAULT_TEMPLATE, FAIRSEQ_TEMPLATE
 from bert_jax.tokenization.interface import CAMEMBERT, SENTENCEPIECE, XLM_ROBERTA
 from bert_jax.tokenization.library import LIBRARY_CLASS, TOKENIZER_FILE, LibraryTokenizer
 from bert_jax.tokenization.sentencepiece import WORD_MARKER, read_model
 from bert_jax.tokenization.source import LIBRARY, MODEL_FILE, Source
-from bert_jax.tokenization.special_tokens import ALBERT, FAIRSEQ, SpecialTokens, Token
 
 if TYPE_CHECKING:
     import tokenizers
@@ -81,7 +80,7 @@ class UnigramModel:
         pieces: V pieces with their scores, the logarithms of probabilities, in the order of ids.
         charsmap: SentencePiece's compiled table of normalisation; empty for none.
         cleaning: steps before the table of normalisation, as in a `tokenizer.json`: ALBERT's.
-        user_defined: further tokens of a .model file, found before the model sees a text.
+        user_defined: further tokens of a .model file, matched before the model sees a text.
         unknown: id of the piece for unknown characters.
         splitter: the `pre_tokenizer` of a `tokenizer.json` that splits text in another way than
             the classes of CamemBERT, XLM-R and ALBERT; else None.
@@ -111,7 +110,7 @@ class UnigramTokenizer(LibraryTokenizer):
 
     This is what Hugging Face's classes do with the models of CamemBERT and XLM-R, and with a
     `tokenizer.json` of ALBERT (without the rule for numbers of `SentencePieceTokenizer`).
-    SentencePiece's own library differs where a text has the character "▁" itself. The mask token
+    The SentencePiece library differs where a text has the character "▁" itself. The mask token
     takes the space before it.
     """
 
@@ -124,11 +123,10 @@ class UnigramTokenizer(LibraryTokenizer):
         origin: str = "the vocabulary",
         rows: int | None = None,
     ) -> None:
-        """A tokenizer of the library; further arguments are those of `LibraryTokenizer`.
+        """A tokenizer of the library; for further arguments see `LibraryTokenizer`.
 
         Raises:
-            UserError: the table of normalisation is damaged, the vocabulary lacks a special token,
-                or has a piece that is too long.
+            UserError: the vocabulary lacks a special token, or has a piece that is too long.
         """
         _check_model(origin, model)
         self._model = model
@@ -145,7 +143,7 @@ class UnigramTokenizer(LibraryTokenizer):
         from tokenizers import models
 
         pieces = [
-            # A piece with a space is never found: text is split there.
+            # A piece with a space never matches: text is split there.
             (f"{piece} " if piece in hidden else piece, score)
             for piece, score in self._model.pieces
         ]
@@ -171,13 +169,13 @@ class UnigramTokenizer(LibraryTokenizer):
         library.post_processor = self._template_processor()
 
     def _for_sentences(self, library: "tokenizers.Tokenizer") -> "tokenizers.Tokenizer":
-        """See `LibraryTokenizer`. The model itself would find a literal "<mask>"."""
+        """See `LibraryTokenizer`. The model itself would match a literal "<mask>"."""
         added = library.get_added_tokens_decoder()
         specials = {token.content for token in added.values() if token.special}
         copied = self._make_library(specials)
-        # Special tokens beside the vocabulary keep their ids from the others.
-        own = len(self._model.pieces)
-        tokens = [token for i, token in sorted(added.items()) if i >= own or not token.special]
+        # Special tokens beside the vocabulary reserve their ids.
+        size = len(self._model.pieces)
+        tokens = [token for i, token in sorted(added.items()) if i >= size or not token.special]
         copied.add_tokens(tokens)
         copied.encode_special_tokens = True
         return copied
@@ -218,7 +216,7 @@ def load(source: Source) -> UnigramTokenizer:
     else:
         path = source.path(MODEL_FILE)
     source.check_no_arguments(
-        path, "do not apply to a SentencePiece model as in XLM-R, which has its own normalisation"
+        path, "do not apply to a SentencePiece model as in XLM-R, which has a normalisation"
     )
     if source.switch("add_prefix_space") is False:
         raise UserError(
@@ -266,8 +264,8 @@ def read_model_file(path: Path, kind: str) -> UnigramModel:
             f"{path}: {LAYOUTS[kind].class_name} needs a unigram model without pieces for bytes; "
             "give the .model file of such a model"
         )
-    layout, found = LAYOUTS[kind], [(piece.piece, piece.score) for piece in proto.pieces]
-    pieces = [*layout.first, *found[layout.start :], (FAIRSEQ[4], 0.0)]
+    layout, scores = LAYOUTS[kind], [(piece.piece, piece.score) for piece in proto.pieces]
+    pieces = [*layout.first, *scores[layout.start :], (FAIRSEQ[4], 0.0)]
     added = tuple(
         Token(piece.piece, special=piece.type == _CONTROL)
         for piece in proto.pieces
@@ -361,34 +359,3 @@ def _check_model(origin: str, model: UnigramModel) -> None:
                 f"text of at most {MAX_PIECE_CHARACTERS} characters with a finite score; copy the "
                 "file again"
             )
-    if model.charsmap and not _is_intact(model.charsmap):
-        raise UserError(
-            f"{origin}: the table of normalisation (precompiled_charsmap) is damaged; copy the "
-            "file again"
-        )
-
-
-def _is_intact(charsmap: bytes) -> bool:
-    """Whether no text can lead a reader of the table out of it.
-
-    The table is the size of a trie, uint32; the trie, a double array of uint32 units in blocks of
-    256 (darts-clone); and texts in UTF-8, each ended by a zero byte. A unit with the highest bit is
-    a leaf, whose other bits are the place of a text; another one leads to units of one block.
-    """
-    size = int.from_bytes(charsmap[:4], "little")
-    if len(charsmap) < 4 + size or not size or size % 1024:
-        return False
-    units = np.frombuffer(charsmap[4 : 4 + size], "<u4").astype(np.int64)
-    text = np.frombuffer(charsmap[4 + size :], np.uint8)
-    try:
-        charsmap[4 + size :].decode()
-    except UnicodeDecodeError:
-        return False
-    is_leaf = units >> 31 == 1
-    offsets = (units >> 10) << ((units & (1 << 9)) >> 6)
-    reached = (np.arange(len(units)) ^ offsets)[~is_leaf] | 255
-    places = units[is_leaf] & 0x7FFFFFFF
-    if (reached >= len(units)).any() or (places >= len(text)).any():
-        return False
-    starts = (places == 0) | (text[places - 1] == 0)
-    return bool(starts.all())

@@ -19,11 +19,10 @@ from bert_jax.tokenization.definition import (
     decoded_lines,
     library_errors,
 )
-from bert_jax.tokenization.description import Description
+from bert_jax.tokenization.description import BRACKETED, Description, SpecialTokens
 from bert_jax.tokenization.encoding import DEFAULT_TEMPLATE, check_texts
 from bert_jax.tokenization.library import LIBRARY_CLASS, LibraryTokenizer
 from bert_jax.tokenization.source import LIBRARY, VOCABULARY_FILE, Source
-from bert_jax.tokenization.special_tokens import BRACKETED, SpecialTokens
 
 if TYPE_CHECKING:
     import tokenizers
@@ -98,7 +97,7 @@ class WordPieceTokenizer(LibraryTokenizer):
         origin: str = "the vocabulary",
         rows: int | None = None,
     ) -> "WordPieceTokenizer":
-        """A tokenizer with BERT's own rules; further arguments are those of `LibraryTokenizer`.
+        """A tokenizer with BERT's rules; for further arguments see `LibraryTokenizer`.
 
         `pieces` are V pieces in the order of their ids, or the ids of pieces. Of the ids of a piece
         that occurs more than once, the last counts.
@@ -146,7 +145,7 @@ class WordPieceTokenizer(LibraryTokenizer):
         if self.switches is None:
             return self._encode_plain(sentences)
         chunks = [sentence.split(" ") for sentence in sentences]
-        # Another thread may start a new memory at any time; this call keeps to the one it has.
+        # Another thread may replace the cache at any time; this call keeps its reference.
         remembered = self._remembered
         unseen = list(set(itertools.chain.from_iterable(chunks)).difference(remembered))
         # The garbage collector repeatedly traverses lists, but stops tracking tuples of numbers.
@@ -167,11 +166,11 @@ class WordPieceTokenizer(LibraryTokenizer):
         """See `Tokenizer.with_words`.
 
         The words become entries of the vocabulary, not "added tokens" of the library: those are
-        also found inside other words ("art" in "party"), and readers of `vocab.txt` miss them.
+        also matched inside other words ("art" in "party"), and readers of `vocab.txt` miss them.
         """
         definition = json.loads(self._library.to_str())
         vocabulary = definition["model"]["vocab"]
-        # In the vocabulary, their ids stay where they are. What is split is never found there.
+        # Moved into the vocabulary, added tokens keep their ids; if split, they do not match.
         outside = {piece: i for i, piece in enumerate(self._pieces) if piece not in vocabulary}
         outside.pop("", None)
         if single := [piece for piece in outside if len(self._words_of(piece)) == 1]:
@@ -201,7 +200,7 @@ class WordPieceTokenizer(LibraryTokenizer):
         if len(parts) > 1:
             raise UserError(
                 f"words: {word!r} is always split into {', '.join(map(repr, parts[:5]))}, so it "
-                "would never be found; give words that stay whole"
+                "would never match; give words that stay whole"
             )
         (whole,) = parts
         limit = self._library.model.max_input_chars_per_word
@@ -291,7 +290,7 @@ def _library(source: Source, path: Path, definition: dict[str, Any]) -> "tokeniz
         library = tokenizers.Tokenizer.from_str(json.dumps({**definition, **unused}))
     normalizer = library.normalizer
     if not isinstance(normalizer, normalizers.BertNormalizer):
-        reason = "can be changed only for a BertNormalizer, which this file has not"
+        reason = "can be changed only for a BertNormalizer, which this file lacks"
         source.check_no_arguments(path, reason)
         return library
     names = {"do_lower_case": "lowercase", "tokenize_chinese_chars": "handle_chinese_chars"}
@@ -306,7 +305,7 @@ def _check_unknown(origin: Any, unknown: str, pieces: Mapping[str, int]) -> None
     if unknown not in pieces:
         raise UserError(
             f"{origin}: the vocabulary has no {unknown!s:.80}; copy all files of the model's "
-            "tokenizer, or name its own token as unk_token in tokenizer_config.json"
+            "tokenizer, or name its token as unk_token in tokenizer_config.json"
         )
 
 
@@ -348,7 +347,7 @@ def write_vocabulary(path: Path, pieces: Sequence[str]) -> None:
 
 
 def _bert_switches(library: "tokenizers.Tokenizer") -> BertSwitches | None:
-    """The switches of BERT's own rules; None if any rule of the library's tokenizer differs."""
+    """The switches of BERT's rules; None if any rule of the library's tokenizer differs."""
     from tokenizers import normalizers, pre_tokenizers
 
     normalizer, model = library.normalizer, library.model

@@ -12,7 +12,7 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.head import all_heads
 from bert_jax.parity.inputs import make_inputs
 from bert_jax.tokenization import BertSwitches, Template, WordPieceTokenizer
-from bert_jax.tokenization.special_tokens import BRACKETED
+from bert_jax.tokenization.description import BRACKETED
 
 TOKENIZER = WordPieceTokenizer.from_vocabulary([*BRACKETED, "a"], BertSwitches(True, None, True))
 SPECIAL = TOKENIZER.special_ids
