@@ -283,15 +283,11 @@ class Sections:
         of_seed = {"seed": seed} if "seed" in keys_of(spec.data) else {}
         task = TaskConfig(
             from_keys(spec.data, keys["data"], **of_seed),
+            train,
+            optimizer,
             tuple(from_keys(options, keys[name]) for name, options in spec.sections.items()),
-            tokenizer_path=keys["tokenizer"]["path"],
-            seed=seed,
-            global_batch_size=train.global_batch_size,
-            microbatches=train.microbatches,
-            steps=train.steps,
-            epochs=train.epochs,
-            freeze_encoder=optimizer.freeze_encoder,
-            freeze_layers=optimizer.freeze_layers,
+            keys["tokenizer"]["path"],
+            seed,
         )
         distillation = from_keys(DistillationOptions, keys["distillation"])
         mesh = from_keys(MeshShape, keys["mesh"])

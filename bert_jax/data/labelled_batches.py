@@ -33,6 +33,7 @@ class LabelledBatches:
 
     Attributes:
         lengths: int64 [n], number of tokens of each example.
+        make: any examples as a batch of length T, see the argument.
         batches_per_epoch: batches of an epoch; the last one may be filled up with rows of weight 0.
     """
 
@@ -60,11 +61,10 @@ class LabelledBatches:
             steps: batches of the training.
         """
         self.lengths = lengths
-        self._make = make
+        self.make = make
         self._batch_size = batch_size
         self._seed = seed
         self._most = most
-        self._planned: tuple[int, np.ndarray] | None = None
         self.batches_per_epoch = -(-len(lengths) // batch_size)
         self._count = steps or epochs * self.batches_per_epoch
 
@@ -72,7 +72,7 @@ class LabelledBatches:
         """One host's rows of batch `number`, counted from 0 through all epochs."""
         examples = self.examples(number)
         of_host = np.array_split(examples, hosts)[host]
-        return self.rows(of_host, self.length_of(examples))
+        return self.make(of_host, self.length_of(examples))
 
     def samples(self) -> Iterator[Batch]:
         """Batches that are typical of the training: its first ones, or all."""
@@ -108,21 +108,13 @@ class LabelledBatches:
                 waiting = 0
         return [*lengths, longest]
 
-    def rows(self, examples: np.ndarray, length: int) -> Batch:
-        """Any examples as a batch of length T."""
-        return self._make(examples, length)
-
     def empty_row(self) -> Batch:
         """A row of padding with the greatest length."""
-        return self._make(np.full(1, -1), self._most)
+        return self.make(np.full(1, -1), self._most)
 
+    @functools.lru_cache(maxsize=1)  # noqa: B019 - one object for a training
     def plan(self, epoch: int) -> np.ndarray:
         """The examples of each batch of an epoch, int64 [batches, B], -1 for a filler row."""
-        if self._planned is None or self._planned[0] != epoch:
-            self._planned = (epoch, self._plan(epoch))
-        return self._planned[1]
-
-    def _plan(self, epoch: int) -> np.ndarray:
         count, size = len(self.lengths), self._batch_size
         order = permute(np.arange(count), count, derive_key(self._seed, epoch, 0))
         filled = np.full(self.batches_per_epoch * size, -1, np.int64)

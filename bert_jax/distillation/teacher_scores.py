@@ -122,7 +122,7 @@ class TeacherScores:
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 - one object for a training
     def _shape(self, rows: int, length: int) -> tuple[int, ...]:
-        batch = self._task.batches.rows(np.full(rows, -1), length)
+        batch = self._task.batches.make(np.full(rows, -1), length)
         params = abstract_params(self._teacher.module)
         return tuple(jax.eval_shape(self._compute, params, batch).shape)
 
@@ -143,7 +143,7 @@ class TeacherScores:
             chosen = order[start : start + size]
             filled = np.append(chosen, np.full(size - len(chosen), -1))
             own = np.array_split(filled, share.count)[share.index]
-            rows = batches.rows(own, batches.length_of(chosen))
+            rows = batches.make(own, batches.length_of(chosen))
             with on_mesh(mesh):
                 computed = fetch(compute(params, to_global(mesh, rows)))[: len(chosen)]
             scores[_part(chosen, computed.shape)] = computed

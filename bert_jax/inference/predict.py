@@ -15,10 +15,10 @@ from bert_jax.data.readers.lines import STDIN, may_wait
 from bert_jax.data.readers.tables import is_dataset
 from bert_jax.errors import OptionError, UserError
 from bert_jax.files import is_remote
-from bert_jax.inference.engine import Engine
+from bert_jax.inference.engine import Advance, Engine
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.output_cache import model_fingerprint
-from bert_jax.inference.streams import Progress, micro_batches, predict_windows
+from bert_jax.inference.streams import micro_batches, predict_windows, progress_bar
 from bert_jax.process import say
 from bert_jax.tasks import find_task, task_names
 from bert_jax.tasks.base.predict_spec import (
@@ -129,16 +129,16 @@ class _Job:
         if self._outputs.rows:
             self._skip(following, source)
         enabled = self._options.progress
-        with Progress(examples.estimated_total, enabled=enabled, initial=self.count) as progress:
+        with progress_bar(examples.estimated_total, enabled=enabled, initial=self.count) as show:
             for batch in micro_batches(following) if may_wait(source) else (following,):
-                self._predict(batch, progress)
+                self._predict(batch, show)
         return self.count
 
-    def _predict(self, examples: Iterable[Example[Any]], progress: Progress) -> None:
+    def _predict(self, examples: Iterable[Example[Any]], show: Advance) -> None:
         before = self.count
 
         def advance(texts: int) -> None:
-            progress.advance(texts)
+            show(texts)
             self._check_stop()  # the first prediction of a window may be the last to be computed
 
         try:

@@ -1,12 +1,12 @@
 """Predictions for streams of examples of any length, in their order and in constant memory."""
 
+import contextlib
 import queue
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from tqdm import tqdm
 
@@ -115,51 +115,45 @@ def micro_batches(items: Iterable[Item]) -> Iterator[Iterator[Item]]:
         yield micro_batch()
 
 
-class Progress:
+@contextlib.contextmanager
+def progress_bar(
+    total: Callable[[], int | None], *, enabled: bool, initial: int = 0
+) -> Iterator[Advance]:
     """A bar on stderr: texts done, their rate, and the time left if the total is known.
 
-    If stderr is a file, prints a line from time to time.
+    If stderr is a file, it is a line from time to time. Nothing is shown before the first
+    predictions, so that an earlier error is the only output.
+
+    Args:
+        total: returns the number of texts, or None if unknown; called after each batch.
+        enabled: whether anything is shown.
+        initial: number of texts that an earlier call has done.
     """
+    begun = time.time()
+    bar: tqdm | None = None
 
-    def __init__(self, total: Callable[[], int | None], *, enabled: bool, initial: int = 0) -> None:
-        """Shows nothing before the first predictions, so that an earlier error is the only output.
-
-        Args:
-            total: returns the number of texts, or None if unknown; called after each batch.
-            enabled: whether anything is shown.
-            initial: number of texts that an earlier call has done.
-        """
-        self._total = total
-        self._initial = initial
-        self._enabled = enabled
-        self._begun = time.time()
-        self._bar: tqdm | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._bar is not None:
-            self._bar.leave = kind is None
-            self._bar.close()
-
-    def advance(self, texts: int) -> None:
-        if self._bar is None:
+    def advance(texts: int) -> None:
+        nonlocal bar
+        if bar is None:
             terminal = sys.stderr.isatty()
-            self._bar = tqdm(
-                total=self._total(),
-                initial=self._initial,
+            bar = tqdm(
+                initial=initial,
                 unit="text",
-                disable=not self._enabled,
+                disable=not enabled,
                 dynamic_ncols=True,
                 mininterval=0.2 if terminal else 30.0,
                 maxinterval=10.0 if terminal else 60.0,
             )
-            self._bar.start_t = self._begun
-        self._bar.total = self._total()
-        self._bar.update(texts)
+            bar.start_t = begun
+        bar.total = total()
+        bar.update(texts)
+
+    try:
+        yield advance
+    except BaseException:
+        if bar is not None:
+            bar.leave = False
+        raise
+    finally:
+        if bar is not None:
+            bar.close()

@@ -9,7 +9,7 @@ import numpy as np
 from bert_jax.data.examples import Text
 from bert_jax.errors import require_at_least
 from bert_jax.inference.engine import Engine
-from bert_jax.inference.streams import Progress, predict_examples, predict_windows
+from bert_jax.inference.streams import predict_examples, predict_windows, progress_bar
 from bert_jax.metrics.similarity import similarities, similarity_of_pair
 from bert_jax.tasks.base.predictor import BatchOptions, Model, not_one_string
 from bert_jax.tasks.embed import EmbeddingPredictor
@@ -60,8 +60,8 @@ def embed(
         prompt=prompt,
     )
     vectors = np.empty((len(texts), predictor.width), np.float32)
-    with Progress(lambda: len(texts), enabled=progress) as bar:
-        for row, vector in enumerate(predict_examples(predictor, texts, advance=bar.advance)):
+    with progress_bar(lambda: len(texts), enabled=progress) as advance:
+        for row, vector in enumerate(predict_examples(predictor, texts, advance=advance)):
             vectors[row] = vector
     return vectors
 

@@ -11,6 +11,7 @@ from bert_jax.errors import OptionError, require_at_least, require_between, requ
 from bert_jax.models.head import all_heads
 from bert_jax.models.parameter_sharding import parameter_axes
 from bert_jax.sharding.rules import MESH_AXES, ZERO_AXES, MeshAxes, match, match_tree, name_of
+from bert_jax.tasks.base.train_spec import FreezeKeys
 from bert_jax.training.layer_rates import apply_updates, rate_factors, stop_frozen_gradients
 from bert_jax.training.schedule import (
     DECAY_STARTS,
@@ -29,7 +30,7 @@ _DECAY_RULES: tuple[tuple[str, bool], ...] = (
 
 
 @dataclasses.dataclass(frozen=True)
-class OptimizerOptions:
+class OptimizerOptions(FreezeKeys):
     """The section `optimizer` of a config.
 
     Attributes:
@@ -59,8 +60,6 @@ class OptimizerOptions:
     learning_rate: float = 1e-4
     head_learning_rate: float = 0.0
     layer_decay: float = 1.0
-    freeze_encoder: bool = False
-    freeze_layers: int = 0
     warmup_steps: int = 0
     warmup_ratio: float = 0.0
     decay: str = "linear"

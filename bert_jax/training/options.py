@@ -11,12 +11,13 @@ from bert_jax.errors import (
     require_between,
     require_one_of,
 )
+from bert_jax.tasks.base.train_spec import BatchKeys
 
 EXPORTS = ("latest", "best")
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainOptions:
+class TrainOptions(BatchKeys):
     """The section `train` of a config.
 
     Attributes:
@@ -35,14 +36,10 @@ class TrainOptions:
         seeds: one run per seed, see `sweep`; (): a single run with the config's `seed`.
     """
 
-    steps: int = 1000
-    global_batch_size: int = 32
-    microbatches: int = 1
     log_every: int = 50
     eval_every: int | Fraction = 500
     checkpoint_every: int = 500
     keep_checkpoints: int = 2
-    epochs: float = 0.0
     evaluate_per_epoch: int = 0
     evaluate_first: bool = False
     patience: int = 0

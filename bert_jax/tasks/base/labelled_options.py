@@ -130,11 +130,11 @@ def labelled_options(config: TaskConfig[LabelledData], best_metric: str) -> Labe
     """The options of every labelled task; `best_metric` is the default of `data.best_metric`."""
     return LabelledOptions(
         best_metric=config.data.best_metric or best_metric,
-        batch_size=config.global_batch_size,
+        batch_size=config.train.global_batch_size,
         length=config.data.length,
         seed=config.seed,
-        steps=config.steps,
-        epochs=config.epochs,
+        steps=config.train.steps,
+        epochs=config.train.epochs,
     )
 
 

@@ -223,10 +223,8 @@ def model_init(
     if init_from:
         directory = resolve(init_from)
         description = model_directory.load_description(directory)
-    name = options.family
-    family = description.family if description else find_family(name or DEFAULT_MODEL_TYPE)
-    if description and name not in (None, family.model_type):
-        family = find_family(name)
+    default = description.family.model_type if description else DEFAULT_MODEL_TYPE
+    family = find_family(options.family or default)
     if tokenizer_path:
         tokenizer = family.load_tokenizer(tokenizer_path)
     if directory and description:

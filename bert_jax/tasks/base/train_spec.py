@@ -1,7 +1,6 @@
 """A task of a config: its sections, and how they make a `Task`."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
@@ -18,28 +17,40 @@ Section = TypeVar("Section")
 
 
 @dataclasses.dataclass(frozen=True)
+class BatchKeys:
+    """The keys of section `train` that tasks read, see `training.options.TrainOptions`."""
+
+    steps: int = 1000
+    epochs: float = 0.0
+    global_batch_size: int = 32
+    microbatches: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class FreezeKeys:
+    """The keys of section `optimizer` that tasks read, see `training.optimizer`."""
+
+    freeze_encoder: bool = False
+    freeze_layers: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
 class TaskConfig(Generic[DataRead]):
     """What a config says about its task.
 
     Attributes:
-        data: section `data`.
-        others: the other sections that the task has of its own, see `TrainSpec.sections`.
+        data, train, optimizer: the sections of these names.
+        others: the sections that only this task has, see `TrainSpec.sections`.
         tokenizer_path: key `tokenizer.path`.
         seed: key `seed`.
-        global_batch_size, microbatches, steps, epochs: see `TrainOptions`.
-        freeze_encoder, freeze_layers: see `OptimizerOptions`.
     """
 
     data: DataRead
+    train: BatchKeys
+    optimizer: FreezeKeys
     others: tuple[Any, ...] = ()
     tokenizer_path: str = ""
     seed: int = 0
-    global_batch_size: int = 32
-    microbatches: int = 1
-    steps: int = 0
-    epochs: float = math.inf
-    freeze_encoder: bool = False
-    freeze_layers: int = 0
 
     def section(self, cls: type[Section]) -> Section:
         """The section of a class among `others`."""

@@ -129,8 +129,9 @@ def general_corpus(config: Config, tokenizer: Tokenizer) -> Corpus | None:
 def batch_options(config: Config) -> BatchOptions:
     """How many examples are in a batch."""
     # Evaluations have as many rows as a micro-batch of training.
-    rows, data = config.global_batch_size, config.data
-    return BatchOptions(rows, rows // config.microbatches, data.evaluation_batches, data.packing)
+    data, rows = config.data, config.train.global_batch_size
+    rows_of_evaluation = rows // config.train.microbatches
+    return BatchOptions(rows, rows_of_evaluation, data.evaluation_batches, data.packing)
 
 
 def _task(

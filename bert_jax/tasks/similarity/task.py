@@ -288,12 +288,13 @@ def create(config: TaskConfig[SimilarityData], model_init: ModelInit) -> Similar
 def _check_training(config: TaskConfig[SimilarityData], description: ModelDescription) -> None:
     """Raises OptionError if the options would train nothing, or another loss than requested."""
     layers = description.config.num_hidden_layers
-    is_frozen = config.freeze_encoder or config.freeze_layers == layers
+    frozen = config.optimizer
+    is_frozen = frozen.freeze_encoder or frozen.freeze_layers == layers
     if is_frozen and not description.vectors.has_parameters:
-        key = "freeze_encoder" if config.freeze_encoder else "freeze_layers"
+        key = "freeze_encoder" if frozen.freeze_encoder else "freeze_layers"
         raise OptionError(
             f"optimizer.{key}",
-            getattr(config, key),
+            getattr(frozen, key),
             "that leaves nothing to train, since task similarity trains an encoder alone: freeze "
             "fewer layers with optimizer.freeze_layers",
         )
