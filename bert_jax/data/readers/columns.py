@@ -137,6 +137,22 @@ class TextColumns:
         """The columns of an object that has no label."""
         return dataclasses.replace(self, label=None, classes=())
 
+    def require_labels(self, named: TextOptions, present: Sequence[str], location: str) -> None:
+        """Checks that there is a label; the arguments are those of `find_columns`.
+
+        Raises:
+            OptionError: there is none.
+        """
+        if self.label is None and not self.classes:
+            raise OptionError(
+                "data.label_column",
+                None,
+                f"set data.label_column{_header_hint(present)}, or data.label_columns where each "
+                "label has a column of 0 and 1",
+                problem=f"{location}: there is no column {named.label_column or 'label'!r} among "
+                f"{_names(present)}, but labels are required",
+            )
+
 
 def find_columns(
     named: TextOptions,
@@ -144,7 +160,6 @@ def find_columns(
     location: str,
     *,
     regression: bool = False,
-    needs_labels: bool = False,
 ) -> TextColumns:
     """Finds the columns among those of a file.
 
@@ -157,11 +172,10 @@ def find_columns(
         present: column names of the file, or keys of its first object.
         location: location of these names, "file:line".
         regression: whether the label is a number.
-        needs_labels: whether a missing label column is an error; otherwise it becomes None.
 
     Raises:
-        OptionError: a configured text, pair or id is missing, no column has texts, or a required
-            label is missing; the message names the columns and the option to set.
+        OptionError: a configured text, pair or id is missing, or no column has texts; the message
+            names the columns and the option to set.
     """
     if named.pair_column and not named.text_column:
         raise OptionError("data.pair_column", named.pair_column, "set data.text_column, too")
@@ -179,17 +193,6 @@ def find_columns(
             problem=f"{location}: no column has a usual name of a text, only {_names(present)}",
         )
     label, classes = _label_columns(named, present, location, regression=regression)
-    if label is None and not classes and needs_labels:
-        raise OptionError(
-            "data.label_column",
-            None,
-            "set data.label_column"
-            + _header_hint(present)
-            + ", or data.label_columns where each label "
-            "has a column of 0 and 1",
-            problem=f"{location}: there is no column {named.label_column or 'label'!r} among "
-            f"{_names(present)}, but labels are required",
-        )
     id = named_column("data.id_column", named.id_column, present, location) or usual_column(
         USUAL_IDS, present
     )
@@ -200,10 +203,11 @@ def _label_columns(
     named: TextOptions, present: Sequence[str], location: str, *, regression: bool
 ) -> tuple[str | None, tuple[str, ...]]:
     """The column of the label, or the configured columns of classes if there is one of them."""
-    if wanted := tuple(map(str, named.label_columns)):
-        if all(_lookup(name, present) is None for name in wanted):
+    if named.label_columns:
+        configured = tuple(map(str, named.label_columns))
+        if all(_lookup(name, present) is None for name in configured):
             return None, ()
-        names = (named_column("data.label_columns", name, present, location) for name in wanted)
+        names = (named_column("data.label_columns", name, present, location) for name in configured)
         return None, tuple(filter(None, names))
     if named.label_column:
         return _lookup(named.label_column, present), ()

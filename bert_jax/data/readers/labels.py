@@ -6,7 +6,7 @@ separators, a vector of 0 and 1, or a column of 0 and 1 for each class. A number
 
 import dataclasses
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from bert_jax.data.examples import Example, Label, LabelVector, Text
@@ -41,7 +41,6 @@ class Labels:
         columns: the column of the label, or a column of 0 and 1 for each class.
         regression: whether a label is a number.
         one_class: whether a cell is one class, also if it looks like a list; lists in JSON stay.
-        known: the classes as the file writes them; (): any.
         needed: whether missing labels are an error.
     """
 
@@ -49,7 +48,6 @@ class Labels:
     columns: TextColumns
     regression: bool = False
     one_class: bool = False
-    known: Collection[str] = ()
     needed: bool = False
 
     def __post_init__(self) -> None:
@@ -61,7 +59,7 @@ class Labels:
         is_by_number = options.header and options.label_column not in ("", label)
         self._header = (label or "") if is_by_number else ""
         self._kind: str | None = None
-        self._what = ", ".join(map(repr, self._columns))
+        self._quoted = ", ".join(map(repr, self._columns))
 
     def read(self, record: Record) -> Label | None:
         """The label of a row; None if its file has no labels. A list is not final, see `named`.
@@ -73,13 +71,13 @@ class Labels:
         if not self._columns:
             return None
         if self.columns.classes:
-            label: Label | None = self._of_columns(record)
+            label: Label | None = self._from_columns(record)
         else:
             label = self._parse(record.fields.get(self._columns[0]), record.location)
         kind = _kind(label)
         if label is None and (self.needed or self._kind not in (None, kind)):
             raise UserError(
-                f"{record.location}: the label ({self._what}) is empty; give the row one, or "
+                f"{record.location}: the label ({self._quoted}) is empty; give the row one, or "
                 "remove it"
             )
         if self._kind not in (None, kind):
@@ -88,7 +86,7 @@ class Labels:
                 "data.label_separator",
                 self._separator,
                 "give every row the same" + (hint if _kind(()) in (kind, self._kind) else ""),
-                f"{record.location}: {self._what} is {kind}, but {self._kind} in the rows before",
+                f"{record.location}: {self._quoted} is {kind}, but {self._kind} in the rows before",
             )
         self._kind = kind
         return label
@@ -125,7 +123,7 @@ class Labels:
         expected = len(self._names) or max(lengths)
         return len(of_bits) == len(lists) and lengths == {expected} and expected > 1
 
-    def _of_columns(self, record: Record) -> LabelVector | None:
+    def _from_columns(self, record: Record) -> LabelVector | None:
         """The classes whose columns are 1; None if all are empty."""
         values = [record.fields.get(column) for column in self._columns]
         texts = ["" if value is None else str(value).strip().lower() for value in values]
@@ -171,8 +169,8 @@ class Labels:
                 None,
                 "fix it, or set data.label_separator; or, if it is one class, set "
                 "data.problem_type=single_label_classification",
-                problem=f"{location}: {self._what} is {value!r:.40}, which looks like a list, but "
-                f"{error}",
+                problem=f"{location}: {self._quoted} is {value!r:.40}, which looks like a list, "
+                f"but {error}",
             ) from error
 
     def _number(self, value: Any, location: str) -> float:
@@ -182,8 +180,8 @@ class Labels:
             number = math.nan
         if not abs(number) <= LARGEST:
             raise UserError(
-                f"{location}: {self._what} is {value!r:.40}, which is not a number, or one that is "
-                "not finite in float32; a regression needs one"
+                f"{location}: {self._quoted} is {value!r:.40}, which is not a number, or one that "
+                "is not finite in float32; a regression needs one"
             )
         self._check_header(is_number(self._header), location)
         return number
@@ -195,17 +193,14 @@ class Labels:
             label = str(value).strip()
         else:
             raise UserError(
-                f"{location}: {self._what} is not a label but {type(value).__name__}; give a "
+                f"{location}: {self._quoted} is not a label but {type(value).__name__}; give a "
                 "string or a number"
             )
         if label.casefold() in MISSING:
             raise UserError(
-                f"{location}: the label ({self._what}) is {label!r}, which stands for a missing "
-                "one; give the row a label, or remove it"
+                f"{location}: the label ({self._quoted}) is {label!r}, which means a missing "
+                "value; give the row a label, or remove it"
             )
-        if self.known and label not in self.known:
-            known = ", ".join(self.known)
-            raise UserError(f"{location}: the label {label!r:.40} is none of {known}; fix the line")
         self._check_header(label == self._header, location)
         return label
 
@@ -213,8 +208,8 @@ class Labels:
         """The name of a class in a list, where the list may have its number."""
         if is_number(label) and float(label) % 1:
             raise UserError(
-                f"{location}: {self._what} has {label} in a list, which is neither the number of a "
-                "class nor 0 or 1; fix the row"
+                f"{location}: {self._quoted} has {label} in a list, which is neither the number of "
+                "a class nor 0 or 1; fix the row"
             )
         return self._by_number.get(label.removesuffix(".0"), label)
 

@@ -48,17 +48,17 @@ class Lines:
     def __init__(
         self,
         name: str,
-        stream: BinaryIO,
+        stream: io.BufferedReader,
         raw: io.FileIO | None = None,
         *,
         errors: str = "strict",
         remedy: str = _CONVERT,
     ) -> None:
-        """For internal use; `open_lines` opens inputs.
+        """The lines of a stream; `open_lines` opens the stream of a file.
 
         Args:
             name: name of the input in errors.
-            stream: buffered stream of the content.
+            stream: the content.
             raw: file below the stream, for `fraction`; None if it is not a regular file.
             errors: handling of bytes that are not UTF-8, see `decode`.
             remedy: advice in errors, see `decode`.
@@ -68,8 +68,6 @@ class Lines:
         self._errors, self._remedy = errors, remedy
         self._raw = raw
         self._size = os.fstat(raw.fileno()).st_size if raw is not None else 0
-        self._is_compressed = raw is None or getattr(stream, "raw", None) is not raw
-        self._bytes_read = 0
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
         """Numbers from 1, and lines with their line ends; a byte order mark is dropped.
@@ -82,7 +80,6 @@ class Lines:
             self._recode()
             while data := self._stream.readline(LINE_BYTES + 1):
                 number += 1
-                self._bytes_read += len(data)
                 location = f"{self.name}:{number}"
                 if len(data) > LINE_BYTES:
                     limit = f"{LINE_BYTES >> 20} MiB"
@@ -102,7 +99,6 @@ class Lines:
         with named_errors(self.name):
             self._recode()
             data = self._stream.read()
-        self._bytes_read += len(data)
         try:
             return data.decode("utf-8").removeprefix("\ufeff")
         except UnicodeDecodeError as error:
@@ -111,8 +107,6 @@ class Lines:
 
     def _recode(self) -> None:
         """Reads on in UTF-8 if the input begins with the mark of another encoding."""
-        if not isinstance(self._stream, io.BufferedReader):
-            return  # in place of stdin
         first = self._stream.peek(FIRST_BYTES)
         if what := format_of(first):
             rule = "unpack it, or export its text as .txt, .jsonl or .csv"
@@ -122,16 +116,15 @@ class Lines:
             self._stream.read(len(mark))
             recoded = _Chunks(_recoded(self.name, self._stream, _MARKS[mark]))
             self._stream = io.BufferedReader(recoded, _BUFFER_BYTES)
-            self._is_compressed = True  # the bytes of its lines are not those of the file
 
     def fraction(self) -> float | None:
         """The share of the input that has been read; None if it is unknown."""
         if self._raw is None or not self._size:
             return None
-        # Buffers read ahead, which matters for small files; but only the file knows how far a
-        # decompressor is.
-        done = self._raw.tell() if self._is_compressed else self._bytes_read
-        return done / self._size
+        # The buffer reads ahead, which matters for small files; but only the file knows the
+        # position of a decompressor or decoder above it.
+        is_same = self._stream.raw is self._raw
+        return (self._stream if is_same else self._raw).tell() / self._size
 
 
 @contextlib.contextmanager
@@ -152,7 +145,7 @@ def open_lines(source: str | Path) -> Iterator[Lines]:
             raw = stack.enter_context(open(fetch(as_path(source)), "rb", buffering=0))
             # A pipe has no size, and its first bytes cannot be read twice.
             is_file = stat.S_ISREG(os.fstat(raw.fileno()).st_mode)
-            stream = decompress(raw) if is_file else io.BufferedReader(raw)
+            stream: Any = decompress(raw) if is_file else io.BufferedReader(raw)
         yield Lines(str(source), stream, raw if is_file else None)
 
 
@@ -172,7 +165,7 @@ def may_wait(source: str | Path) -> bool:
         return False  # not a file of this machine
 
 
-def _stdin() -> BinaryIO:
+def _stdin() -> io.BufferedReader:
     """Standard input.
 
     Raises:
@@ -184,7 +177,7 @@ def _stdin() -> BinaryIO:
         # Python's own reader must not be busy in a thread when the program ends.
         return open(sys.stdin.fileno(), "rb", closefd=False)
     except io.UnsupportedOperation:
-        return sys.stdin.buffer  # replaced, as in tests
+        return io.BufferedReader(cast(io.RawIOBase, sys.stdin.buffer))  # replaced, as in tests
 
 
 def decode(data: bytes, location: str, errors: str = "strict", remedy: str = _CONVERT) -> str:
@@ -218,13 +211,13 @@ def named_errors(name: str | Path) -> Iterator[None]:
         raise UserError(f"{name}: cannot be read: {error.strerror or error}") from error
 
 
-def decompress(raw: BinaryIO) -> BinaryIO:
+def decompress(raw: BinaryIO) -> io.BufferedReader:
     """A buffered reader of a file's content; compression is detected by the first bytes."""
     first = raw.read(FIRST_BYTES)
     raw.seek(0)
     kind = format_of(first)
     content = _DECOMPRESSORS[kind](raw) if kind in _DECOMPRESSORS else raw
-    return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, content), _BUFFER_BYTES))
+    return io.BufferedReader(cast(io.RawIOBase, content), _BUFFER_BYTES)
 
 
 class _Chunks(io.RawIOBase):

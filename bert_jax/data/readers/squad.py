@@ -118,7 +118,8 @@ def open_questions(
         UserError: the file cannot be read; or, during iteration, something is damaged, missing or
             of the wrong kind; the message names the location.
     """
-    if is_squad(source, options.format):
+    is_json_file = not options.format and uncompressed_name(source).endswith(".json")
+    if options.format == SQUAD or is_json_file:
         yield Examples(_squad(source, options))
         return
     default = "jsonl" if answers else ""
@@ -135,11 +136,6 @@ def read_questions(
     with open_questions(source, options, report=report) as examples:
         for example in examples:
             yield example.without_fields()
-
-
-def is_squad(source: str | Path, form: str) -> bool:
-    """Whether a source is one JSON object, by its format or, if that is "", by its name."""
-    return form == SQUAD or (not form and uncompressed_name(source).endswith(".json"))
 
 
 def distinct(examples: Iterable[Example[Question]]) -> Iterator[Example[Question]]:
@@ -232,31 +228,33 @@ def _answers(fields: Mapping[str, Any], key: str, location: str) -> tuple[GoldAn
     if value is None:
         return None
     if isinstance(value, str):
-        value = {"text": value, "answer_start": fields.get("answer_start")}
-    if isinstance(value, dict):
+        value = [{"text": value, "answer_start": fields.get("answer_start")}]
+    elif isinstance(value, Mapping):
         value = _by_answer(value, location)
-    if not isinstance(value, list):
-        raise _wrong_answers(location, key)
     answers = []
-    for answer in value:
+    for answer in value if isinstance(value, list) else (None,):
         if isinstance(answer, str):
             answer = {"text": answer}
-        if not isinstance(answer, dict):
-            raise _wrong_answers(location, key)
+        if not isinstance(answer, Mapping):
+            raise UserError(
+                f"{location}: {key!r} must be a text, a list of texts, or of "
+                '{"text": …, "answer_start": …}'
+            )
         text = _text(answer, "text", location)
         if text.strip():
             answers.append(GoldAnswer(text, _start(answer, location)))
     return tuple(answers)
 
 
-def _by_answer(columns: Mapping[str, Any], location: str) -> list[dict[str, Any]]:
+def _by_answer(columns: Mapping[str, Any], location: str) -> list[Any]:
     """Converts `{"text": […], "answer_start": […]}`, Hugging Face's form, to a list of answers."""
     texts, starts = columns.get("text"), columns.get("answer_start")
     if isinstance(texts, str):
-        texts, starts = [texts], [starts]
+        return [columns]
     if not isinstance(texts, list):
         raise UserError(f"{location}: its answers have no 'text'; fix the file")
-    starts = [None] * len(texts) if starts is None else starts
+    if starts is None:
+        return texts
     if not isinstance(starts, list) or len(starts) != len(texts):
         raise UserError(f"{location}: its answers need one 'answer_start' for each text; add them")
     return [
@@ -275,13 +273,6 @@ def _start(answer: Mapping[str, Any], location: str) -> int:
             f"{location}: the start of an answer is {start!r:.40}, no number; correct or leave it "
             "out"
         ) from None
-
-
-def _wrong_answers(location: str, key: str) -> UserError:
-    return UserError(
-        f"{location}: {key!r} must be a text, a list of texts, or of "
-        '{"text": …, "answer_start": …}'
-    )
 
 
 def _text(fields: Mapping[str, Any], key: str, location: str) -> str:

@@ -5,7 +5,7 @@ the examples of both.
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from bert_jax.data.examples import Example, Examples, Text, texts_of
@@ -35,35 +35,20 @@ class TextParser:
 
     columns: TextColumns
 
-    def __init__(
-        self, options: TextOptions, *, regression: bool = False, needs_labels: bool = False
-    ) -> None:
-        """Finds columns by the options, see `find_columns`.
-
-        Args:
-            options: the columns that a user names.
-            regression: whether the label is a number.
-            needs_labels: whether the table or the first object must have a label.
-        """
-        self._options = options.resolved()
-        self._regression, self._needs_labels = regression, needs_labels
+    def __init__(self, options: TextOptions, *, regression: bool = False) -> None:
+        """Takes the columns that a user names, and whether the label is a number."""
+        self._options, self._regression = options.resolved(), regression
         self._names: tuple[str, ...] | None = None
 
     def find(self, names: tuple[str, ...], location: str) -> None:
-        """Finds the columns of a table or an object among their names.
+        """Finds the columns of a table or an object among their names, see `find_columns`.
 
         Raises:
             OptionError: a column is missing.
         """
         if names != self._names:
-            self.columns = find_columns(
-                self._options,
-                names,
-                location,
-                regression=self._regression,
-                needs_labels=self._needs_labels,
-            )
-            self._names, self._needs_labels = names, False  # from here on, see `Labels`
+            self.columns = find_columns(self._options, names, location, regression=self._regression)
+            self._names = names
 
     def __call__(self, record: Record, number: int) -> Example[Text]:
         """The example of a record, without its label; `number` counts from 0.
@@ -112,16 +97,8 @@ def read_texts(
         UserError: the file cannot be read, a column is missing, or a row is malformed, lacks its
             label, or has an empty text; the message names file and line.
     """
-    layout, form = options.layout, options.format
+    layout = options.layout
     options = options.resolved()
-    if layout and is_dataset(source):
-        raise OptionError(
-            "data.format",
-            form,
-            "leave data.format empty",
-            problem=f"format is {form!r}; it is for GLUE's files, but {str(source)!r} names its "
-            "columns itself",
-        )
     regression = layout.regression if layout else regression
     labels: Labels | None = None
     examples: list[Example[Text]] = []
@@ -133,21 +110,24 @@ def read_texts(
         headless=layout.headless if layout else (),
         skip_broken=layout is not None and layout.has_broken_rows,
     ) as table:
-        parse = TextParser(options, regression=regression, needs_labels=needs_labels)
+        parse = TextParser(options, regression=regression)
         if table.columns:
             parse.find(table.columns, table.location)
         for number, record in enumerate(table.records):
             example = parse(record, number)
             columns = parse.columns
             if labels is None:
-                known = layout.classes if layout else ()
-                labels = Labels(options, columns, regression, one_class, known, needs_labels)
+                if needs_labels:
+                    location = table.location or record.location
+                    columns.require_labels(options, record.keys, location)
+                labels = Labels(options, columns, regression, one_class, needs_labels)
                 # `Labels` decides whether a missing label is an error.
                 allowed = (columns, columns.without_labels)
             if columns not in allowed:
                 raise UserError(
-                    f"{record.location}: the keys are {', '.join(map(repr, record.keys))}, those "
-                    "of the first object mean another text, pair, label or id; give all the same"
+                    f"{record.location}: the keys are {', '.join(map(repr, record.keys))}, but "
+                    "those of the first object mean another text, pair, label or id; give all "
+                    "objects the same"
                 )
             label = labels.read(record)
             if not all(map(str.strip, texts_of(example.input))):
@@ -160,8 +140,12 @@ def read_texts(
                     )
                 empty.append(record.location)
             examples.append(Example(example.input, label, example.id, record.location))
-        _report(empty, "empty texts kept")
-        _report(table.broken, "rows with a wrong number of columns skipped")
+    for locations, kind in (
+        (empty, "empty texts kept"),
+        (table.broken, "rows with a wrong number of columns skipped"),
+    ):
+        if locations:
+            say(f"{len(locations)} {kind}; the first: {locations[0]}")
     if labels is not None:
         yield from labels.named(examples)
 
@@ -203,8 +187,3 @@ def text_examples(table: Table, options: TextOptions) -> Examples[Text]:
     if table.columns:
         parse.find(table.columns, table.location)
     return table.examples(parse)
-
-
-def _report(locations: Sequence[str], what: str) -> None:
-    if locations:
-        say(f"{len(locations)} {what}; the first: {locations[0]}")

@@ -28,7 +28,7 @@ Peter NNP I-NP I-PER
 
 
 def examples_of(text, **options):
-    lines = Lines("f.txt", io.BytesIO(text.encode()), None)
+    lines = Lines("f.txt", io.BufferedReader(io.BytesIO(text.encode())))
     return list(read_sentences(lines, ColumnOptions(**options)))
 
 
