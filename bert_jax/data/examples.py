@@ -1,4 +1,4 @@
-"""The example: what a record of a file is to a task, from the file to its prediction."""
+"""The example of a task: a record of a file, from reading to prediction."""
 
 import dataclasses
 import hashlib
@@ -19,7 +19,7 @@ _NO_COLUMNS: Mapping[str, Any] = MappingProxyType({})
 
 
 class LabelVector(tuple[str, ...]):
-    """The classes of a text, of which a vector of 0 and 1 says for each whether it applies.
+    """The classes of a text that a vector of 0 and 1 marks.
 
     Attributes:
         names: all C classes, in the order of the vector.
@@ -28,7 +28,7 @@ class LabelVector(tuple[str, ...]):
     names: tuple[str, ...]
 
     def __new__(cls, names: tuple[str, ...], values: Iterable[bool]) -> "LabelVector":
-        """The classes whose value, of C, is true."""
+        """The classes with a true value, of C values."""
         chosen = (name for name, value in zip(names, values, strict=True) if value)
         vector = super().__new__(cls, chosen)
         vector.names = names
@@ -102,14 +102,14 @@ class Example(Generic[Input]):
     """An example to train on, to evaluate or to predict.
 
     Attributes:
-        input: what the predictor of its task takes: a text or a pair, a sentence, a question, or
+        input: the input of the task's predictor: a text or a pair, a sentence, a question, or
             choices.
         label: the label; None: unknown, so that the example can only be predicted.
         id: id in the file, else the number of the record, from 0.
         location: "file:line", for errors.
         fields: columns or keys of the record that are not part of the input, which a prediction
             keeps; none in training.
-        label_field: the one of `fields` that has the label; "": none.
+        label_field: name of the field with the label; "": none.
         record: all columns or keys of the record, to choose others to keep; empty in formats that
             have none, and in training.
     """
@@ -143,7 +143,7 @@ def digest_of(examples: Iterable[Example[Any]]) -> str:
 def content_of(example: Example[Any]) -> bytes:
     """The content of an example for a digest, without its location: a file may move.
 
-    The order of the values is the one of the digests in run directories.
+    Digests in run directories have this order of the values.
     """
     after: tuple[Any, ...] = ()
     match example.input:

@@ -21,7 +21,7 @@ from bert_jax.data.randomness import derive_key, permute
 _MIN_SHARE = 1 / 16
 _MIN_BATCHES = 128
 
-# The number of batches whose lengths decide how short rows are packed.
+# The number of batches that decide, by their lengths, how short rows are packed.
 _SAMPLES = 512
 
 

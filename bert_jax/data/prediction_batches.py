@@ -89,7 +89,7 @@ def packed_batches(
 
 
 def _longest_first(lengths: Sequence[int]) -> list[int]:
-    """The numbers of the rows; those of equal length stay in the order of the input."""
+    """The numbers of the rows; rows of equal length stay in the order of the input."""
     return sorted(range(len(lengths)), key=lambda row: -lengths[row])
 
 
@@ -137,7 +137,7 @@ def _batches_of(
 
 
 def _dealt(rows: list[list[int]], most: int) -> list[list[list[int]]]:
-    """Batches of `most` rows, and of what is left; each has rows of all parts of the list.
+    """Batches of `most` rows, the last of the rest; each has rows of all parts of the list.
 
     So they have about as many texts for each packed row, and most batches have the same shape.
     """

@@ -33,7 +33,7 @@ def random_bits(keys: np.ndarray, positions: np.ndarray | int) -> np.ndarray:
 
     Args:
         keys: uint64, for example one key per example.
-        positions: non-negative integers, index of the number among those of a key.
+        positions: non-negative integers, index of the number in the sequence of a key.
     """
     with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is intended; NumPy warns for scalars
         offsets = (np.asarray(positions).astype(np.uint64) + np.uint64(1)) * _GOLDEN

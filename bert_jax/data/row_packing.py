@@ -58,7 +58,7 @@ class RowPacker:
         """Chooses the shapes.
 
         Args:
-            samples: typical batches; without any, packed rows are as long as those of the batch,
+            samples: typical batches; without any, packed rows are as long as the rows of the batch,
                 and R is a multiple of an eighth of the number of its rows.
         """
         by_length: dict[int, list[np.ndarray]] = defaultdict(list)
@@ -74,8 +74,8 @@ class RowPacker:
         """Adds `pack_indices` and `unpack_indices` to a batch, see `models.packed_rows.PackedRows`.
 
         Args:
-            batch: batch with `attention_mask` int32 [..., T], 1 for the first tokens of a row and 0
-                for the others; all axes but the last count rows.
+            batch: batch with `attention_mask` int32 [..., T], 1 for the tokens of a row and 0 for
+                padding after them; all axes but the last count rows.
 
         Returns:
             The batch with `pack_indices` int32 [1, R, U] and `unpack_indices` int32 [..., T].
@@ -83,12 +83,12 @@ class RowPacker:
         shape = batch["attention_mask"].shape
         lengths, length = _lengths(batch), shape[-1]
         shapes = self._shapes.get(length, _Shapes(length))
-        starts, needed = _place(lengths, shapes.length)
+        starts, needed = _starts(lengths, shapes.length)
         if shapes.rows(needed, len(lengths)) * shapes.length**2 > len(lengths) * length**2:
-            # Few rows are short, and the attention of longer rows would take more memory than that
-            # of the unpacked batch.
+            # Few rows are short, and the attention of longer rows would take more memory than the
+            # attention of the unpacked batch.
             shapes = _Shapes(length)
-            starts, needed = _place(lengths, length)
+            starts, needed = _starts(lengths, length)
         packed_shape = (shapes.rows(needed, len(lengths)), shapes.length)
         pack_indices = np.full(packed_shape, -1, np.int32)
         unpack_indices = np.full((len(lengths), length), -1, np.int32)
@@ -109,7 +109,7 @@ def _lengths(batch: Batch) -> np.ndarray:
     return mask.reshape(-1, mask.shape[-1]).sum(axis=1)
 
 
-def _place(lengths: np.ndarray, length: int) -> tuple[dict[int, int], int]:
+def _starts(lengths: np.ndarray, length: int) -> tuple[dict[int, int], int]:
     """The start of each non-empty row in the packed rows, and the number of packed rows.
 
     Args:
@@ -139,7 +139,7 @@ def _choose(batches: list[np.ndarray], length: int, worth: float) -> _Shapes:
     stretched = {math.ceil(length * stretch / step) * step for stretch in _LENGTH_FACTORS}
     candidates = []
     for packed in sorted({length, *stretched}):
-        needed = [_place(lengths, packed)[1] for lengths in batches]
+        needed = [_starts(lengths, packed)[1] for lengths in batches]
         work = packed * (1 + packed / LENGTH_OF_EQUAL_WORK)
         counts, rows = _few_counts(needed, worth / work)
         candidates.append((work * rows, _Shapes(packed, counts)))

@@ -289,7 +289,7 @@ class Engine(Generic[Example, Prediction]):
 
 @dataclasses.dataclass(frozen=True)
 class _Step(Generic[Example, Prediction]):
-    """A batch whose computation has been started.
+    """A batch, and its outputs as soon as they are computed.
 
     Attributes:
         window: the window of its rows.

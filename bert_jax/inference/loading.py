@@ -29,7 +29,7 @@ from bert_jax.sharding.hosts import is_main_host
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks import find_task, task_names
 
-# Heads whose outputs have names.
+# Heads with named outputs.
 _NAMED_OUTPUTS = ("classification", "tagging")
 
 # Parameters of glibc's mallopt, and Linux's advice for pages of 2 MiB.
@@ -64,7 +64,7 @@ def load(
         path: a model directory, the work directory of a finished run, a hub id such as
             "google-bert/bert-base-uncased", or the path of Google's files, see
             `checkpoints.google_files.find`.
-        task: a head ("masked_lm"), a task ("similarity") or one of Hugging Face's class names; None
+        task: a head ("masked_lm"), a task ("similarity") or a class name of Hugging Face; None
             for the model as stored in the files.
         mesh: devices for the parameters; None for the first device.
         precision: dtype of the activations: "float32", "bfloat16", or "auto", the fastest on the
@@ -198,10 +198,10 @@ def _requested_head(task: str | None) -> str | None:
         heads.setdefault(name, (*find_task(name, "PREDICT").PREDICT.heads, "encoder")[0])
     if task in heads:
         return heads[task]
-    found = find_class(task)
-    if found is None:
+    family_and_head = find_class(task)
+    if family_and_head is None:
         raise UserError(f"task {task!r} is unknown; known are {', '.join(heads)}")
-    return found[1]
+    return family_and_head[1]
 
 
 def convert(

@@ -210,7 +210,7 @@ class LoadedModel(Model):
 
         Raises:
             UserError: a text has no mask or is too long, or the model has no
-                masked-language-model head.
+                masked-LM head.
         """
         if isinstance(texts, str):
             return self.fill_mask([texts], top_k, batch_size=batch_size, max_length=max_length)[0]
@@ -225,9 +225,9 @@ class LoadedModel(Model):
         batch_size: int = 32,
         max_length: int | None = None,
     ) -> list[list[list[MaskPrediction]]]:
-        """The most probable pieces for every mask of every text, the other masks in place.
+        """The most probable pieces for every mask of every text; the other masks stay.
 
-        Arguments and errors are those of `fill_mask`.
+        For arguments and errors see `fill_mask`.
 
         Returns:
             The predictions for each mask of each text.
@@ -303,9 +303,9 @@ class LoadedModel(Model):
             question: one question, or a list.
             passage: one passage for all questions, or a list with one for each.
             top_k: number of answers to each question, the best first.
-            null_threshold: the answer is "" if its score exceeds that of the best span by more than
-                this, or with the joint head if its logit does; None: the value in the model's
-                `config.json`, or never.
+            null_threshold: the answer is "" if its score exceeds the score of the best span by more
+                than this, or with the joint head if its logit does; None: the value in the
+                model's `config.json`, or never.
             options: lengths of windows and answers; None: the defaults.
 
         Raises:

@@ -27,7 +27,7 @@ class OutputCache:
     """The outputs of the batches of one set.
 
     Attributes:
-        count: number of batches whose outputs are kept.
+        count: number of batches with kept outputs.
     """
 
     def __init__(self, journal: Journal, name: str) -> None:

@@ -47,7 +47,7 @@ def predict(
     """Predicts every example of a file, or of a pipe as they arrive.
 
     As JSON lines, each record has the columns or keys of its example that are not part of the text,
-    such as an "id", or those of `keep_columns`, followed by the prediction:
+    such as an "id", or the columns of `keep_columns`, followed by the prediction:
 
         embed               {"embedding": [D]}
         fill_mask           {"fillings": [[{"token", "token_id", "score", "text"}, …], …]}, by mask
@@ -167,8 +167,8 @@ class _Job:
             self._done(example)
         if (self.count, self._digest.hexdigest()) != (outputs.rows, outputs.digest):
             raise UserError(
-                f"{source}: the first {outputs.rows:,} examples are not those whose predictions "
-                f"{outputs.directory} has; give the same input, remove that directory to start "
+                f"{source}: the first {outputs.rows:,} examples differ from the ones predicted in "
+                f"{outputs.directory}; give the same input, remove that directory to start "
                 "anew, or give another output"
             )
         say(f"{outputs.directory}: continuing after {self.count:,} predictions")
@@ -224,7 +224,7 @@ def check_request(
 
 
 def task_of(model: LoadedModel, name: str | None) -> tuple[str, PredictSpec[Any, Any]]:
-    """The named task, else the one of the model's head; its name and its specification.
+    """The named task, else the task of the model's head: its name and its specification.
 
     Raises:
         UserError: the task does not exist, or the model has another head.

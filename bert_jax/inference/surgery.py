@@ -16,12 +16,12 @@ from bert_jax.tokenization import Tokenizer
 # Beyond the longest contexts of any encoder; a table of this many rows still fits in memory.
 MOST_POSITIONS = 2**20
 
-# `LoadedModel`, whose methods call these functions, and its subclasses.
+# `LoadedModel`, which has these functions as methods, and its subclasses.
 ModelT = TypeVar("ModelT", bound=Model)
 
 
 def add_words(model: ModelT, words: Sequence[str], *, whole: bool = False) -> ModelT:
-    """A model whose tokenizer has each word as one piece, see `Tokenizer.with_words`.
+    """A model with a tokenizer that has each word as one piece, see `Tokenizer.with_words`.
 
     A new row is the mean of the pieces that the word had before (`models.surgery.add_vocabulary`).
     Texts without new words keep their hidden states, bitwise.
@@ -29,7 +29,7 @@ def add_words(model: ModelT, words: Sequence[str], *, whole: bool = False) -> Mo
     Args:
         model: the model, which is not changed; single-host only.
         words: words to add; known words are skipped.
-        whole: whether they are markers such as "[E1]", which are found before a text is split.
+        whole: whether they are markers such as "[E1]", which are matched before a text is split.
 
     Raises:
         UserError: `words` is a string, a word cannot be a single piece, the tokenizer cannot take
@@ -61,7 +61,7 @@ def extend_positions(model: ModelT, length: int) -> ModelT:
     """
     require_at_least("length", length, 1, MOST_POSITIONS)
     params, config = surgery.extend_positions(model.params, model.config, length)
-    # The files' limits were those of the shorter table.
+    # The limits in the files belong to the shorter table.
     unlimited = dataclasses.replace(model.tokenizer.description, model_max_length=None)
     if vectors := model.description.stored_vectors:
         vectors = dataclasses.replace(vectors, max_length=None)

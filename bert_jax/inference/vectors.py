@@ -32,8 +32,8 @@ def embed(
 ) -> np.ndarray:
     """One vector for each text, float32 [B, D].
 
-    None stands for what the files of sentence-transformers beside the model say; without them for
-    the mean (DPR: "cls"), vectors of any length, and no prompt.
+    None: as in the sentence-transformers files beside the model; without such files the mean (DPR:
+    "cls"), vectors of any length, and no prompt.
 
     Args:
         model: the model.
@@ -76,7 +76,7 @@ def similarity(
     batch_size: int = 32,
     max_length: int | None = None,
 ) -> np.ndarray:
-    """The similarity of B texts to S others, or to each other, float32 [B, S].
+    """The similarity of each of B texts to each of the `others`, or of `texts`, float32 [B, …].
 
     It is the cosine, or what the model's files name: "dot", or "euclidean" or "manhattan", the
     distance with a minus. For the other arguments and for errors see `embed`.

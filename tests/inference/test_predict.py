@@ -144,7 +144,7 @@ def test_a_stopped_prediction_is_continued(ask, model, tmp_path, capsys):
         assert (tmp_path / "out.jsonl.partial").exists() == (count == 250)
     capsys.readouterr()
     source.write_text(as_lines([{"id": -1, "text": "sun"}, *rows]))
-    with pytest.raises(UserError, match=r"in.jsonl: the first 128 examples are not those whose"):
+    with pytest.raises(UserError, match=r"in.jsonl: the first 128 examples differ from the ones"):
         predict(model, "embed", source, target, options)
     changed = {**options, "normalize": True}
     with pytest.raises(UserError, match=r"128 predictions of another request \(other normalize\)"):

@@ -217,7 +217,7 @@ def test_labels_that_the_model_does_not_know(tiny_config, tokenizer, write_table
     model_directory.save(tmp_path / "model", description, params, tokenizer)
     strange = write_table("dev.tsv", [("text", "label"), ("a cat", "animal"), ("a dog", "plant")])
     config = load_config(str(_config(tmp_path, validation=(str(strange),))))
-    with pytest.raises(UserError, match=r"dev.tsv:3: label 'plant' is none of those of the m"):
+    with pytest.raises(UserError, match=r"dev.tsv:3: label 'plant' is not a label of the m"):
         Experiment.from_config(config).evaluate(model=tmp_path / "model")
 
 

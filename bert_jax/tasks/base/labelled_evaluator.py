@@ -188,7 +188,7 @@ def _named(
 def example_losses(losses: Callable[..., jax.Array], *operands: Any) -> jax.Array:
     """The losses of the examples of an evaluation, compiled once for all evaluations of a run.
 
-    Without jit each operation would be a program of its own to compile.
+    Without jit each operation would be compiled by itself.
 
     Args:
         losses: the losses of a task, a function or a bound method.

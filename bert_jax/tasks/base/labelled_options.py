@@ -20,13 +20,13 @@ class LabelledData(FileOptions):
     """The keys of section `data` that all labelled tasks have, see also `splits.read_splits`.
 
     Attributes:
-        directory: directory of the files; "": they are paths as they stand.
+        directory: directory of the files; "": the working directory.
         train, validation, test: files, or "tfds:…"; several for `validation` and `test`.
         validation_fraction: share of the training examples for validation without such a file.
         limit: number of training examples, drawn at random; 0: all.
         length: maximum number of tokens per row; 0: the default of the task, or what the files of
             the model say if that is less.
-        best_metric: the metric that chooses the best checkpoint; "": that of the task.
+        best_metric: the metric that chooses the best checkpoint; "": the default of the task.
     """
 
     directory: str = ""
@@ -76,7 +76,7 @@ class LabelledOptions:
         length: maximum number of tokens per row; 0: the default of the task, or what the files of
             the model say if that is less.
         seed: seed of the order of training examples.
-        steps: training steps; 0: given by `epochs`.
+        steps: training steps; 0: as many as `epochs` take.
         epochs: passes over the training examples, if `steps` is 0.
     """
 

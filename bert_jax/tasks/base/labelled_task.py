@@ -121,7 +121,7 @@ class LabelledTask(Task, Generic[Input, Prediction]):
     Attributes:
         unit: what an example is, for the summary of the data.
         default_length: `options.length` for a model that takes as many tokens.
-        positive_class: class whose F1 is the metric `f1`; "": F1 is not that of one class.
+        positive_class: the class that the metric `f1` is about; "": F1 is about all classes.
         splits: training, validation and test examples.
     """
 
@@ -143,7 +143,7 @@ class LabelledTask(Task, Generic[Input, Prediction]):
         self.options = dataclasses.replace(options, length=length)
 
     def stored_length(self, model: TrainedModel) -> int | None:
-        """The maximum number of tokens per row that the files of a model say; None: none."""
+        """The maximum number of tokens per row according to a model's files; None: no limit."""
         return model.tokenizer.model_max_length
 
     @abc.abstractmethod

@@ -86,8 +86,9 @@ def choose_labels(
 
     Returns:
         For a model that is only evaluated: its own labels, or the named ones as names of its
-        outputs. In training: the named ones; else those of the initial model, if they are the same
-        set; else those present, in numerical order if all are numbers, else alphabetically.
+        outputs. In training: the named ones; else the labels of the initial model, if they are the
+        same set; else the labels present, in numerical order if all are numbers, else
+        alphabetically.
 
     Raises:
         UserError: a label of the data is unknown.
@@ -107,8 +108,7 @@ def choose_labels(
     if unknown:
         location = f"{present[unknown[0]]}: " if isinstance(present, Mapping) else ""
         raise UserError(
-            f"{location}label {unknown[0]!r} is none of those of {source}: "
-            f"{', '.join(chosen)}; "
+            f"{location}label {unknown[0]!r} is not a label of {source}: {', '.join(chosen)}; "
             "fix the data, or name the labels in the order of the model's with data.labels"
         )
     return chosen

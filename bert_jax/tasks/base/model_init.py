@@ -42,8 +42,8 @@ _TRAINING_FIELDS = frozenset(
     }
 )
 
-# Those in which a model may differ, too, that begins with the layers of another family: dropout and
-# heads, except the head of words, which it begins with as well; and what it may leave out.
+# A model that is initialised from the layers of another family may differ in these fields as well
+# (the masked-LM head is compared apart), and may lack the parts of `_LEFT_OUT`.
 _OTHER_FAMILY_FIELDS = frozenset({"attention_output_dropout", "feed_forward_dropout", "heads"})
 _LEFT_OUT = {"type_vocab_size": 0, "has_pooler": False}
 
@@ -119,7 +119,7 @@ class ModelInit:
         directory: directory of `description`.
         base: architecture that `description` has in the family, with the layers that are kept.
         options: section `model`.
-        preset: fields of `EncoderConfig` for a new model whose config does not set them.
+        preset: fields of `EncoderConfig` for a new model, where the config does not set them.
     """
 
     execution: Execution
@@ -231,9 +231,8 @@ def model_init(
         own = family.load_tokenizer(encoder_directory(directory), config=description.config)
         if tokenizer is not None and tokenizer.fingerprint() != own.fingerprint():
             raise UserError(
-                f"the tokenizer {tokenizer_path} is another than that of the model "
-                f"{directory}; "
-                "leave tokenizer.path out"
+                f"the tokenizer {tokenizer_path} differs from the tokenizer of the model "
+                f"{directory}; leave tokenizer.path out"
             )
         tokenizer = own
     if options.keep_layers is not None:
@@ -263,7 +262,7 @@ def _with_layers(
 
 
 def _training_fields() -> set[str]:
-    """The fields whose values may differ from `init_from`."""
+    """The fields that may differ from `init_from`."""
     return {*_TRAINING_FIELDS, *option_keys()}
 
 

@@ -75,7 +75,7 @@ class TextPredictOptions(PredictOptions, TextOptions):
 
 @dataclasses.dataclass(frozen=True)
 class InputReader(Generic[Input]):
-    """How the inputs of a task are read; a task's prediction options are those of its reader, too.
+    """How the inputs of a task are read; the options of the prediction are also its options.
 
     Attributes:
         parser: options → the function from a record, of a file or a request, and its number, from

@@ -46,10 +46,10 @@ class Model:
     Attributes:
         module: the Linen module; `module.apply({"params": params}, input_ids, …)`.
         params: parameters of the module, float32, on the mesh; and, in the scope `TEXT_VECTORS`,
-            those of what its files apply after a pooling.
+            the parameters of the modules that its files apply after a pooling.
         tokenizer: tokenizer of the model.
         description: contents of its `config.json`.
-        mesh: devices that the model is computed on.
+        mesh: devices of the computation.
     """
 
     module: nn.Module
@@ -103,9 +103,9 @@ class BatchOptions:
     """How rows are grouped into batches.
 
     Attributes:
-        batch_size: maximum number of rows per batch. Where short rows are packed, that of packed
-            rows; of rows longer than 128 tokens, as many as have the tokens of `batch_size` rows
-            of 128.
+        batch_size: maximum number of rows per batch. Where short rows are packed, the maximum
+            number of packed rows; if they are longer than 128 tokens, of as many tokens as
+            `batch_size` rows of 128.
         max_length: maximum number of tokens per row, special tokens included; None: what the files
             of the model say, at most its number of positions.
         window: number of batches that are sorted by length together.
@@ -124,7 +124,7 @@ class BatchOptions:
 
         Args:
             config: architecture of the model.
-            stored: the number that the files of the model say; None: none.
+            stored: the number in the files of the model; None: no limit.
 
         Raises:
             OptionError: the model has fewer positions, or `max_length` leaves no space for text.
@@ -196,7 +196,7 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
 
     @property
     def stored_length(self) -> int | None:
-        """The maximum number of tokens per row that the files of the model say; None: none."""
+        """The maximum number of tokens per row according to the model's files; None: no limit."""
         return self.model.tokenizer.model_max_length
 
     @property
@@ -206,7 +206,7 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
 
     @property
     def text_limit(self) -> int:
-        """The number of tokens that `Notes.cut` compares with."""
+        """The number of tokens above which a text counts as cut."""
         return self.limit
 
     @abc.abstractmethod
@@ -306,7 +306,7 @@ def check_head(model: Model, heads: tuple[str, ...], ability: str, task: str) ->
         task: argument of `bert_jax.load` that makes a model with such a head.
 
     Raises:
-        UserError: the model has another head, or that of its files cannot be used.
+        UserError: the model has another head, or the head of its files cannot be used.
     """
     if model.description.head_error:
         raise UserError(model.description.head_error)
@@ -349,7 +349,7 @@ def encoder_of(model: Model, *, with_pooler: bool = False) -> tuple[Encoder, Any
 
 
 def layer_numbers(layers: Sequence[int], *, first: int, last: int) -> tuple[int, ...]:
-    """Resolved layer numbers from `first` to `last`; -1 is the last layer, -2 the one before it.
+    """Resolved layer numbers from `first` to `last`; -1 is the last layer, -2 the layer before it.
 
     Raises:
         OptionError: the list is empty, or a layer does not exist.

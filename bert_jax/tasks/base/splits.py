@@ -46,8 +46,8 @@ class Splits(Generic[Input]):
         train: the drawn examples to train on. Empty if a finished model is evaluated.
         validation: sets that the model is evaluated on; if there are several, each has its metrics.
         test: sets that are predicted at the end.
-        shapes: tables whose rows are not their lines, if a model is trained; otherwise they are
-            said at once.
+        shapes: tables with rows that are not single lines, if a model is trained; otherwise they
+            are reported at once.
     """
 
     all_train: list[Example[Input]]

@@ -1,4 +1,4 @@
-"""What a training reads: counts of examples, classes and tokens, and what looks wrong in them."""
+"""Counts of the examples, classes and tokens of a training, and warnings about them."""
 
 import dataclasses
 import unicodedata
@@ -17,7 +17,7 @@ _MAJORITY = 0.9
 _CUT = 0.1
 _UNKNOWN = 0.05
 _DUPLICATES = 0.05
-# The fewest validation examples or documents whose metrics mean something.
+# Metrics of fewer validation examples or documents mean little.
 _FEWEST = {"documents": 5}
 _FEWEST_EXAMPLES = 30
 # Many classes, with few examples each, are rather numbers or texts.
@@ -51,7 +51,7 @@ class TokenCounts:
 
     @classmethod
     def of(cls, lengths: np.ndarray, unknown: float, **cut: int) -> "TokenCounts":
-        """The quantiles of lengths, int64 [n] with n at least 1; for the others see above."""
+        """The quantiles of lengths, int64 [n] with n at least 1, with the other fields."""
         quantiles = np.quantile(lengths, (0.5, 0.95, 1.0), method="inverted_cdf")
         median, most_rows, longest = quantiles.astype(int).tolist()
         return cls(median, most_rows, longest, unknown, **cut)
@@ -64,26 +64,26 @@ class TokenCounts:
 
 @dataclasses.dataclass(frozen=True)
 class DataSummary:
-    """Counts of what a training reads; stored as `data_summary.json` in a run.
+    """Counts of the data of a training; stored as `data_summary.json` in a run.
 
     Attributes:
-        unit: what is counted: "rows", "sentences", "questions" or "documents".
+        unit: the counted unit: "rows", "sentences", "questions" or "documents".
         train: number of these in training.
         validation: number of these in each validation set, by its name.
         test: number of these in each test set, by its name.
         tokens: tokens of the training rows or documents.
         classes: how often each class occurs in training, the most frequent first; empty where
             labels are no classes.
-        of_words: whether classes are those of words; otherwise those of `unit`.
+        of_words: whether words have classes; otherwise each `unit` has.
         validation_classes: classes of the validation examples.
-        positive_class: class whose F1 is the metric `f1`; "": F1 is not that of one class.
+        positive_class: the class that the metric `f1` is about; "": F1 is about all classes.
         values: lowest, mean and highest label, where labels are numbers.
         duplicates: number of examples of each validation and test set that are training examples,
             too.
         epoch_share: share of the training tokens that an epoch shows; None: it shows all.
         reading: sentences about training examples that were left out or changed, or that teach
             nothing.
-        shapes: tables whose rows are not their lines.
+        shapes: tables with rows that are not single lines.
     """
 
     unit: str

@@ -74,8 +74,8 @@ class Evaluator(abc.ABC):
         Args:
             model: the model of the task.
             predict: runs a predictor.
-            directory: directory for predictions and reports, including those of the test sets,
-                which are evaluated, too; None: not written.
+            directory: directory for predictions and reports; with it, the test sets are
+                predicted and evaluated, too; None: nothing is written.
 
         Raises:
             UserError: a set has no labels and there is no directory for its predictions.
@@ -113,7 +113,7 @@ class Task(abc.ABC):
             takes `row_indices`, see `Encoder`.
         score_kind: meaning of `scores`: "classes" (one of C), "labels" (any of C), "values", or
             "vectors"; "": the task cannot be distilled.
-        scores_tokens: whether `scores` are those of tokens, and not of a whole example.
+        scores_tokens: whether each token has `scores`; otherwise each example.
         reads_pairs: whether a row may hold two texts, which families mark in different ways.
     """
 
@@ -137,7 +137,7 @@ class Task(abc.ABC):
         """How the model is evaluated."""
 
     def model(self, params: Any, mesh: Mesh) -> Model:
-        """The model that is evaluated; `params` are those of `module`, on the mesh."""
+        """The model that is evaluated; `params` are the parameters of `module`, on the mesh."""
         return Model(self.module, params, self.tokenizer, self.description, mesh)
 
     @property
@@ -252,8 +252,7 @@ class Task(abc.ABC):
     def constants(self, mesh: Mesh) -> Any:
         """Parameters on a mesh that `forward` uses and no step changes; None: there are none.
 
-        They are those of a teacher, split over the mesh like those that are trained, and in no
-        checkpoint.
+        A teacher's parameters, split over the mesh like trained parameters, and in no checkpoint.
         """
         return self.abstract_constants(mesh)
 
@@ -272,7 +271,7 @@ class Task(abc.ABC):
     @property
     @abc.abstractmethod
     def data_summary(self) -> DataSummary:
-        """Counts of what is read, and warnings where they look wrong."""
+        """Counts of the data, and warnings where they look wrong."""
 
     def summary(self, metrics: dict[str, float]) -> dict[str, float]:
         """Metrics with derived ones added, such as the perplexity."""
@@ -331,6 +330,6 @@ def mean_losses(task: Task, params: Any, batches: Iterable[Batch], mesh: Mesh) -
             jax.tree.map(np.add, total, sums_and_weights) if total is not None else sums_and_weights
         )
     sums, weights = total
-    found = means(sums, weights, task.total_loss)
-    metrics = {name: float(value) for name, value in found.items()}
+    values = means(sums, weights, task.total_loss)
+    metrics = {name: float(value) for name, value in values.items()}
     return task.summary(metrics)

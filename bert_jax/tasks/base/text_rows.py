@@ -40,7 +40,7 @@ class TextEncoder:
         config: architecture of the model.
         limit: maximum number of tokens, see `BatchOptions.limit`.
         refuse_long: whether a text above the limit is an error; otherwise it is cut.
-        prepare: what is done to a text before it is tokenised.
+        prepare: changes a text before it is tokenised.
     """
 
     tokenizer: Tokenizer
@@ -144,9 +144,9 @@ def _joined(parts: Sequence[EncodedExample | ExampleError]) -> EncodedExample | 
 
 
 class TextPredictor(Predictor[Text, Prediction]):
-    """A predictor whose examples are texts or pairs of texts, one row each.
+    """A predictor of texts and pairs of texts, one row each.
 
-    Subclasses define what is computed and how each row of the result becomes a prediction.
+    Subclasses define the computation, and how each row of its result becomes a prediction.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class TextPredictor(Predictor[Text, Prediction]):
 
 
 def beginning(tokenizer: Tokenizer, text: str, tokens: int) -> str:
-    """A prefix of a text whose first `tokens` tokens are those of the whole text.
+    """A prefix of a text that has the same first `tokens` tokens as the whole text.
 
     It ends between two words: BERT's rules never look across a word boundary. A tokenizer with
     other rules gets the whole text, as does one that cuts on the left, and a text without such a

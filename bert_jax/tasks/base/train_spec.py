@@ -64,7 +64,7 @@ class TrainedPart:
     Attributes:
         description: contents of its model directory.
         module: the module that is trained.
-        params: its parameters, from those of `module`.
+        params: the parameters of the trained `module` → its parameters.
     """
 
     description: ModelDescription
@@ -80,8 +80,8 @@ class TrainSpec(Generic[Data]):
         data: dataclass of the section `data`. Its fields, except `seed`, are the keys; it refuses
             values that are out of range.
         create: makes the task of a config for a model, with its data.
-        sections: dataclasses of other sections that only this task has, by name; those of
-            `tokenizer` are keys beside `tokenizer.path`.
+        sections: dataclasses of other sections that only this task has, by name; the fields of
+            section `tokenizer` are keys beside `tokenizer.path`.
         defaults: defaults of the task for keys of the sections `optimizer` and `train`.
         prepare_options: options of `bert-jax prepare`; None: the files are read as they are.
         create_without_data: makes the task with synthetic data of the same shapes, to plan or time

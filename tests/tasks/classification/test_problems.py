@@ -51,7 +51,7 @@ def test_the_order_of_labels():
         assert labels[:3] == ("1", "2", "3")
         assert list(labels[3:]) == sorted(labels[3:])
     assert choose_labels(["a", "b"], none, ("b", "a", "c")) == ("b", "a", "c")
-    with pytest.raises(UserError, match=r"label 'x' is none of those of the config: a, b"):
+    with pytest.raises(UserError, match=r"label 'x' is not a label of the config: a, b"):
         choose_labels(["x"], none, ("a", "b"))
 
 
@@ -67,7 +67,7 @@ def test_the_labels_of_a_finished_model(founded):
     # Other names for its outputs, in their order.
     finished = founded("LABEL_0", "LABEL_1", is_finished=True)
     assert choose_labels(["0", "1"], finished, ("0", "1")) == ("0", "1")
-    with pytest.raises(UserError, match="label '0' is none of those of the model: LABEL_0, LABEL"):
+    with pytest.raises(UserError, match="label '0' is not a label of the model: LABEL_0, LABEL"):
         choose_labels(["0", "1"], finished)
 
 

@@ -52,7 +52,7 @@ def test_labels_in_an_order_that_somebody_wants():
     # Not all tags of the scheme, if the data have no others.
     few = find_tag_set([sentence("B-PER")], INIT, "iob2", ("O", "B-PER"))
     assert few == TagSet(("O", "B-PER"), "iob2")
-    with pytest.raises(UserError, match="label 'I-PER' is none of those of the config"):
+    with pytest.raises(UserError, match="label 'I-PER' is not a label of the config"):
         find_tag_set([sentence("B-PER", "I-PER")], INIT, "iob2", ("O", "B-PER"))
     with pytest.raises(UserError, match="the tag 'I-PER' of .* is unknown to the model, which has"):
         few.check([sentence("B-PER", "I-PER")])
