@@ -1,4 +1,4 @@
-"""ALBERT: Google's files, by hand and there and back; shared layers."""
+"""ALBERT: Google's files there and back; layers that share their parameters."""
 
 import dataclasses
 import json
@@ -7,19 +7,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax.traverse_util import flatten_dict
 
 import bert_jax
 from bert_jax.checkpoints import google_files
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.checkpoints.parameters import to_tensors
 from bert_jax.errors import UserError
-from bert_jax.families.albert import FAMILY, GOOGLE
+from bert_jax.families.albert import FAMILY
 from bert_jax.families.family import find_family
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution
 from bert_jax.tokenization import train_sentencepiece
 from tests.random_params import random_params
+
+pytestmark = pytest.mark.slow
 
 CONFIG = FAMILY.new_config(
     "tiny",
@@ -35,52 +35,6 @@ CONFIG = FAMILY.new_config(
 DESCRIPTION = ModelDescription(CONFIG, "pretraining", family=FAMILY)
 
 
-def test_googles_names_and_shapes_by_hand():
-    module = DESCRIPTION.make_module(Execution())
-    tensors = to_tensors(random_params(module), GOOGLE, module)
-    group = {
-        "attention_1/self/query/kernel": (6, 6),
-        "attention_1/self/query/bias": (6,),
-        "attention_1/self/key/kernel": (6, 6),
-        "attention_1/self/key/bias": (6,),
-        "attention_1/self/value/kernel": (6, 6),
-        "attention_1/self/value/bias": (6,),
-        "attention_1/output/dense/kernel": (6, 6),
-        "attention_1/output/dense/bias": (6,),
-        "ffn_1/intermediate/dense/kernel": (6, 5),
-        "ffn_1/intermediate/dense/bias": (5,),
-        "ffn_1/intermediate/output/dense/kernel": (5, 6),
-        "ffn_1/intermediate/output/dense/bias": (6,),
-        "LayerNorm/gamma": (6,),
-        "LayerNorm/beta": (6,),
-        "LayerNorm_1/gamma": (6,),
-        "LayerNorm_1/beta": (6,),
-    }
-    expected = {
-        "bert/embeddings/word_embeddings": (40, 4),
-        "bert/embeddings/position_embeddings": (9, 4),
-        "bert/embeddings/token_type_embeddings": (2, 4),
-        "bert/embeddings/LayerNorm/gamma": (4,),
-        "bert/embeddings/LayerNorm/beta": (4,),
-        "bert/encoder/embedding_hidden_mapping_in/kernel": (4, 6),
-        "bert/encoder/embedding_hidden_mapping_in/bias": (6,),
-        "bert/pooler/dense/kernel": (6, 6),
-        "bert/pooler/dense/bias": (6,),
-        "cls/predictions/transform/dense/kernel": (6, 4),
-        "cls/predictions/transform/dense/bias": (4,),
-        "cls/predictions/transform/LayerNorm/gamma": (4,),
-        "cls/predictions/transform/LayerNorm/beta": (4,),
-        "cls/predictions/output_bias": (40,),
-        "cls/seq_relationship/output_weights": (2, 6),
-        "cls/seq_relationship/output_bias": (2,),
-    }
-    for number in range(2):
-        scope = f"bert/encoder/transformer/group_{number}/inner_group_0"
-        expected |= {f"{scope}/{name}": shape for name, shape in group.items()}
-    assert {name: tensor.shape for name, tensor in tensors.items()} == expected
-
-
-@pytest.mark.slow
 def test_googles_files_there_and_back(tmp_path):
     sentences = [f"the {letter} and {letter} ran" for letter in "abcdefghijklmnopqrstuvwxyz"] * 4
     tokenizer = train_sentencepiece(sentences, vocab_size=36)
@@ -92,9 +46,7 @@ def test_googles_files_there_and_back(tmp_path):
     model = bert_jax.load(tmp_path / "albert")
     assert model.description.class_name == "AlbertForPreTraining"
     assert model.config == CONFIG
-    found = flatten_dict(model.params, sep="/")
-    for name, value in flatten_dict(params, sep="/").items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    jax.tree.map(np.testing.assert_array_equal, model.params, params)
     # A file of Google's names no family.
     (tmp_path / "albert" / "bert_jax.json").unlink()
     for name in ("model_type", "architectures"):
@@ -106,7 +58,6 @@ def test_googles_files_there_and_back(tmp_path):
         google_files.save(tmp_path / "other", other, params, tokenizer)
 
 
-@pytest.mark.slow
 def test_layers_of_a_group_share_their_parameters():
     """Four layers of two groups are layers 0, 0, 1, 1 of a model without groups."""
     module = Encoder(CONFIG, add_pooling_layer=False)
@@ -119,9 +70,8 @@ def test_layers_of_a_group_share_their_parameters():
     def states(module, params):
         return module.apply({"params": params}, ids, output_hidden_states=True).hidden_states
 
-    found, expected = (
-        jax.jit(states, static_argnums=0)(module, params),
-        jax.jit(states, static_argnums=0)(Encoder(whole, add_pooling_layer=False), repeated),
-    )
-    assert found.shape == (5, 1, 7, 6)
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    run = jax.jit(states, static_argnums=0)
+    computed = run(module, params)
+    assert computed.shape == (5, 1, 7, 6)
+    expected = run(Encoder(whole, add_pooling_layer=False), repeated)
+    np.testing.assert_allclose(computed, expected, atol=1e-6)

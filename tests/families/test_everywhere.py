@@ -1,5 +1,6 @@
-"""What BERT can do, each family can: packed rows, meshes, bfloat16, more words and positions."""
+"""Every family like BERT: packed rows, meshes, bfloat16, more words and positions."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -41,40 +42,38 @@ def config_of(name):
     return find_family(name).new_config("tiny", **FIELDS, **OWN.get(name, {}))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_texts_of_a_packed_row_are_as_each_by_itself(name):
-    """Positions begin again in each text, and no text sees another or its padding."""
+def encoder_of(name):
+    """The config of an encoder, and the function of ids and inputs → last hidden states."""
     config = config_of(name)
     module = Encoder(config, add_pooling_layer=False)
     params = random_params(module)
-    texts = [np.array([2, 10, 11, 12, 3]), np.array([2, 20, 3]), np.array([2, 30, 31, 3])]
-    row, segments, positions = (np.zeros((1, 15), np.int32) for _ in range(3))
-    row[:] = config.pad_token_id
-    start = 0
-    for number, text in enumerate(texts, start=1):
-        stop = start + len(text)
-        row[0, start:stop], segments[0, start:stop] = text, number
-        positions[0, start:stop] = np.arange(len(text))
-        start = stop
 
     @jax.jit
     def apply(ids, **inputs):
         return module.apply({"params": params}, ids, **inputs).last_hidden_state
 
-    packed = apply(row, segment_ids=segments, position_ids=positions)
-    start = 0
-    for text in texts:
-        alone = apply(text[None])
-        stop = start + len(text)
-        np.testing.assert_allclose(packed[:, start:stop], alone, atol=1e-5)
-        start = stop
+    return config, apply
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_texts_of_a_packed_row_are_as_each_by_itself(name):
+    """Positions begin again in each text, and no text sees another or its padding."""
+    config, apply = encoder_of(name)
+    texts = [[2, 10, 11, 12, 3], [2, 20, 3], [2, 30, 31, 3]]
+    padding = 15 - sum(map(len, texts))
+    packed = apply(
+        np.array([[*itertools.chain(*texts), *[config.pad_token_id] * padding]]),
+        segment_ids=np.array([[1] * 5 + [2] * 3 + [3] * 4 + [0] * padding]),
+        position_ids=np.array([[*range(5), *range(3), *range(4), *[0] * padding]]),
+    )
+    for text, start in zip(texts, (0, 5, 8), strict=True):
+        alone = apply(np.array([text]))
+        np.testing.assert_allclose(packed[:, start : start + len(text)], alone, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_that_predictions_pack_are_as_padded_rows(name):
-    config = config_of(name)
-    module = Encoder(config, add_pooling_layer=False)
-    params = random_params(module)
+    config, apply = encoder_of(name)
     lengths = [9, 5, 7, 3, 2, 8]
     (layout,) = packed_batches(lengths, batch_size=4, limit=20, row_multiple=2)
     ids = np.full((layout.count, layout.length), config.pad_token_id, np.int32)
@@ -82,14 +81,9 @@ def test_rows_that_predictions_pack_are_as_padded_rows(name):
     for b, row in layout.rows.items():
         ids[b, : lengths[row]] = generator.integers(4, 40, lengths[row])
     mask = (ids != config.pad_token_id).astype(np.int32)
-
-    @jax.jit
-    def apply(packed_rows):
-        inputs = (ids, None, mask)
-        return module.apply({"params": params}, *inputs, packed_rows=packed_rows).last_hidden_state
-
     assert layout.indices["pack_indices"].shape == (2, 1, 20)
-    packed, padded = apply(PackedRows.of_batch(layout.indices)), apply(None)
+    padded = apply(ids, attention_mask=mask)
+    packed = apply(ids, attention_mask=mask, packed_rows=PackedRows.of_batch(layout.indices))
     np.testing.assert_allclose(packed[mask == 1], padded[mask == 1], atol=1e-5)
 
 
@@ -122,7 +116,7 @@ def test_more_words_and_positions_leave_known_texts_alone(name):
     module = find_head("masked_lm").make(larger)
     after = jax.jit(module.apply)({"params": grown}, ids)
     np.testing.assert_allclose(after[..., :40], before, atol=1e-5)
-    # A word starts as the mean of its pieces, also where its scores are made.
+    # A word starts as the mean of its pieces, in its logits, too.
     np.testing.assert_allclose(after[..., 40], before[..., [5, 6]].mean(-1), atol=1e-5)
     longer = np.concatenate([ids, ids, ids], axis=1)[:, : larger.max_length]
     assert jax.jit(module.apply)({"params": grown}, longer).shape[1] > config.max_length
@@ -146,18 +140,18 @@ ids = np.random.default_rng(0).integers(2, 40, (4, 12)).astype(np.int32)
 for name in NAMES:
     module = find_head("masked_lm").make(config_of(name))
     params = random_params(module)
-    found = []
+    results = []
     for shape, devices in ((MeshShape(data=1), 1), (MeshShape(data=1, fsdp=2, tensor=2), 4)):
         mesh = make_mesh(shape, jax.devices()[:devices])
-        placed = jax.device_put(params, state_shardings(mesh, params))
+        sharded = jax.device_put(params, state_shardings(mesh, params))
 
         def loss(params):
             logits = module.apply({"params": gathered(mesh, params)}, ids)
             return optax.softmax_cross_entropy_with_integer_labels(logits, ids).mean()
 
         with on_mesh(mesh):
-            found.append(jax.device_get(jax.jit(jax.value_and_grad(loss))(placed)))
-    (one, expected), (other, gradients) = found
+            results.append(jax.device_get(jax.jit(jax.value_and_grad(loss))(sharded)))
+    (one, expected), (other, gradients) = results
     np.testing.assert_allclose(other, one, rtol=1e-5)
     scale = max(np.abs(leaf).max() for leaf in jax.tree.leaves(expected))
     jax.tree.map(

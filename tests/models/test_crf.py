@@ -1,4 +1,4 @@
-"""The chain against all paths, counted one by one."""
+"""The CRF against a sum over all paths."""
 
 import itertools
 
@@ -18,7 +18,7 @@ def log_partition(emissions, mask, chain):
 
 
 def path_score(path, emissions, chain):
-    """The score of one path, as the formula has it."""
+    """The score of one path, by the formula."""
     score = chain.start[path[0]] + chain.end[path[-1]]
     score += sum(emissions[word, tag] for word, tag in enumerate(path))
     return score + sum(chain.transitions[a, b] for a, b in itertools.pairwise(path))
@@ -50,13 +50,13 @@ ALL = np.ones((4, 5), bool)
 
 
 @pytest.mark.parametrize(("tags", "scale"), [(1, 3.0), (3, 0.1), (3, 3.0), (3, 40.0)])
-def test_likelihood_path_and_marginals_are_those_of_all_paths(tags, scale):
+def test_likelihood_best_path_and_marginals_by_brute_force(tags, scale):
     generator = np.random.default_rng(7)
     emissions = generator.normal(0, scale, (4, 5, tags)).astype(np.float32)
     gold = generator.integers(0, tags, (4, 5)).astype(np.int32)
     chain = random_chain(generator, tags, scale)
 
-    likelihood = log_likelihood(emissions, gold, MASK, chain)
+    likelihood = np.asarray(log_likelihood(emissions, gold, MASK, chain))
     total = np.asarray(log_partition(emissions, MASK, chain))
     best = np.asarray(viterbi(emissions, MASK, chain))
     probabilities = np.asarray(marginals(emissions, MASK, chain))
@@ -65,8 +65,7 @@ def test_likelihood_path_and_marginals_are_those_of_all_paths(tags, scale):
         log_z = np.logaddexp.reduce(scores)
         np.testing.assert_allclose(total[row], log_z, rtol=1e-5, atol=1e-5)
         gold_score = scores[paths.index(tuple(gold[row, :length]))]
-        found = np.asarray(likelihood)[row]
-        np.testing.assert_allclose(found, gold_score - log_z, rtol=1e-5, atol=2e-4)
+        np.testing.assert_allclose(likelihood[row], gold_score - log_z, rtol=1e-5, atol=2e-4)
         assert tuple(best[row, :length].tolist()) == paths[scores.argmax()]
         assert not best[row, length:].any()
         expected = np.zeros((5, tags))
@@ -76,7 +75,7 @@ def test_likelihood_path_and_marginals_are_those_of_all_paths(tags, scale):
         np.testing.assert_allclose(probabilities[row], expected, atol=2e-4)
 
 
-def test_a_chain_by_eye():
+def test_a_chain_by_hand():
     """Two words, three tags: O (0), B (1) and I (2); a step from O to B is worth ln 3."""
     transitions = np.zeros((3, 3), np.float32)
     transitions[0, 1] = np.log(3)
@@ -96,18 +95,6 @@ def test_a_chain_by_eye():
     )
 
 
-def test_each_row_may_have_its_own_starts_and_ends():
-    generator = np.random.default_rng(3)
-    emissions = generator.normal(size=(4, 5, 3)).astype(np.float32)
-    gold = generator.integers(0, 3, (4, 5)).astype(np.int32)
-    transitions = generator.normal(size=(3, 3)).astype(np.float32)
-    start, end = generator.normal(size=(2, 4, 3)).astype(np.float32)
-    together = np.asarray(log_likelihood(emissions, gold, MASK, CRFParams(transitions, start, end)))
-    for row in range(4):
-        alone = log_likelihood(emissions, gold, MASK, CRFParams(transitions, start[row], end[row]))
-        np.testing.assert_allclose(together[row], np.asarray(alone)[row], rtol=1e-6)
-
-
 def test_a_part_of_a_sentence_between_known_tags():
     """A conditional probability over all paths, for several parts of 5 words, a row for each."""
     generator = np.random.default_rng(11)
@@ -118,18 +105,18 @@ def test_a_part_of_a_sentence_between_known_tags():
     first, last = np.array([(1, 4), (0, 2), (3, 5), (0, 5)]).T
     before = np.where(first > 0, gold[first - 1], -1)
     after = np.where(last < 5, gold[last % 5], -1)
-    parts = (np.arange(5) + first[:, None]) % 5  # the part first, then what the mask hides
-    found = log_likelihood(
+    parts = (np.arange(5) + first[:, None]) % 5  # the part comes first
+    likelihood = log_likelihood(
         emissions[0][parts],
         gold[parts],
         np.arange(5) < (last - first)[:, None],
         jax.jit(CRFParams.between)(chain, before, after),
     )
     for row in range(4):
-        outside = [place for place in range(5) if not first[row] <= place < last[row]]
-        agrees = np.array([all(path[place] == gold[place] for place in outside) for path in paths])
+        outside = [word for word in range(5) if not first[row] <= word < last[row]]
+        agrees = np.array([all(path[word] == gold[word] for word in outside) for path in paths])
         expected = scores[paths.index(tuple(gold))] - np.logaddexp.reduce(scores[agrees])
-        np.testing.assert_allclose(np.asarray(found)[row], expected, rtol=1e-4)
+        np.testing.assert_allclose(np.asarray(likelihood)[row], expected, rtol=1e-4)
 
 
 def test_a_row_without_words_has_likelihood_1_and_no_gradient():
@@ -148,7 +135,7 @@ def test_a_row_without_words_has_likelihood_1_and_no_gradient():
     assert not np.asarray(marginals(emissions, mask, chain))[0].any()
 
 
-def test_an_impossible_step_is_never_taken_and_has_no_nan():
+def test_an_impossible_transition_has_probability_0_and_no_nan():
     generator = np.random.default_rng(1)
     transitions = np.zeros((3, 3), np.float32)
     transitions[0, 2] = IMPOSSIBLE
@@ -178,7 +165,7 @@ def test_a_long_sentence_stays_finite():
     np.testing.assert_allclose(likelihood, [-2000 * np.log(3)], rtol=1e-5)
 
 
-def test_marginals_keep_no_square_of_the_tags_for_each_word():
+def test_marginals_need_no_memory_for_the_square_of_the_tags():
     rows, words, tags = 4, 128, 32
     arguments = (
         np.zeros((rows, words, tags), np.float32),

@@ -1,6 +1,6 @@
 """Dropout: its rate, the independence of its bits, its gradient.
 
-That the mask is the same on any number of devices, training/test_devices.py shows.
+training/test_devices.py shows that the mask is the same on any number of devices.
 """
 
 import functools
@@ -18,7 +18,7 @@ COUNT = 512 * 2048
 
 
 def counted(shape):
-    """Rows and columns by their places."""
+    """The indices of all elements, in order."""
     *outer, width = shape
     return ElementIndices.of_vectors(jnp.arange(np.prod(outer, dtype=int)).reshape(outer), width)
 
@@ -39,14 +39,14 @@ def bits_of(key=(123, 456), shape=(8, 64, 2048)):
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.1, 0.5])
-def test_the_rate_is_met_and_the_mean_kept(rate):
-    found = np.asarray(drop(rate, np.ones((512, 2048), np.float32)))
+def test_the_rate_is_exact_and_the_mean_stays(rate):
+    values = np.asarray(drop(rate, np.ones((512, 2048), np.float32)))
     deviation = (rate * (1 - rate) / COUNT) ** 0.5
-    assert abs((found == 0).mean() - rate) < 4 * deviation
-    np.testing.assert_allclose(found[found > 0], 1 / (1 - rate), rtol=1e-6)
+    assert abs((values == 0).mean() - rate) < 4 * deviation
+    np.testing.assert_allclose(values[values > 0], 1 / (1 - rate), rtol=1e-6)
 
 
-def test_every_bit_is_a_fair_coin_and_no_two_go_together():
+def test_every_bit_is_a_fair_coin_and_independent_of_the_other_bits():
     flat = bits_of().reshape(-1)
     coins = np.stack([(flat >> bit) & 1 for bit in range(32)]).astype(np.float32)
     limit = 5 * 0.5 / COUNT**0.5
@@ -61,7 +61,7 @@ def test_neighbours_are_independent(axis):
     values = uniform.take(range(1, uniform.shape[axis]), axis)
     neighbours = uniform.take(range(uniform.shape[axis] - 1), axis)
     assert abs((values * neighbours).mean() * 12) < 5 / values.size**0.5
-    # What is dropped together, too: 1 in 100 pairs at a rate of 1 in 10.
+    # Both are dropped in 1 of 100 pairs at a rate of 1 in 10.
     both = ((values < -0.4) & (neighbours < -0.4)).mean()
     assert both == pytest.approx(0.01, abs=5 * (0.01 / values.size) ** 0.5)
 
@@ -73,7 +73,7 @@ def test_neighbouring_keys_are_independent():
         assert (mask & second).mean() == pytest.approx(0.01, abs=5 * (0.01 / COUNT) ** 0.5)
 
 
-def test_rows_and_columns_keep_the_rate():
+def test_every_row_and_column_has_the_rate():
     mask = bits_of(shape=(1024, 1024)) < 2**32 // 10
     deviation = (0.1 * 0.9 / 1024) ** 0.5
     for axis in (0, 1):
@@ -82,21 +82,21 @@ def test_rows_and_columns_keep_the_rate():
         assert rates.std() == pytest.approx(deviation, rel=0.1)
 
 
-def test_the_gradient_passes_where_the_values_did():
+def test_the_gradient_is_dropped_like_the_values():
     values = np.random.default_rng(0).normal(size=(4, 6, 8)).astype(np.float32)
     out = drop(0.5, values)
     gradient = jax.jit(jax.grad(lambda x: drop(0.5, x).sum()))(values)
     np.testing.assert_array_equal(gradient, np.where(np.asarray(out) == 0, 0, 2))
 
 
-def test_bfloat16_stays_and_has_the_same_mask():
+def test_bfloat16_has_the_same_mask():
     values = np.ones((16, 32), np.float32)
     narrow = np.asarray(drop(0.1, values.astype(jnp.bfloat16)))
     assert narrow.dtype == jnp.bfloat16
     np.testing.assert_array_equal(narrow == 0, np.asarray(drop(0.1, values)) == 0)
 
 
-def test_the_mask_goes_with_the_index():
+def test_the_mask_depends_on_the_index():
     values = np.ones((6, 32), np.float32)
     whole = np.asarray(drop(0.3, values))
     order = np.array([4, 0, 5, 1])
@@ -109,7 +109,7 @@ def test_the_mask_goes_with_the_index():
     np.testing.assert_array_equal(moved, whole[order])
 
 
-def test_the_module_draws_anew_at_each_call_and_not_at_all_without_training():
+def test_the_module_draws_a_new_mask_per_key_and_none_without_training():
     module, values = Dropout(0.5), np.ones((64, 64), np.float32)
     apply = jax.jit(
         lambda seed: module.apply(

@@ -1,4 +1,4 @@
-"""What an `Execution` accepts, and what the device decides where a config does not."""
+"""The values that an `Execution` accepts, and the choices for a device."""
 
 import types
 
@@ -36,7 +36,7 @@ def test_a_cpu_computes_in_bfloat16_only_where_it_has_the_instructions(cpu):
     assert resolved == Execution("float32", scan_layers=True, platform="cpu")
 
 
-def test_what_the_config_says_counts(cpu):
+def test_values_of_the_config_are_kept(cpu):
     cpu("avx512_bf16")
     assert resolve_execution("float32", platform="cpu").dtype == "float32"
     assert not resolve_execution("float32", False, platform="cpu").scan_layers
@@ -76,7 +76,7 @@ def test_the_local_gpu(monkeypatch, capability, dtype):
         ({"pad_vocab_to_multiple_of": 0}, "model.pad_vocab_to_multiple_of is 0; it must be at le"),
     ],
 )
-def test_what_is_wrong_is_named(fields, message):
+def test_errors_name_the_key(fields, message):
     with pytest.raises(UserError, match=f"^{message}"):
         Execution(**fields)
 

@@ -1,4 +1,4 @@
-"""Rows computed together give what each gives by itself: outputs, gradients and dropout."""
+"""Packed rows have the outputs, gradients and dropout of unpacked rows."""
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,7 @@ LENGTHS = [7, 2, 12, 5, 3, 0, 4, 9]
 
 
 def visible_part(leaf, mask):
-    """0 for padding, and for rows of nothing else, which no task reads."""
+    """0 for padding, and for rows of padding alone, which no task reads."""
     seen = mask if leaf.shape[:2] == mask.shape else mask.any(axis=-1)
     return seen.reshape(seen.shape + (1,) * (leaf.ndim - seen.ndim))
 
@@ -47,7 +47,7 @@ MODELS = {
 
 
 # In the fast tier a head on the vectors of the tokens; two texts of 8 tokens fit a row of 16
-# places, and none of 12.
+# positions, and none of 12.
 EIGHTS = {"attention_mask": (np.arange(12) < np.full((8, 1), 8)).astype(np.int32)}
 SLOW = [(name, [], (4, 12)) for name in MODELS]
 
@@ -80,13 +80,13 @@ def test_outputs_and_gradients(name, samples, packed_shape):
             rngs={"dropout": jax.random.key(3)},
         )  # fmt: skip
         mask = inputs["attention_mask"]
-        found = [leaf * visible_part(leaf, mask) for leaf in jax.tree.leaves(output)]
-        return sum((leaf**2).sum() for leaf in found), found
+        leaves = [leaf * visible_part(leaf, mask) for leaf in jax.tree.leaves(output)]
+        return sum((leaf**2).sum() for leaf in leaves), leaves
 
     evaluate = jax.jit(jax.value_and_grad(loss, has_aux=True))
     (_, expected), expected_gradients = evaluate(params, None)
-    (_, found), gradients = evaluate(params, packed_rows)
-    for value, truth in zip(found, expected, strict=True):
+    (_, outputs), gradients = evaluate(params, packed_rows)
+    for value, truth in zip(outputs, expected, strict=True):
         np.testing.assert_allclose(value, truth, atol=1e-5)
     for value, truth in zip(*map(jax.tree.leaves, (gradients, expected_gradients)), strict=True):
         np.testing.assert_allclose(value, truth, atol=2e-4, rtol=2e-4)

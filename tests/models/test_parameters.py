@@ -1,4 +1,4 @@
-"""How many parameters there are, and how they begin."""
+"""The number of parameters and their initial values."""
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +42,7 @@ def test_bert_base_has_the_known_number_of_parameters():
     # google-research/bert, README, "24 smaller models"; the paper gives 340 M for large.
     [("tiny", 4.4), ("mini", 11.2), ("small", 28.8), ("medium", 41.4), ("large", 335.1)],
 )
-def test_the_other_sizes_are_as_large_as_published(size, millions):
+def test_the_published_numbers_of_the_other_sizes(size, millions):
     assert count(shapes_of(Encoder(bert.FAMILY.new_config(size)))) / 1e6 == pytest.approx(
         millions, abs=0.06
     )
@@ -67,7 +67,7 @@ def initial():
     return flatten_dict(jax.tree.map(np.asarray, params), sep="/")
 
 
-def test_weights_begin_as_a_truncated_normal(initial):
+def test_weights_are_initialised_by_a_truncated_normal(initial):
     # Cut at two deviations, not corrected: the deviation is 0.8796 of 0.02.
     weights = {n: v for n, v in initial.items() if n.endswith(("kernel", "embedding"))}
     assert len(weights) == 3 + 6 + 3
@@ -80,7 +80,7 @@ def test_weights_begin_as_a_truncated_normal(initial):
             assert float(np.abs(value).max()) > 0.039
 
 
-def test_biases_begin_at_0_and_scales_at_1(initial):
+def test_biases_are_initialised_by_0_and_scales_by_1(initial):
     for name, value in initial.items():
         if name.endswith("bias"):
             assert not value.any(), name
@@ -89,7 +89,7 @@ def test_biases_begin_at_0_and_scales_at_1(initial):
         assert value.dtype == np.float32
 
 
-def test_no_two_layers_begin_alike(initial):
+def test_layers_are_initialised_differently(initial):
     for name, value in initial.items():
         if "/layers/" in name and name.endswith("kernel"):
             assert (value[0] != value[1]).mean() > 0.99, name

@@ -1,4 +1,4 @@
-"""ELECTRA's joint model: what the generator draws, what counts as replaced, what learns."""
+"""ELECTRA's joint model: drawn words, replaced tokens, gradients, and the training of PyTorch."""
 
 import dataclasses
 import functools

@@ -40,16 +40,16 @@ def test_logits_are_those_of_the_published_formulas(tiny_config):
     hidden = np.asarray(jax.jit(encoder.apply)({"params": params["bert"]}, ids).last_hidden_state)
     head = jax.tree.map(np.float64, params["span_boundary_head"])
     words = params["bert"]["embeddings"]["word_embeddings"]["embedding"]
-    for row, column, place in ((0, 0, 0), (0, 1, 1), (0, 2, 2), (0, 3, 0), (1, 0, 0)):
+    for row, column, position in ((0, 0, 0), (0, 1, 1), (0, 2, 2), (0, 3, 0), (1, 0, 0)):
         boundaries = hidden[row, left[row, column]], hidden[row, right[row, column]]
-        vector = np.concatenate([*boundaries, head["place_embeddings"]["embedding"][place]])
+        vector = np.concatenate([*boundaries, head["place_embeddings"]["embedding"][position]])
         vector = layer(head["second"], layer(head["first"], vector))
         expected = vector @ words.T + head["bias"]
         np.testing.assert_allclose(output.span_logits[row, column], expected, atol=1e-4)
     assert output.prediction_logits.shape == output.span_logits.shape == (2, 4, 40)
 
 
-def test_the_width_of_the_places_is_the_published_one(tiny_config):
+def test_the_published_width_of_positions_in_a_span(tiny_config):
     shapes = abstract_params(SpanBoundaryModel(tiny_config))["span_boundary_head"]
     assert shapes["place_embeddings"]["embedding"].shape == (20, 200)
     assert shapes["first"]["dense"]["kernel"].shape == (16 + 16 + 200, 16)

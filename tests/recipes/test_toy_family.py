@@ -1,4 +1,4 @@
-"""A family is one module: this one lies outside the package, and every entry point knows it."""
+"""The recipe "add a family": one module outside of the package, and every entry point has it."""
 
 import dataclasses
 import json
@@ -14,7 +14,7 @@ import bert_jax
 from bert_jax import families
 from bert_jax.checkpoints import google_files, model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.config import Sections, complete_config
+from bert_jax.config import complete_config
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.families.family import find_family
@@ -23,11 +23,9 @@ from bert_jax.inference.predict import predict
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution
-from bert_jax.tasks.classification import task as classification
 from bert_jax.tokenization import (
     SentencePieceTokenizer,
     Template,
-    load_tokenizer,
     train_sentencepiece,
 )
 from bert_jax.tokenization.wordpiece import BertSwitches, WordPieceTokenizer
@@ -72,7 +70,7 @@ def directory(family, pieces, tmp_path):
     return tmp_path / "toy"
 
 
-def test_its_files_have_its_names(directory):
+def test_its_files_have_its_names_and_are_saved_as_they_were_loaded(directory, tmp_path):
     fields = json.loads((directory / "config.json").read_text())
     assert fields["model_type"] == "toy"
     assert fields["architectures"] == ["ToyForSequenceClassification"]
@@ -81,8 +79,6 @@ def test_its_files_have_its_names(directory):
     assert {"toy.encoder.layer.1.output.dense.weight", "score.bias"} <= names
     assert all(name.startswith(("toy.", "score.")) for name in names)
 
-
-def test_it_is_saved_as_it_was_loaded_to_the_byte(directory, tmp_path):
     model = bert_jax.load(directory)
     assert model.report.complete
     model.save(tmp_path / "again")
@@ -99,7 +95,7 @@ def test_an_error_about_a_field_names_its_key(directory):
         bert_jax.load(directory)
 
 
-def test_its_head_is_found_by_its_tensors(directory, tmp_path):
+def test_its_tensors_show_its_head(directory, tmp_path):
     fields = json.loads((directory / "config.json").read_text())
     del fields["architectures"]
     (directory / MANIFEST).unlink()
@@ -107,37 +103,33 @@ def test_its_head_is_found_by_its_tensors(directory, tmp_path):
     assert bert_jax.load(directory).description.head == "classification"
     model = bert_jax.load(directory, task="masked_lm")
     assert "mlm_head/dense/kernel" in model.report.new
-    bare = bert_jax.load(directory, task="ToyModel")
-    bare.save(tmp_path / "bare")
+    bert_jax.load(directory, task="ToyModel").save(tmp_path / "bare")
     assert "embeddings.LayerNorm.weight" in load_file(tmp_path / "bare" / "model.safetensors")
     assert bert_jax.load(tmp_path / "bare").report.complete
 
 
-def test_pairs_have_its_template_and_one_token_type(directory, family):
+def test_pairs_have_its_template_and_one_token_type(directory):
     tokenizer = bert_jax.load(directory).tokenizer
     (pair,) = tokenizer.encode_batch(["the cat"], ["it sat"], max_length=7)
     assert pair.tokens == ["[CLS]", "the", "[SEP]", "[SEP]", "it", "sat", "[SEP]"]
     assert pair.type_ids == [0] * 7
-    assert tokenizer.num_special_tokens(pair=True) == 4
-    loaded = load_tokenizer(directory)
-    assert loaded.encode_batch(["the cat"], ["it sat"], max_length=7) == [pair]
 
 
 def test_its_texts_begin_at_its_row_of_the_position_table(directory):
+    """As a model without the offset whose table has no row for padding."""
     model = bert_jax.load(directory)
     assert model.config.max_length == 14
     with pytest.raises(UserError, match="takes 3 to 14 tokens"):
         model.classify(["the cat"], max_length=15)
-    names, ids = ("embeddings", "encoder", "pooler"), np.arange(1, 11)[None]
-    params = {name: model.params["bert"][name] for name in names}
-    own = jax.jit(Encoder(model.config, Execution()).apply)({"params": params}, ids)
+    params, ids = dict(model.params["bert"]), np.arange(1, 11)[None]
+    own = jax.jit(Encoder(model.config).apply)({"params": params}, ids)
     table = np.asarray(params["embeddings"]["position_embeddings"]["embedding"])
     shifted = {"position_embeddings": {"embedding": table[1:]}}
-    params = {**params, "embeddings": {**params["embeddings"], **shifted}}
+    params["embeddings"] = {**params["embeddings"], **shifted}
     config = dataclasses.replace(
         model.config, max_position_embeddings=14, positions_after_padding=False
     )
-    plain = jax.jit(Encoder(config, Execution()).apply)({"params": params}, ids)
+    plain = jax.jit(Encoder(config).apply)({"params": params}, ids)
     np.testing.assert_array_equal(own.last_hidden_state, plain.last_hidden_state)
     longer = model.extend_positions(28)
     table = longer.params["bert"]["embeddings"]["position_embeddings"]["embedding"]
@@ -145,7 +137,7 @@ def test_its_texts_begin_at_its_row_of_the_position_table(directory):
     np.testing.assert_array_equal(table[15:], table[1:15])
 
 
-def test_its_kind_of_tokenizer_is_read_first_where_no_file_names_a_class(directory, family):
+def test_its_kind_of_tokenizer_is_the_default(directory, family):
     for name in (MANIFEST, "tokenizer_config.json"):
         (directory / name).unlink()
     sentences = [f"the {letter} and {letter}" for letter in string.ascii_lowercase] * 4
@@ -156,49 +148,33 @@ def test_its_kind_of_tokenizer_is_read_first_where_no_file_names_a_class(directo
     assert isinstance(other.load_tokenizer(directory), SentencePieceTokenizer)
 
 
-def test_a_task_trains_a_model_of_the_family_that_it_begins_with(directory, tmp_path):
+def test_a_config_trains_a_new_model_or_one_of_its_files(family, directory, base_model, tmp_path):
     train = tmp_path / "train.tsv"
     train.write_text("text\tlabel\nthe cat\tno\nit sat\tyes\n")
-    data = {"train": str(train), "validation": (str(train),), "length": 8}
-    config = complete_config(
-        {"task": "classification", "init_from": str(directory), "data": data}, where="a test"
-    )
-    sections = Sections.of(config)
-    task = classification.create(sections.task, sections.model_init())
-    assert task.description.class_name == "ToyForSequenceClassification"
-    assert task.description.config.position_offset == 1
-    assert task.tokenizer.num_special_tokens(pair=True) == 4
-
-
-def test_a_config_names_the_family_of_a_new_model(family, base_model, tmp_path):
-    (tmp_path / "train.tsv").write_text("text\tlabel\nthe cat\tno\nit sat\tyes\n")
-    train = str(tmp_path / "train.tsv")
     keys = {
         "task": "classification",
-        "model": {"family": "toy", "size": "tiny"},
-        "tokenizer": {"path": str(base_model)},
-        "data": {"train": train, "validation": train, "length": 8},
+        "data": {"train": str(train), "validation": str(train), "length": 8},
     }
-    task = Experiment.from_config(complete_config(keys, where="a test")).task
-    assert task.description.class_name == "ToyForSequenceClassification"
-    assert task.description.config.position_offset == 1
-    assert task.tokenizer.template.num_token_types(pair=True) == 1
-    keys["init_from"] = str(base_model)
+    model = {"family": "toy", "size": "tiny"}
+    new = keys | {"model": model, "tokenizer": {"path": str(base_model)}}
+    for config in (new, keys | {"init_from": str(directory)}):
+        task = Experiment.from_config(complete_config(config, where="a test")).task
+        assert task.description.class_name == "ToyForSequenceClassification"
+        assert task.description.config.position_offset == 1
+        assert task.tokenizer.template.num_token_types(pair=True) == 1
+    other = complete_config(keys | {"model": model, "init_from": str(base_model)}, where="a test")
     message = "model.family is 'toy'; init_from holds a model of the family bert, with another "
     with pytest.raises(UserError, match=f"{message}positions_after_padding; leave it out"):
-        _ = Experiment.from_config(complete_config(keys, where="a test")).task
+        _ = Experiment.from_config(other).task
 
 
 def test_it_predicts_by_the_ordinary_entry_points(directory, tmp_path):
-    model = bert_jax.load(directory)
-    (prediction,) = model.classify([("the cat sat", "it ran")])
-    assert prediction.label in ("no", "yes", "maybe")
     (tmp_path / "in.txt").write_text("the cat sat\n")
-    predict(model, None, tmp_path / "in.txt", tmp_path / "out.jsonl")
+    predict(bert_jax.load(directory), None, tmp_path / "in.txt", tmp_path / "out.jsonl")
     assert json.loads((tmp_path / "out.jsonl").read_text())["label"] in ("no", "yes", "maybe")
 
 
-def test_what_it_has_not_is_an_error_of_one_line(directory, tmp_path):
+def test_unsupported_formats_and_heads_are_errors_of_one_line(directory, tmp_path):
     model = bert_jax.load(directory)
     with pytest.raises(UserError, match="Google's files of toy models are not supported"):
         google_files.save(tmp_path / "g", model.description, model.params, model.tokenizer)
