@@ -33,9 +33,7 @@ from bert_jax.tasks.question_answering.predict import (
     Answer,
     AnswerOptions,
     SpanPredictor,
-    best_answers,
     question_inputs,
-    stored_threshold,
 )
 from bert_jax.tasks.tagging.predict import Tagging, TagPredictor, Words
 
@@ -312,15 +310,14 @@ class LoadedModel(Model):
             UserError: the model does not answer questions, or lists differ in length.
         """
         require_at_least("top_k", top_k, 1)
-        options = options or AnswerOptions()
-        options = dataclasses.replace(options, n_best=max(top_k, options.n_best))
         require_between("null_threshold", null_threshold, -math.inf, math.inf)
-        if null_threshold is None:
-            null_threshold = stored_threshold(self.description)
-        predictor = SpanPredictor(self, options)
+        options = options or AnswerOptions()
+        predictor = SpanPredictor(
+            self, options.batches, options, null_threshold=null_threshold, top_k=top_k
+        )
         every: list[Answers] = []
-        for spans in predict_examples(predictor, question_inputs(question, passage)):
-            best = best_answers(spans, null_threshold, top_k)
+        for prediction in predict_examples(predictor, question_inputs(question, passage)):
+            best = prediction.answers()
             every.append(best[0] if top_k == 1 else best)
         return every[0] if isinstance(question, str) and isinstance(passage, str) else every
 

@@ -13,7 +13,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Choices, Example, Text
@@ -41,7 +40,6 @@ from bert_jax.tasks.base.labelled_task import (
     TrainedModel,
     TrainingRows,
     encode_in_chunks,
-    sequences_of,
 )
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predict_spec import InputReader, PredictOptions, PredictSpec
@@ -57,7 +55,7 @@ from bert_jax.tasks.base.predictor import (
     softmax,
 )
 from bert_jax.tasks.base.splits import read_splits
-from bert_jax.tasks.base.task import Sums, weighted_sums
+from bert_jax.tasks.base.task import Sums, classification_sums
 from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tokenization import Encoding, Tokenizer
@@ -229,37 +227,22 @@ class MultipleChoiceTask(LabelledTask[Choices, np.ndarray]):
         return ChoiceEvaluator(self.splits, self.options, self.description)
 
     def make_rows(self) -> TrainingRows:
-        """Each example has a row for each of its choices.
-
-        C is that of the example with the most choices; the others are filled up with rows of
-        padding, where `choice_mask` (bool [B, C]) is False.
-        """
+        """Each example has a row for each of its choices; `choice_mask`, bool [B, C], has these."""
         examples = self.splits.train
         encode = ChoiceEncoder(self.tokenizer, self.description.config, self.options.length)
-        sequences, row_numbers, notes = sequences_of(
-            encode_in_chunks(encode, (example.input for example in examples))
-        )
-        lengths = np.where(row_numbers < 0, 0, sequences.lengths[row_numbers]).max(axis=1)
-        targets = _targets(examples)
+        encoded = encode_in_chunks(encode, (example.input for example in examples))
+        rows = self.several_rows_each(encoded, _targets(examples))
 
         def make(chosen: np.ndarray, length: int) -> Batch:
-            rows = np.where(chosen[:, None] < 0, -1, row_numbers[chosen])  # BC
-            return {
-                **sequences.pad(rows, length, self.tokenizer),
-                "choice_mask": rows >= 0,
-                "labels": targets[chosen],
-                "weights": (chosen >= 0).astype(np.float32),
-            }
+            batch = rows.make(chosen, length)
+            return {**batch, "choice_mask": batch["attention_mask"].max(axis=-1) > 0}
 
-        return TrainingRows(sequences, lengths, make, notes)
+        return dataclasses.replace(rows, make=make)
 
     def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
         """Cross-entropy over the choices of each example, and the number of correct predictions."""
         logits = self.scores(params, outputs, batch)
-        labels = batch["labels"]
-        losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
-        correct = logits.argmax(axis=-1) == labels
-        return {"": weighted_sums(batch["weights"], {"loss": losses, "accuracy": correct})}
+        return {"": classification_sums(logits, batch["labels"], batch["weights"])}
 
     def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
         return jnp.where(batch["choice_mask"], outputs, MASK_VALUE)  # BC

@@ -8,6 +8,7 @@ those of the task `pretraining`.
 """
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -16,7 +17,7 @@ import optax
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pretraining.corpus import Corpus
-from bert_jax.data.pretraining.options import PretrainingOptions, VocabularyOptions
+from bert_jax.data.pretraining.options import VocabularyOptions
 from bert_jax.errors import OptionError, require_between
 from bert_jax.models.config import ComputedModel
 from bert_jax.models.execution import Execution
@@ -27,15 +28,19 @@ from bert_jax.models.heads.replaced_tokens import (
     generator_params,
 )
 from bert_jax.tasks.base.model_init import ModelInit
-from bert_jax.tasks.base.task import Sums, weighted_sums
-from bert_jax.tasks.base.train_spec import TaskConfig, TrainedPart, TrainSpec
-from bert_jax.tasks.pretraining import create as pretraining
-from bert_jax.tasks.pretraining.task import BatchOptions, PretrainingTask, classification_sums
+from bert_jax.tasks.base.task import Sums, classification_sums, weighted_sums
+from bert_jax.tasks.base.train_spec import TrainedPart, TrainSpec
+from bert_jax.tasks.pretraining.create import (
+    Config,
+    make_task,
+    open_corpora,
+    prepare_options,
+    synthetic_corpora,
+)
+from bert_jax.tasks.pretraining.task import CorpusData, PretrainingTask
 from bert_jax.tokenization import Tokenizer
 
 _DISCRIMINATOR = "rtd"
-
-Config = TaskConfig[pretraining.CorpusData]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,22 +82,20 @@ class ReplacedTokensTask(PretrainingTask):
 
     def __init__(
         self,
-        corpus: Corpus,
+        config: Config,
+        corpora: Mapping[str, Corpus],
         tokenizer: Tokenizer,
-        options: PretrainingOptions,
         description: ModelDescription,
         execution: Execution,
-        batches: BatchOptions,
-        replaced_tokens: ReplacedTokenOptions,
     ) -> None:
-        """As `PretrainingTask`, and the options of generator and loss."""
-        super().__init__(corpus, tokenizer, options, description, execution, batches)
-        self._replaced_tokens = replaced_tokens
+        """For arguments see `PretrainingTask`."""
+        super().__init__(config, corpora, tokenizer, description, execution)
+        self._replaced_tokens = config.section(ReplacedTokenOptions)
         self.module = ReplacedTokenPretraining(
             description.config,
             execution,
-            generator_size=replaced_tokens.generator_size,
-            temperature=replaced_tokens.temperature,
+            generator_size=self._replaced_tokens.generator_size,
+            temperature=self._replaced_tokens.temperature,
         )
 
     @property
@@ -153,7 +156,7 @@ def _is_token(batch: dict[str, jax.Array]) -> jax.Array:
 
 
 @dataclasses.dataclass(frozen=True)
-class ReplacedTokensData(pretraining.CorpusData):
+class ReplacedTokensData(CorpusData):
     """The section `data` of a config: that of `pretraining`, with ELECTRA's rows and masks."""
 
     objective: str = "none"
@@ -170,31 +173,16 @@ class ReplacedTokensData(pretraining.CorpusData):
                 raise OptionError(f"data.{name}", value, rule)
 
 
-def _task(
-    config: Config,
-    model_init: ModelInit,
-    corpus: Corpus,
-    tokenizer: Tokenizer,
-) -> ReplacedTokensTask:
-    return ReplacedTokensTask(
-        corpus,
-        tokenizer,
-        config.data,
-        model_init.describe(tokenizer, "replaced_tokens", num_labels=None),
-        model_init.execution,
-        pretraining.batch_options(config),
-        config.section(ReplacedTokenOptions),
-    )
-
-
 def create(config: Config, model_init: ModelInit) -> ReplacedTokensTask:
-    """The task of a config, see `bert_jax.config`."""
-    return _task(config, model_init, *pretraining.open_corpus(config, model_init))
+    """The task of a config."""
+    corpora = open_corpora(config, model_init)
+    return make_task(ReplacedTokensTask, "replaced_tokens", config, model_init, corpora)
 
 
 def create_without_data(config: Config, model_init: ModelInit) -> ReplacedTokensTask:
     """The task of a config without a corpus, for planning."""
-    return _task(config, model_init, *pretraining.make_corpus(config, model_init))
+    corpora = synthetic_corpora(config, model_init)
+    return make_task(ReplacedTokensTask, "replaced_tokens", config, model_init, corpora)
 
 
 def _generator(config: Config, description: ModelDescription, execution: Execution) -> TrainedPart:
@@ -214,7 +202,7 @@ TRAIN = TrainSpec(
     ReplacedTokensData,
     create,
     sections={"tokenizer": VocabularyOptions, "replaced_tokens": ReplacedTokenOptions},
-    prepare_options=pretraining.prepare_options,
+    prepare_options=prepare_options,
     create_without_data=create_without_data,
     has_data=lambda data: bool(data.corpus),
     export_notes=lambda data: (_NOTE,),

@@ -245,9 +245,9 @@ def test_scores_that_would_take_all_memory(base_model, write_table, sentences, m
     """As those of 100,000 labels, which are hardly labels."""
     table = write_table("train.tsv", [("text", "label"), *sentences(40)])
     validation = str(write_table("dev.tsv", [("text", "label"), *sentences(30)]))
-    monkeypatch.setattr(classification, "host_memory", lambda: 480)  # 30 texts × 2 labels × 4 × 2
+    monkeypatch.setattr(classification, "host_memory", lambda: 960)  # 30 texts × 2 labels × 4 × 4
     assert _task(base_model, table, validation=validation)
-    monkeypatch.setattr(classification, "host_memory", lambda: 479)
+    monkeypatch.setattr(classification, "host_memory", lambda: 959)
     message = (
         "dev.tsv: 30 texts by 2 labels take 0.0 GiB of this machine's 0.0 GiB; "
         "use fewer texts; or, if another column has the labels, set data.label_column"
@@ -256,7 +256,7 @@ def test_scores_that_would_take_all_memory(base_model, write_table, sentences, m
         _task(base_model, table, validation=validation)
     rows = [("a cat", "animal,thing"), ("a sun", "thing")] * 30
     table = write_table("several.tsv", [("text", "label"), *rows])
-    monkeypatch.setattr(classification, "host_memory", lambda: 480)
+    monkeypatch.setattr(classification, "host_memory", lambda: 960)
     with pytest.raises(UserError, match="the training texts: 60 texts by 2 labels take"):
         _task(base_model, table, validation=validation, label_separator=",")
 

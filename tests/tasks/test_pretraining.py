@@ -13,14 +13,14 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config import Sections, default_config, load_config, set_key
 from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.data.pretraining.corpus import Corpus
-from bert_jax.data.pretraining.options import PretrainingOptions
 from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.base.task import means
-from bert_jax.tasks.pretraining.task import BatchOptions, PretrainingTask
+from bert_jax.tasks.base.train_spec import BatchKeys, FreezeKeys, TaskConfig
+from bert_jax.tasks.pretraining.task import CorpusData, PretrainingTask
 
 OVERRIDES = {
     "precision": "float32",
@@ -43,7 +43,7 @@ OVERRIDES = {
     "train.checkpoint_every": 150,
 }
 
-OPTIONS = PretrainingOptions(length=64, max_predictions=12, short_probability=0.5)
+OPTIONS = CorpusData(length=64, max_predictions=12, short_probability=0.5)
 
 
 SPANS = dataclasses.replace(
@@ -56,18 +56,21 @@ SPANS = dataclasses.replace(
 def make_task(tiny_corpus, tiny_config):
     """Builds a task with batches of eight rows of 64 tokens."""
 
-    def make(packing: bool, options: PretrainingOptions = OPTIONS) -> PretrainingTask:
+    def make(packing: bool, options: CorpusData = OPTIONS) -> PretrainingTask:
         corpus = Corpus.open(tiny_corpus)
         return PretrainingTask(
-            corpus,
+            TaskConfig(
+                dataclasses.replace(options, packing=packing),
+                BatchKeys(global_batch_size=8),
+                FreezeKeys(),
+            ),
+            {"": corpus},
             corpus.tokenizer(),
-            options,
             ModelDescription(
                 dataclasses.replace(tiny_config, max_position_embeddings=64),
                 "pretraining" if options.objective == "nsp" else "masked_lm",
             ),
             Execution(),
-            BatchOptions(8, 8, packing=packing),
         )
 
     return make

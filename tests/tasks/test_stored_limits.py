@@ -14,7 +14,7 @@ from bert_jax.inference.evaluation import evaluate
 from bert_jax.models.heads.text_vectors import TextVectors
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks.base.predictor import BatchOptions
-from bert_jax.tasks.question_answering.predict import AnswerOptions, SpanPredictor
+from bert_jax.tasks.question_answering.predict import SpanOptions, SpanPredictor
 from bert_jax.tasks.tagging.predict import TagPredictor
 from tests.random_params import random_params
 
@@ -82,8 +82,9 @@ def test_windows_have_this_length(limited):
     (encoded,) = tagger.encode([LONG])
     assert max(map(len, encoded.rows)) == 9
     model = limited("question_answering")
-    assert SpanPredictor(model, AnswerOptions(question_length=2)).limit == 9
-    assert SpanPredictor(model, AnswerOptions(max_length=20)).limit == 20
+    options = SpanOptions(question_length=2)
+    assert SpanPredictor(model, BatchOptions(), options).limit == 9
+    assert SpanPredictor(model, BatchOptions(max_length=20), options).limit == 20
 
 
 def test_a_text_is_cut_on_its_side(limited):

@@ -9,13 +9,13 @@ import pytest
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.data.pretraining.corpus import Corpus
-from bert_jax.data.pretraining.options import PretrainingOptions
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
-from bert_jax.tasks.pretraining.task import BatchOptions, PretrainingTask
+from bert_jax.tasks.base.train_spec import BatchKeys, FreezeKeys, TaskConfig
+from bert_jax.tasks.pretraining.task import CorpusData, PretrainingTask
 
 EXECUTION = Execution()
-OPTIONS = PretrainingOptions(length=16, max_predictions=3)
+OPTIONS = CorpusData(length=16, max_predictions=3)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -30,12 +30,11 @@ def make_tiny_task(tiny_corpus: Path) -> Callable[..., PretrainingTask]:
     def make(config: EncoderConfig, execution: Execution = EXECUTION) -> PretrainingTask:
         corpus = Corpus.open(tiny_corpus)
         return PretrainingTask(
-            corpus,
+            TaskConfig(OPTIONS, BatchKeys(global_batch_size=8), FreezeKeys()),
+            {"": corpus},
             corpus.tokenizer(),
-            OPTIONS,
             ModelDescription(config, "pretraining"),
             execution,
-            BatchOptions(8, 8),
         )
 
     return make

@@ -226,6 +226,10 @@ class LabelledTask(Task, Generic[Input, Prediction]):
             **arrays: [n, …], further keys of the batch, such as labels; weights are 1 by default.
         """
         sequences, _, notes = sequences_of(encoded)
+        return self.single_rows(sequences, notes, **arrays)
+
+    def single_rows(self, sequences: Sequences, notes: Notes, **arrays: np.ndarray) -> TrainingRows:
+        """As `one_row_each`, for rows that are already encoded."""
         arrays.setdefault("weights", np.ones(len(sequences.lengths), np.float32))
 
         def make(chosen: np.ndarray, length: int) -> Batch:
@@ -234,6 +238,30 @@ class LabelledTask(Task, Generic[Input, Prediction]):
             return {**sequences.pad(chosen, length, self.tokenizer), **batch}
 
         return TrainingRows(sequences, sequences.lengths, make, notes)
+
+    def several_rows_each(
+        self, encoded: Iterable[EncodedExample], labels: np.ndarray
+    ) -> TrainingRows:
+        """Examples with several rows each, for `make_rows`; a batch has int32 [B, C, T].
+
+        C is the number of rows of the example with the most; the others have rows of padding, too.
+
+        Args:
+            encoded: each of the n training examples, in their order.
+            labels: [n, …].
+        """
+        sequences, numbers, notes = sequences_of(encoded)  # nC
+        lengths = np.where(numbers < 0, 0, sequences.lengths[numbers]).max(axis=1)
+
+        def make(chosen: np.ndarray, length: int) -> Batch:
+            rows = np.where(chosen[:, None] < 0, -1, numbers[chosen])  # BC
+            return {
+                **sequences.pad(rows, length, self.tokenizer),
+                "labels": labels[chosen],
+                "weights": (chosen >= 0).astype(np.float32),
+            }
+
+        return TrainingRows(sequences, lengths, make, notes)
 
     def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
         """The sum of a batch's `weights`, which are 0 in rows of padding alone."""

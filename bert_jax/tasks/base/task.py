@@ -10,6 +10,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 import numpy as np
+import optax
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import ModelDescription
@@ -289,6 +290,15 @@ def with_rows(batch: Mapping[str, Any], rows: int) -> dict[str, jax.ShapeDtypeSt
 def weighted_sums(weights: jax.Array, values: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
     """Sums of `weights * value`, [...] each, by name such as "loss"; scalars."""
     return {name: (weights * value).sum() for name, value in values.items()}
+
+
+def classification_sums(
+    logits: jax.Array, labels: jax.Array, weights: jax.Array
+) -> dict[str, jax.Array]:
+    """float32 [..., C], int [...], float32 [...] → weighted sums of loss and correct answers."""
+    losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+    correct = logits.argmax(axis=-1) == labels
+    return weighted_sums(weights, {"loss": losses, "accuracy": correct})
 
 
 def means(

@@ -53,11 +53,6 @@ class Problem(abc.ABC):
         """The class whose F1 is the metric `f1`; "": F1 is not that of one class."""
         return ""
 
-    @property
-    @abc.abstractmethod
-    def metric_names(self) -> tuple[str, ...]:
-        """The keys of `metrics`, in their order."""
-
     @abc.abstractmethod
     def targets(self, examples: Sequence[Example[Text]]) -> np.ndarray:
         """Labels as numbers, [n] or [n, C].
@@ -78,13 +73,9 @@ class Problem(abc.ABC):
     def decide(self, logits: np.ndarray) -> np.ndarray:
         """What n predictions, float32 [n, C], say: class numbers [n], bool [n, C] or values [n]."""
 
+    @abc.abstractmethod
     def metrics(self, decisions: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         """Metrics of n decisions, without the loss."""
-        return dict(zip(self.metric_names, self.scores(decisions, targets), strict=True))
-
-    @abc.abstractmethod
-    def scores(self, decisions: np.ndarray, targets: np.ndarray) -> tuple[float, ...]:
-        """The values of `metrics`, in the order of `metric_names`."""
 
     @abc.abstractmethod
     def majority(self, targets: np.ndarray) -> np.ndarray:
@@ -102,10 +93,6 @@ class SingleLabel(Problem):
     problem_type = "single_label_classification"
     best_metric = "accuracy"
     score_kind = "classes"
-
-    @property
-    def metric_names(self) -> tuple[str, ...]:
-        return "accuracy", "f1" if self.positive_class else "macro_f1", "matthews_correlation"
 
     @property
     def positive_class(self) -> str:
@@ -127,11 +114,12 @@ class SingleLabel(Problem):
     def decide(self, logits: np.ndarray) -> np.ndarray:
         return logits.argmax(axis=-1)
 
-    def scores(self, decisions: np.ndarray, targets: np.ndarray) -> tuple[float, ...]:
+    def metrics(self, decisions: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         """Accuracy, F1 (of class 1 if there are two, else the mean), Matthews' correlation."""
         matrix = ConfusionMatrix(self.labels, targets, decisions)
-        f1 = matrix.f1(self.positive_class) if self.positive_class else matrix.macro_f1
-        return matrix.accuracy, f1, matrix.matthews
+        positive = self.positive_class
+        f1 = {"f1": matrix.f1(positive)} if positive else {"macro_f1": matrix.macro_f1}
+        return {"accuracy": matrix.accuracy, **f1, "matthews_correlation": matrix.matthews}
 
     def majority(self, targets: np.ndarray) -> np.ndarray:
         return np.bincount(targets, minlength=len(self.labels)).astype(np.float32)
@@ -150,7 +138,6 @@ class MultiLabel(Problem):
     problem_type = "multi_label_classification"
     best_metric = "micro_f1"
     score_kind = "labels"
-    metric_names = ("micro_f1", "macro_f1", "samples_f1", "accuracy")
 
     def targets(self, examples: Sequence[Example[Text]]) -> np.ndarray:
         """float32 [n, C], 1 where a class applies.
@@ -183,10 +170,15 @@ class MultiLabel(Problem):
     def decide(self, logits: np.ndarray) -> np.ndarray:
         return logits > 0
 
-    def scores(self, decisions: np.ndarray, targets: np.ndarray) -> tuple[float, ...]:
+    def metrics(self, decisions: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         """F1 of all decisions, of classes, of texts; accuracy: texts with all classes correct."""
         sets = LabelSets(self.labels, targets > 0, decisions)
-        return sets.micro_f1, sets.macro_f1, sets.samples_f1, sets.subset_accuracy
+        return {
+            "micro_f1": sets.micro_f1,
+            "macro_f1": sets.macro_f1,
+            "samples_f1": sets.samples_f1,
+            "accuracy": sets.subset_accuracy,
+        }
 
     def majority(self, targets: np.ndarray) -> np.ndarray:
         """The classes that more than half of the texts have."""
@@ -207,7 +199,6 @@ class Regression(Problem):
     problem_type = "regression"
     best_metric = "pearson"
     score_kind = "values"
-    metric_names = ("pearson", "spearman", "mean_squared_error")
 
     @property
     def outputs(self) -> int:
@@ -228,8 +219,9 @@ class Regression(Problem):
     def decide(self, logits: np.ndarray) -> np.ndarray:
         return logits[:, 0]
 
-    def scores(self, decisions: np.ndarray, targets: np.ndarray) -> tuple[float, ...]:
-        return tuple(score(targets, decisions) for score in (pearson, spearman, mean_squared_error))
+    def metrics(self, decisions: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+        scores = (pearson, spearman, mean_squared_error)
+        return {score.__name__: score(targets, decisions) for score in scores}
 
     def majority(self, targets: np.ndarray) -> np.ndarray:
         """The mean of the numbers."""

@@ -1,7 +1,7 @@
 """Classes or a number for texts and pairs of texts (paper, section 4.1): GLUE, and users' files."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -55,9 +55,6 @@ from bert_jax.tasks.classification.problems import (
     vector_names,
 )
 
-# 256 MB of float32.
-_PART = 1 << 26
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ClassificationEvaluator(LabelledEvaluator[Text, np.ndarray]):
@@ -82,23 +79,23 @@ class ClassificationEvaluator(LabelledEvaluator[Text, np.ndarray]):
     ) -> dict[str, float]:
         """The metrics of the problem type, and the mean loss."""
         targets = self.problem.targets(examples)
-        losses = [
-            jax.device_get(example_losses(self.problem.losses, scores, targets[rows]))
-            for rows, scores in _in_parts(predictions)
-        ]
-        loss = float(np.mean(np.concatenate(losses), dtype=np.float64))
-        return {"loss": loss, **self.problem.metrics(self._decisions(predictions), targets)}
+        scores = np.stack(predictions)
+        losses = jax.device_get(example_losses(self.problem.losses, scores, targets))
+        loss = float(np.mean(losses, dtype=np.float64))
+        return {"loss": loss, **self.problem.metrics(self.problem.decide(scores), targets)}
 
     def metric_names(self, examples: list[Example[Text]]) -> Iterable[str]:
-        self.problem.targets(examples)  # labels of the wrong kind are refused
-        return "loss", *self.problem.metric_names
+        return "loss", *self._majority_metrics(examples)
 
     def baseline_metrics(self, examples: list[Example[Text]]) -> dict[str, float]:
         """`<metric>_majority`: metrics of the best constant prediction."""
+        metrics = self._majority_metrics(examples)
+        return {f"{name}_majority": value for name, value in metrics.items()}
+
+    def _majority_metrics(self, examples: list[Example[Text]]) -> dict[str, float]:
         targets = self.problem.targets(examples)
         decision = self.problem.decide(self.problem.majority(targets)[None])
-        metrics = self.problem.metrics(decision.repeat(len(targets), axis=0), targets)
-        return {f"{name}_majority": value for name, value in metrics.items()}
+        return self.problem.metrics(decision.repeat(len(targets), axis=0), targets)
 
     def as_output(self, prediction: np.ndarray) -> TextPrediction:
         return to_prediction(self.description, prediction)
@@ -111,11 +108,8 @@ class ClassificationEvaluator(LabelledEvaluator[Text, np.ndarray]):
         self, directory: Path, eval_set: EvalSet[Text], predictions: list[np.ndarray]
     ) -> None:
         targets = self.problem.targets(eval_set.examples)
-        self.problem.report(self._decisions(predictions), targets, directory / eval_set.name)
-
-    def _decisions(self, predictions: list[np.ndarray]) -> np.ndarray:
-        decide = self.problem.decide
-        return np.concatenate([decide(scores) for _, scores in _in_parts(predictions)])
+        decisions = self.problem.decide(np.stack(predictions))
+        self.problem.report(decisions, targets, directory / eval_set.name)
 
 
 class ClassificationTask(LabelledTask[Text, np.ndarray]):
@@ -202,25 +196,14 @@ class ClassificationTask(LabelledTask[Text, np.ndarray]):
 
 
 def _check_memory(source: str, texts: int, labels: int) -> None:
-    """Raises OptionError if a number for each text and label takes over half of the memory."""
+    """Raises UserError if the scores, of which metrics need copies, take over 1/4 of the memory."""
     needed, available = 4 * texts * labels, host_memory()
-    if needed > available // 2:
+    if needed > available // 4:
         raise UserError(
             f"{source}: {texts:,} texts by {labels:,} labels take "
             f"{needed / 2**30:,.1f} GiB of this machine's {available / 2**30:,.1f} GiB; "
             "use fewer texts; or, if another column has the labels, set data.label_column"
         )
-
-
-def _in_parts(predictions: list[np.ndarray]) -> Iterator[tuple[slice, np.ndarray]]:
-    """The scores of n texts, float32 [n, C], as rows of at most `_PART` scores in all.
-
-    With very many labels they are most of the memory: there is no second copy of all of them.
-    """
-    count = max(1, _PART // predictions[0].size)
-    for start in range(0, len(predictions), count):
-        rows = slice(start, start + count)
-        yield rows, np.stack(predictions[rows])
 
 
 @dataclasses.dataclass(frozen=True)

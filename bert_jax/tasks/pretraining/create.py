@@ -1,7 +1,7 @@
 """Config → task of pre-training: its keys, and `TRAIN`."""
 
-import dataclasses
-from typing import Any
+from collections.abc import Mapping
+from typing import TypeVar
 
 from bert_jax.data.pretraining.corpus import (
     TOKENIZER_DIRECTORY,
@@ -10,58 +10,22 @@ from bert_jax.data.pretraining.corpus import (
     synthetic_tokenizer,
 )
 from bert_jax.data.pretraining.options import PrepareOptions, PretrainingOptions, VocabularyOptions
-from bert_jax.data.pretraining.sources import SourceSpec, source_specs
-from bert_jax.errors import OptionError, UserError, require_at_least, require_between
-from bert_jax.options import keys_of
+from bert_jax.data.pretraining.sources import source_specs
+from bert_jax.errors import OptionError, UserError
+from bert_jax.models.config import EncoderConfig
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
-from bert_jax.tasks.pretraining.task import BatchOptions, PretrainingTask
+from bert_jax.tasks.pretraining.task import CorpusData, PretrainingTask
 from bert_jax.tokenization import Tokenizer
 
-_SOURCE, _PREPARE = keys_of(SourceSpec), keys_of(PrepareOptions)
 _OF_A_SOURCE = ("format", "field", "paragraphs", "errors", "data_dir")
 
 
-@dataclasses.dataclass(frozen=True)
-class CorpusData(PretrainingOptions):
-    """The section `data` of a config.
-
-    Attributes:
-        source: a text, or a list of texts and mappings, see `source_specs`.
-        format, field, paragraphs, errors, data_dir: see `SourceSpec`.
-        validation_fraction, sentences, language: see `PrepareOptions`.
-        corpus: directory of the corpus.
-        general_corpus: a second corpus that is evaluated only; "": none.
-        packing: whether a row of a training batch holds several examples.
-        evaluation_batches: maximum number of batches of an evaluation; 0: all.
-    """
-
-    source: Any = None
-    format: str = _SOURCE["format"]
-    field: str = _SOURCE["field"]
-    paragraphs: str = _SOURCE["paragraphs"]
-    errors: str = _SOURCE["errors"]
-    data_dir: str | None = _SOURCE["data_dir"]
-    validation_fraction: float = _PREPARE["validation_fraction"]
-    sentences: str = _PREPARE["sentences"]
-    language: str = _PREPARE["language"]
-    corpus: str = ""
-    general_corpus: str = ""
-    packing: bool = False
-    evaluation_batches: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        # More than a row has tokens, but the default may stay at short lengths.
-        most = max(self.length, PretrainingOptions.max_predictions)
-        require_at_least("data.max_predictions", self.max_predictions, 1, most)
-        require_between(
-            "data.validation_fraction", self.validation_fraction, 0, 1, without_high=True
-        )
-        require_at_least("data.evaluation_batches", self.evaluation_batches, 0)
-
-
 Config = TaskConfig[CorpusData]
+Corpora = tuple[Mapping[str, Corpus], Tokenizer]
+"""Corpora by the prefix of their metrics, see `PretrainingTask`, and their tokenizer."""
+
+Made = TypeVar("Made", bound=PretrainingTask)
 
 
 def prepare_options(config: Config) -> PrepareOptions:
@@ -78,11 +42,11 @@ def prepare_options(config: Config) -> PrepareOptions:
     )
 
 
-def open_corpus(config: Config, model_init: ModelInit) -> tuple[Corpus, Tokenizer]:
-    """The corpus that a config names, and its tokenizer.
+def open_corpora(config: Config, model_init: ModelInit) -> Corpora:
+    """The corpora that a config names.
 
     Raises:
-        UserError: there is none, or the model has another tokenizer.
+        UserError: one cannot be read, or was prepared with another tokenizer than the model's.
     """
     data = config.data
     if not data.corpus:
@@ -97,10 +61,14 @@ def open_corpus(config: Config, model_init: ModelInit) -> tuple[Corpus, Tokenize
             f"the model has another tokenizer than the corpus {data.corpus}; "
             "prepare the corpus with the directory of the model as tokenizer.path"
         )
-    return corpus, tokenizer
+    if not data.general_corpus:
+        return {"": corpus}, tokenizer
+    general = Corpus.open(data.general_corpus)
+    general.check_tokenizer(tokenizer)
+    return {"": corpus, "general_": general}, tokenizer
 
 
-def make_corpus(config: Config, model_init: ModelInit) -> tuple[Corpus, Tokenizer]:
+def synthetic_corpora(config: Config, model_init: ModelInit) -> Corpora:
     """A synthetic corpus for planning, whose batches have the shapes of any other, and a tokenizer.
 
     The vocabulary size is that of `tokenizer.path` or `init_from`, else `model.vocab_size`, else
@@ -110,65 +78,84 @@ def make_corpus(config: Config, model_init: ModelInit) -> tuple[Corpus, Tokenize
     tokenizer = model_init.tokenizer or synthetic_tokenizer(
         size or config.section(VocabularyOptions).vocab_size
     )
-    return synthetic_corpus(tokenizer), tokenizer
+    return {"": synthetic_corpus(tokenizer)}, tokenizer
 
 
-def general_corpus(config: Config, tokenizer: Tokenizer) -> Corpus | None:
-    """The corpus `data.general_corpus`, None without one.
-
-    Raises:
-        UserError: it cannot be read, or was prepared with another tokenizer.
-    """
-    if not config.data.general_corpus:
-        return None
-    corpus = Corpus.open(config.data.general_corpus)
-    corpus.check_tokenizer(tokenizer)
-    return corpus
-
-
-def batch_options(config: Config) -> BatchOptions:
-    """How many examples are in a batch."""
-    # Evaluations have as many rows as a micro-batch of training.
-    data, rows = config.data, config.train.global_batch_size
-    rows_of_evaluation = rows // config.train.microbatches
-    return BatchOptions(rows, rows_of_evaluation, data.evaluation_batches, data.packing)
-
-
-def _task(
+def make_task(
+    cls: type[Made],
+    head: str,
     config: Config,
     model_init: ModelInit,
-    corpus: Corpus,
-    tokenizer: Tokenizer,
-    general: Corpus | None = None,
-) -> PretrainingTask:
-    options = config.data
-    head = "masked_lm" if options.objective == "none" else "pretraining"
+    corpora: Corpora,
+) -> Made:
+    """The task of a class for a model with a head.
+
+    Raises:
+        UserError: corpora, options and model do not fit together.
+    """
+    by_prefix, tokenizer = corpora
+    description = model_init.describe(tokenizer, head, num_labels=None)
+    for corpus in by_prefix.values():
+        _check_corpus(corpus, tokenizer, config.data, description.config)
+    return cls(config, by_prefix, tokenizer, description, model_init.execution)
+
+
+def _check_corpus(
+    corpus: Corpus, tokenizer: Tokenizer, options: PretrainingOptions, config: EncoderConfig
+) -> None:
+    """Raises OptionError where corpus, options and model do not fit together."""
+    if options.length > config.max_length:
+        raise OptionError(
+            "data.length",
+            options.length,
+            f"the model has {config.max_length} positions: lower it, or raise "
+            "model.max_position_embeddings",
+        )
+    if config.vocab_size < tokenizer.vocab_size:
+        raise OptionError(
+            "model.vocab_size",
+            config.vocab_size,
+            f"the corpus has a vocabulary of {tokenizer.vocab_size}: leave it out to use that size",
+        )
+    supports_pairs = tokenizer.supports_pairs(config.type_vocab_size)
+    if options.objective != "none" and not supports_pairs:
+        raise OptionError(
+            "model.type_vocab_size",
+            config.type_vocab_size,
+            f"data.objective={options.objective} has pairs of segments, each with a token type: "
+            "set 2, or data.objective=none",
+        )
+    if options.objective == "nsp" and len(corpus.splits["train"].document_offsets) < 3:
+        raise UserError(
+            f"{corpus.path} has 1 document to train on; "
+            "data.objective=nsp draws random next sentences from another one: separate documents "
+            "by blank lines and prepare again, or use sop or none"
+        )
+    if not len(corpus.splits["validation"].tokens):
+        raise UserError(
+            f"{corpus.path} has no validation documents; "
+            "prepare it from at least 2 documents with data.validation_fraction above 0"
+        )
+
+
+def _task(config: Config, model_init: ModelInit, corpora: Corpora) -> PretrainingTask:
+    objective = config.data.objective
+    head = "masked_lm" if objective == "none" else "pretraining"
     if head not in model_init.family.class_names:
         kind = model_init.family.model_type
         rule = f"models of the family {kind} have no head for pairs: set data.objective=none"
-        raise OptionError("data.objective", options.objective, rule)
-    description = model_init.describe(tokenizer, head, num_labels=None)
-    return PretrainingTask(
-        corpus,
-        tokenizer,
-        options,
-        description,
-        model_init.execution,
-        batch_options(config),
-        general_corpus=general,
-    )
+        raise OptionError("data.objective", objective, rule)
+    return make_task(PretrainingTask, head, config, model_init, corpora)
 
 
 def create(config: Config, model_init: ModelInit) -> PretrainingTask:
     """The task of a config, see `bert_jax.config`."""
-    corpus, tokenizer = open_corpus(config, model_init)
-    general = general_corpus(config, tokenizer)
-    return _task(config, model_init, corpus, tokenizer, general)
+    return _task(config, model_init, open_corpora(config, model_init))
 
 
 def create_without_data(config: Config, model_init: ModelInit) -> PretrainingTask:
     """The task of a config without a corpus, for planning."""
-    return _task(config, model_init, *make_corpus(config, model_init))
+    return _task(config, model_init, synthetic_corpora(config, model_init))
 
 
 def _export_notes(data: CorpusData) -> tuple[str, ...]:

@@ -18,20 +18,20 @@ from typing import Any
 
 import jax
 import numpy as np
-import optax
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pipeline import Batch, batches_in_order
 from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.data.pretraining.diagnostics import as_text, degenerate_targets, shown_share
-from bert_jax.data.pretraining.options import PretrainingOptions
+from bert_jax.data.pretraining.options import PrepareOptions, PretrainingOptions
 from bert_jax.data.pretraining.packing import PackedBatches
-from bert_jax.errors import OptionError, UserError
+from bert_jax.data.pretraining.sources import SourceSpec
+from bert_jax.errors import require_at_least, require_between
 from bert_jax.metrics.baselines import baseline_warning
-from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.span_boundary import SpanBoundaryModel
+from bert_jax.options import keys_of
 from bert_jax.sharding.hosts import batch_share
 from bert_jax.sharding.mesh import explain_out_of_memory
 from bert_jax.tasks.base.predictor import Model
@@ -42,29 +42,53 @@ from bert_jax.tasks.base.task import (
     Predict,
     Sums,
     Task,
+    classification_sums,
     mean_losses,
-    weighted_sums,
     with_rows,
 )
+from bert_jax.tasks.base.train_spec import TaskConfig
 from bert_jax.tokenization import Tokenizer
+
+_SOURCE, _PREPARE = keys_of(SourceSpec), keys_of(PrepareOptions)
 
 
 @dataclasses.dataclass(frozen=True)
-class BatchOptions:
-    """How many examples are in a batch, over all hosts.
+class CorpusData(PretrainingOptions):
+    """The section `data` of a config.
 
     Attributes:
-        global_batch_size: rows of a training batch.
-        evaluation_rows: examples of a batch of an evaluation. They are never packed, so that each
-            example counts once for any batch size.
-        evaluation_batches: maximum number of batches of an evaluation; 0 for all.
+        source: a text, or a list of texts and mappings, see `source_specs`.
+        format, field, paragraphs, errors, data_dir: see `SourceSpec`.
+        validation_fraction, sentences, language: see `PrepareOptions`.
+        corpus: directory of the corpus.
+        general_corpus: a second corpus that is evaluated only; "": none.
         packing: whether a row of a training batch holds several examples.
+        evaluation_batches: maximum number of batches of an evaluation; 0: all.
     """
 
-    global_batch_size: int
-    evaluation_rows: int
-    evaluation_batches: int = 0
+    source: Any = None
+    format: str = _SOURCE["format"]
+    field: str = _SOURCE["field"]
+    paragraphs: str = _SOURCE["paragraphs"]
+    errors: str = _SOURCE["errors"]
+    data_dir: str | None = _SOURCE["data_dir"]
+    validation_fraction: float = _PREPARE["validation_fraction"]
+    sentences: str = _PREPARE["sentences"]
+    language: str = _PREPARE["language"]
+    corpus: str = ""
+    general_corpus: str = ""
     packing: bool = False
+    evaluation_batches: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # More than a row has tokens, but the default may stay at short lengths.
+        most = max(self.length, PretrainingOptions.max_predictions)
+        require_at_least("data.max_predictions", self.max_predictions, 1, most)
+        require_between(
+            "data.validation_fraction", self.validation_fraction, 0, 1, without_high=True
+        )
+        require_at_least("data.evaluation_batches", self.evaluation_batches, 0)
 
 
 # The labels and the weights of each term of the loss.
@@ -89,30 +113,24 @@ class PretrainingTask(Task):
 
     def __init__(
         self,
-        corpus: Corpus,
+        config: TaskConfig[CorpusData],
+        corpora: Mapping[str, Corpus],
         tokenizer: Tokenizer,
-        options: PretrainingOptions,
         description: ModelDescription,
         execution: Execution,
-        batches: BatchOptions,
-        *,
-        general_corpus: Corpus | None = None,
     ) -> None:
         """Plans the examples of both splits.
 
         Args:
-            corpus: the documents.
-            tokenizer: tokenizer of the corpus.
-            options: length, objective and masking of the examples.
+            config: sizes of the batches; length, objective and masking of the examples.
+            corpora: by the prefix of their metrics: "" the corpus; "general_" another one, whose
+                validation documents are evaluated, too: what a model forgets that learns from a
+                special corpus.
+            tokenizer: tokenizer of the corpora.
             description: contents of the exported model directory.
             execution: dtype and kernels.
-            batches: how many examples are in a batch.
-            general_corpus: another corpus, whose validation documents are evaluated, too: what a
-                model forgets that learns from a special one.
-
-        Raises:
-            UserError: corpus, options and model do not fit together.
         """
+        options, corpus = config.data, corpora[""]
         self.tokenizer = tokenizer
         self.description = description
         self.module = description.make_module(execution)
@@ -122,17 +140,15 @@ class PretrainingTask(Task):
             )
             self.score_kind = ""  # a teacher has no such head
         self.reads_pairs = options.objective in ("nsp", "sop")
-        self._options = options
-        self._batches = batches
-        # By the prefix of their metrics.
-        self._corpora = {"": corpus} | ({"general_": general_corpus} if general_corpus else {})
-        for one in self._corpora.values():
-            _check_corpus(one, tokenizer, options, description.config)
+        self._config = config
+        self._corpora = corpora
         self._examples = PretrainingBatches(corpus.splits["train"], tokenizer, options)
-        self._train = PackedBatches(self._examples) if batches.packing else self._examples
+        self._train = PackedBatches(self._examples) if options.packing else self._examples
         self._validation = {
-            prefix: PretrainingBatches(one.splits["validation"], tokenizer, options, weighted=False)
-            for prefix, one in self._corpora.items()
+            prefix: PretrainingBatches(
+                each.splits["validation"], tokenizer, options, weighted=False
+            )
+            for prefix, each in corpora.items()
         }
 
     @property
@@ -149,13 +165,13 @@ class PretrainingTask(Task):
     def train_batches(
         self, start: int, stop: int, *, host: int, hosts: int
     ) -> Generator[Batch, None, None]:
-        rows = self._batches.global_batch_size // hosts
+        rows = self._config.train.global_batch_size // hosts
         return batches_in_order(
             lambda number: self._train.batch(number, rows, host=host, hosts=hosts), start, stop
         )
 
     def batch_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
-        return with_rows(self._train.batch(0, 1), self._batches.global_batch_size)
+        return with_rows(self._train.batch(0, 1), self._config.train.global_batch_size)
 
     def evaluation_batches(
         self,
@@ -174,12 +190,12 @@ class PretrainingTask(Task):
             examples: the examples; None: those of the corpus.
         """
         examples = examples or self._validation[""]
-        rows = self._batches.evaluation_rows
+        # As many rows as a micro-batch of training; never packed, so that each example counts once.
+        rows = self._config.train.global_batch_size // self._config.train.microbatches
         own = -(-rows // divisor) * divisor // hosts
         columns = np.arange(host * own, (host + 1) * own)
         batches = -(-examples.examples_per_epoch // rows)
-        if self._batches.evaluation_batches:
-            batches = min(batches, self._batches.evaluation_batches)
+        batches = min(batches, self._config.data.evaluation_batches or batches)
         return batches_in_order(
             lambda number: examples.evaluation_batch(number, rows, columns), 0, batches
         )
@@ -220,7 +236,7 @@ class PretrainingTask(Task):
 
     def examples_as_text(self, count: int) -> str:
         """The first rows of the run, see `as_text`."""
-        return as_text(self._train.batch(0, count), self.tokenizer, self._options.objective)
+        return as_text(self._train.batch(0, count), self.tokenizer, self._config.data.objective)
 
     @functools.cached_property
     def data_summary(self) -> DataSummary:
@@ -233,7 +249,7 @@ class PretrainingTask(Task):
             validation={"validation": counts["validation"].documents},
             test={},
             tokens=TokenCounts.of(train.document_tokens, unknown),
-            epoch_share=shown_share(train, self.tokenizer, self._options),
+            epoch_share=shown_share(train, self.tokenizer, self._config.data),
             reading=tuple(
                 degenerate_targets(
                     train, self._examples, packing=isinstance(self._train, PackedBatches)
@@ -304,50 +320,3 @@ class LossEvaluator(Evaluator):
         if labels.any():
             accuracies["nsp_majority"] = float(labels.max() / labels.sum())
         return accuracies
-
-
-def _check_corpus(
-    corpus: Corpus, tokenizer: Tokenizer, options: PretrainingOptions, config: EncoderConfig
-) -> None:
-    """Raises OptionError where corpus, options and model do not fit together."""
-    if options.length > config.max_length:
-        raise OptionError(
-            "data.length",
-            options.length,
-            f"the model has {config.max_length} positions: lower it, or raise "
-            "model.max_position_embeddings",
-        )
-    if config.vocab_size < tokenizer.vocab_size:
-        raise OptionError(
-            "model.vocab_size",
-            config.vocab_size,
-            f"the corpus has a vocabulary of {tokenizer.vocab_size}: leave it out to use that size",
-        )
-    supports_pairs = tokenizer.supports_pairs(config.type_vocab_size)
-    if options.objective != "none" and not supports_pairs:
-        raise OptionError(
-            "model.type_vocab_size",
-            config.type_vocab_size,
-            f"data.objective={options.objective} has pairs of segments, each with a token type: "
-            "set 2, or data.objective=none",
-        )
-    if options.objective == "nsp" and len(corpus.splits["train"].document_offsets) < 3:
-        raise UserError(
-            f"{corpus.path} has 1 document to train on; "
-            "data.objective=nsp draws random next sentences from another one: separate documents "
-            "by blank lines and prepare again, or use sop or none"
-        )
-    if not len(corpus.splits["validation"].tokens):
-        raise UserError(
-            f"{corpus.path} has no validation documents; "
-            "prepare it from at least 2 documents with data.validation_fraction above 0"
-        )
-
-
-def classification_sums(
-    logits: jax.Array, labels: jax.Array, weights: jax.Array
-) -> dict[str, jax.Array]:
-    """float32 [..., C], int [...], float32 [...] → weighted sums of loss and correct answers."""
-    losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
-    correct = logits.argmax(axis=-1) == labels
-    return weighted_sums(weights, {"loss": losses, "accuracy": correct})

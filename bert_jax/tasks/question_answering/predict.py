@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,30 +60,66 @@ NULL_THRESHOLD = "null_score_diff_threshold"
 DEFAULT_LENGTH = 384
 
 
-@dataclasses.dataclass(frozen=True)
-class AnswerOptions:
-    """How answers are searched; the lengths are tokens.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SpanOptions:
+    """How passages are read and answers are searched; the lengths are tokens.
 
     Attributes:
-        batch_size: maximum number of windows per batch.
-        max_length: maximum number of tokens of a window; None: 384, or what the model takes.
         window_step: tokens from the start of a window to the next start, see `PassageWindows`.
         question_length: maximum number of tokens of a question.
         answer_length: maximum number of tokens of an answer.
         n_best: number of spans, all with different texts.
     """
 
-    batch_size: int = 32
-    max_length: int | None = None
     window_step: int = 128
     question_length: int = 64
     answer_length: int = 30
     n_best: int = 20
 
     def __post_init__(self) -> None:
-        for name in ("window_step", "question_length", "answer_length", "n_best"):
-            require_at_least(f"data.{name}", getattr(self, name), 1)
-        BatchOptions(self.batch_size, self.max_length)  # which checks them
+        for field in dataclasses.fields(SpanOptions):
+            require_at_least(f"data.{field.name}", getattr(self, field.name), 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class AnswerOptions(SpanOptions):
+    """The options of `LoadedModel.answer`.
+
+    Attributes:
+        batch_size: maximum number of windows per batch.
+        max_length: maximum number of tokens of a window; None: 384, or what the model takes.
+    """
+
+    batch_size: int = 32
+    max_length: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.batches
+
+    @property
+    def batches(self) -> BatchOptions:
+        """How windows are grouped."""
+        return BatchOptions(self.batch_size, self.max_length)
+
+
+@dataclasses.dataclass(frozen=True)
+class AnswerPredictOptions(PredictOptions, QuestionOptions, SpanOptions):
+    """The options of `bert-jax predict`.
+
+    Attributes:
+        top_k: number of answers; the file of the n best has `n_best` at least.
+        null_threshold: no-answer threshold, see `LoadedModel.answer`; None: the model's.
+    """
+
+    top_k: int = 1
+    null_threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        SpanOptions.__post_init__(self)
+        require_at_least("top_k", self.top_k, 1)
+        require_between("null_threshold", self.null_threshold, -math.inf, math.inf)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -105,20 +141,64 @@ class Answer:
     no_answer_score: float | None = None
 
 
-class SpanPredictor(Predictor[Question, Any]):
+@dataclasses.dataclass(frozen=True, slots=True)
+class RankedSpans:
+    """The prediction for a question.
+
+    Attributes:
+        spans: the best spans.
+        null_threshold: see `SpanPrediction.answer`.
+        top_k: number of answers.
+    """
+
+    spans: SpanPrediction
+    null_threshold: float | None = None
+    top_k: int = 1
+
+    def answers(self) -> list[Answer]:
+        """The best answers, the final answer first; fewer than `top_k` if the passage has fewer."""
+        with_null, null = self.null_threshold is not None, self.spans.null
+        ranked = self.spans.n_best(with_null=with_null)
+        no_answer = next((score for span, score in ranked if with_null and span is null), None)
+        best = self.spans.answer(self.null_threshold)
+        # With a threshold other than 0, the answer may not be the most probable span.
+        ranked.sort(key=lambda item: item[0] is not best)
+        return [
+            Answer(span.text, span.start, span.end, score, no_answer)
+            for span, score in ranked[: self.top_k]
+        ]
+
+
+class SpanPredictor(Predictor[Question, RankedSpans]):
     """The best spans for each question."""
 
     unit = "questions"
 
-    def __init__(self, model: Model, options: AnswerOptions = AnswerOptions()) -> None:
-        """Raises UserError where the model does not answer questions, or an option is wrong."""
+    def __init__(
+        self,
+        model: Model,
+        options: BatchOptions,
+        span_options: SpanOptions = SpanOptions(),
+        *,
+        null_threshold: float | None = None,
+        top_k: int = 1,
+    ) -> None:
+        """For the threshold and `top_k` see `LoadedModel.answer`.
+
+        Raises:
+            UserError: the model does not answer questions, or an option is out of range.
+        """
         check_head(model, PREDICT.heads, "answer questions", "question_answering")
         model.tokenizer.check_pairs(model.config.type_vocab_size, "questions")
-        super().__init__(model, BatchOptions(options.batch_size, options.max_length))
+        super().__init__(model, options)
         self._windows = PassageWindows(
-            model.tokenizer, self.limit, options.window_step, options.question_length
+            model.tokenizer, self.limit, span_options.window_step, span_options.question_length
         )
-        self._span_options = options.n_best, options.answer_length
+        self._answer_length = span_options.answer_length
+        self._n_best = max(top_k, span_options.n_best)
+        stored = stored_threshold(model.description)
+        self._null_threshold = stored if null_threshold is None else null_threshold
+        self._top_k = top_k
 
     @property
     def limit(self) -> int:
@@ -151,20 +231,19 @@ class SpanPredictor(Predictor[Question, Any]):
     def compute(self, batch: dict[str, jax.Array]) -> Any:
         if self.model.config.of_head(QuestionAnsweringOptions).qa_head != JOINT:
             return super().compute(batch)
-        _, answer_length = self._span_options
         # A longer answer leaves the row: one program for all such lengths.
-        length = min(answer_length, batch["input_ids"].shape[-1])
+        length = min(self._answer_length, batch["input_ids"].shape[-1])
         return _beam(
             self.model.compute_params, batch, module=self.model.module, answer_length=length
         )
 
     def decode(
-        self,
-        example: Question,
-        encoded: EncodedExample,
-        outputs: list[Logits | SpanBeam],
-    ) -> Any:
-        return best_spans(example.passage, encoded.rows, outputs, *self._span_options)
+        self, example: Question, encoded: EncodedExample, outputs: list[Logits | SpanBeam]
+    ) -> RankedSpans:
+        spans = best_spans(
+            example.passage, encoded.rows, outputs, self._n_best, self._answer_length
+        )
+        return RankedSpans(spans, self._null_threshold, self._top_k)
 
     def characters(self, example: Question) -> int:
         return super().characters((example.question, example.passage))
@@ -197,51 +276,24 @@ def _beam(
     )
 
 
-def best_answers(
-    spans: SpanPrediction, null_threshold: float | None, top_k: int = 1
-) -> list[Answer]:
-    """The best answers, the final answer first.
-
-    Args:
-        spans: spans of the question.
-        null_threshold: the answer is "" if `spans.null_odds` is above it; None: never.
-        top_k: number of answers; fewer if the passage has fewer.
-    """
-    with_null = null_threshold is not None
-    ranked = spans.n_best(with_null=with_null)
-    null = next((chance for span, chance in ranked if with_null and span is spans.null), None)
-    best = spans.answer(null_threshold)
-    # With a threshold other than 0, the answer may not be the most probable span.
-    ranked.sort(key=lambda item: item[0] is not best)
-    return [
-        Answer(span.text, span.start, span.end, chance, null) for span, chance in ranked[:top_k]
-    ]
-
-
 def question_inputs(question: str | Sequence[str], passage: str | Sequence[str]) -> list[Question]:
     """One or several questions; arguments are those of `LoadedModel.answer`.
 
     Raises:
         UserError: lists differ in length.
     """
-    return [Question(text, about) for text, about in _pairs(question, passage)]
-
-
-def _pairs(
-    question: str | Sequence[str], passage: str | Sequence[str]
-) -> Iterable[tuple[str, str]]:
-    if isinstance(question, str) and isinstance(passage, str):
-        return [(question, passage)]
+    questions = [question] if isinstance(question, str) else list(question)
+    passages = [passage] if isinstance(passage, str) else list(passage)
     if isinstance(question, str):
-        return [(question, about) for about in passage]
-    if isinstance(passage, str):
-        return [(text, passage) for text in question]
-    if len(question) != len(passage):
+        questions *= len(passages)
+    elif isinstance(passage, str):
+        passages *= len(questions)
+    if len(questions) != len(passages):
         raise UserError(
-            f"{len(question)} questions but {len(passage)} passages; give one passage for each, "
+            f"{len(questions)} questions but {len(passages)} passages; give one passage for each, "
             "or one for all"
         )
-    return zip(question, passage, strict=True)
+    return list(map(Question, questions, passages))
 
 
 def stored_threshold(description: ModelDescription) -> float | None:
@@ -254,68 +306,6 @@ def stored_threshold(description: ModelDescription) -> float | None:
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
         return value
     raise UserError(f"config.json: {NULL_THRESHOLD} is {value!r}; it must be a number")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class RankedSpans:
-    """The prediction for a question, with the options of the output files.
-
-    Attributes:
-        spans: the best spans.
-        null_threshold: see `SpanPrediction.answer`.
-        top_k: number of answers in a record.
-    """
-
-    spans: SpanPrediction
-    null_threshold: float | None
-    top_k: int = 1
-
-
-@dataclasses.dataclass(frozen=True)
-class AnswerPredictOptions(PredictOptions, QuestionOptions):
-    """The options of `bert-jax predict`.
-
-    Attributes:
-        top_k: number of answers; the file of the n best has 20 at least.
-        null_threshold: no-answer threshold, see `LoadedModel.answer`; None: the model's.
-        window_step, answer_length: see `AnswerOptions`.
-    """
-
-    top_k: int = 1
-    null_threshold: float | None = None
-    window_step: int = AnswerOptions.window_step
-    answer_length: int = AnswerOptions.answer_length
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("top_k", "window_step", "answer_length"):
-            require_at_least(name, getattr(self, name), 1)
-        require_between("null_threshold", self.null_threshold, -math.inf, math.inf)
-
-
-class _RankedSpanPredictor(SpanPredictor):
-    """Predicts spans with the options of the output files."""
-
-    def __init__(self, model: Model, options: AnswerPredictOptions) -> None:
-        threshold = options.null_threshold
-        self._threshold = stored_threshold(model.description) if threshold is None else threshold
-        self._top_k = options.top_k
-        super().__init__(
-            model,
-            AnswerOptions(
-                options.batch_size,
-                options.max_length,
-                window_step=options.window_step,
-                answer_length=options.answer_length,
-                n_best=max(self._top_k, AnswerOptions.n_best),
-            ),
-        )
-
-    def decode(
-        self, example: Question, encoded: EncodedExample, outputs: list[Logits | SpanBeam]
-    ) -> RankedSpans:
-        spans = super().decode(example, encoded, outputs)
-        return RankedSpans(spans, self._threshold, self._top_k)
 
 
 @contextlib.contextmanager
@@ -331,7 +321,7 @@ def _open(source: str | Path, options: AnswerPredictOptions) -> Iterator[Example
             yield examples
 
 
-def as_record(answers: Sequence[Answer]) -> dict[str, Any]:
+def to_record(answers: Sequence[Answer]) -> dict[str, Any]:
     """The fields of the first answer as JSON; several answers stand in the list "n_best"."""
     first, *_ = records = [
         {
@@ -348,10 +338,6 @@ def as_record(answers: Sequence[Answer]) -> dict[str, Any]:
         **({} if no_answer is None else {"no_answer_score": float32_repr(no_answer)}),
         **({"n_best": records} if len(records) > 1 else {}),
     }
-
-
-def _record(question: Question, prediction: RankedSpans) -> Mapping[str, Any]:
-    return as_record(best_answers(prediction.spans, prediction.null_threshold, prediction.top_k))
 
 
 def _squad(options: PredictOptions) -> Sequence[OutputFile[Question, RankedSpans]]:
@@ -405,8 +391,14 @@ def _key_and_value(key: str, value: Any) -> str:
 PREDICT = PredictSpec(
     InputReader(lambda options: QuestionParser(options, options.answer_columns(ANSWERS)), _open),
     AnswerPredictOptions,
-    _RankedSpanPredictor,
-    _record,
+    lambda model, options: SpanPredictor(
+        model,
+        options.batches,
+        options,
+        null_threshold=options.null_threshold,
+        top_k=options.top_k,
+    ),
+    lambda question, prediction: to_record(prediction.answers()),
     {SQUAD: _squad},
     endings={".json": SQUAD},
     heads=("question_answering",),

@@ -11,7 +11,6 @@ import numpy as np
 import optax
 
 from bert_jax.data.examples import Example, Question
-from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.squad import QuestionOptions, distinct, read_questions
 from bert_jax.data.windows.passages import PassageWindows
 from bert_jax.errors import UserError, require_one_of
@@ -34,7 +33,7 @@ from bert_jax.tasks.base.labelled_options import (
 )
 from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel, TrainingRows
 from bert_jax.tasks.base.model_init import ModelInit
-from bert_jax.tasks.base.predictor import Model, Predictor
+from bert_jax.tasks.base.predictor import Model, Notes, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
 from bert_jax.tasks.base.summary import count_classes
 from bert_jax.tasks.base.task import Sums, weighted_sums
@@ -43,13 +42,12 @@ from bert_jax.tasks.question_answering.predict import (
     DEFAULT_LENGTH,
     NULL_THRESHOLD,
     PREDICT,
-    AnswerOptions,
     RankedSpans,
+    SpanOptions,
     SpanPredictor,
     stored_threshold,
 )
-from bert_jax.tasks.question_answering.rows import SpanRows
-from bert_jax.tasks.question_answering.spans import SpanPrediction
+from bert_jax.tasks.question_answering.spans import SpanRows
 
 VERSIONS = ("", "1.1", "2.0")
 
@@ -62,42 +60,41 @@ _NO_ANSWER_WEIGHT = 0.5
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class QuestionEvaluator(LabelledEvaluator[Question, SpanPrediction]):
+class QuestionEvaluator(LabelledEvaluator[Question, RankedSpans]):
     """A prediction is the best spans of the passage.
 
     Attributes:
-        answer_options: options for windows of passages and for the search of answers.
+        span_options: how passages are read and answers are searched.
         tunes_threshold: whether the threshold is tuned on the (first) validation file; otherwise
             the model's own is used.
     """
 
     PREDICT = PREDICT
 
-    answer_options: AnswerOptions
+    span_options: SpanOptions
     tunes_threshold: bool
 
-    def predictor(self, model: Model) -> Predictor[Question, SpanPrediction]:
-        return SpanPredictor(model, self.answer_options)
+    def predictor(self, model: Model) -> Predictor[Question, RankedSpans]:
+        return SpanPredictor(model, self.options.batches, self.span_options)
 
     def metrics(
-        self, examples: list[Example[Question]], predictions: list[SpanPrediction]
+        self, examples: list[Example[Question]], predictions: list[RankedSpans]
     ) -> dict[str, float]:
         """The official metrics, in percent; if questions may have no answer, for both kinds."""
-        texts, odds = _texts(examples, predictions), _odds(examples, predictions)
-        return _scores(self._threshold, examples, texts, odds)
+        return _scores(self._threshold, examples, *_texts_and_odds(examples, predictions))
 
     def metric_names(self, examples: list[Example[Question]]) -> Iterable[str]:
         nothing = {question.id: "" for question in examples}
         return _scores(self._threshold, examples, nothing, dict.fromkeys(nothing, 0.0))
 
     def calibrated(
-        self, examples: list[Example[Question]], predictions: list[SpanPrediction]
+        self, examples: list[Example[Question]], predictions: list[RankedSpans]
     ) -> "QuestionEvaluator":
         """With the threshold above which a question has no answer."""
         if not self.tunes_threshold or self._threshold is None:
             return self
         threshold = best_f1_threshold(
-            _gold_texts(examples), _texts(examples, predictions), _odds(examples, predictions)
+            _gold_texts(examples), *_texts_and_odds(examples, predictions)
         )
         other = {**self.description.other, NULL_THRESHOLD: threshold}
         return dataclasses.replace(
@@ -111,8 +108,8 @@ class QuestionEvaluator(LabelledEvaluator[Question, SpanPrediction]):
         unanswered = sum(not question.label for question in examples)
         return {"f1_no_answer": 100.0 * unanswered / len(examples)}
 
-    def as_output(self, prediction: SpanPrediction) -> RankedSpans:
-        return RankedSpans(prediction, self._threshold)
+    def as_output(self, prediction: RankedSpans) -> RankedSpans:
+        return dataclasses.replace(prediction, null_threshold=self._threshold)
 
     def expected(self, example: Example[Question]) -> list[str]:
         return _answer_texts(example)
@@ -126,7 +123,7 @@ class QuestionEvaluator(LabelledEvaluator[Question, SpanPrediction]):
         return stored_threshold(self.description)
 
 
-class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
+class QuestionAnsweringTask(LabelledTask[Question, RankedSpans]):
     """Extractive question answering."""
 
     score_kind = "classes"
@@ -139,7 +136,7 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
         splits: Splits[Question],
         model: TrainedModel,
         options: LabelledOptions,
-        answer_options: AnswerOptions,
+        span_options: SpanOptions,
         *,
         tunes_threshold: bool,
     ) -> None:
@@ -150,12 +147,12 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
             model: the model that is trained; its description has a threshold if questions may have
                 no answer.
             options: options of all labelled tasks.
-            answer_options: options for windows of passages and for the search of answers.
+            span_options: how passages are read and answers are searched.
             tunes_threshold: whether an evaluation tunes the threshold on the (first) validation
                 file; otherwise the model's own is used.
         """
         super().__init__(splits, model, options)
-        self._answer_options = answer_options
+        self._span_options = span_options
         self._tunes_threshold = tunes_threshold
 
     def make_evaluator(self) -> QuestionEvaluator:
@@ -163,14 +160,14 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
             self.splits,
             self.options,
             self.description,
-            self._answer_options,
+            self._span_options,
             self._tunes_threshold,
         )
 
     @functools.cached_property
     def _windows(self) -> SpanRows:
         """The windows of the training questions, tokenised at the first access."""
-        options = self._answer_options
+        options = self._span_options
         with length_key():
             windows = PassageWindows(
                 self.tokenizer, self.options.length, options.window_step, options.question_length
@@ -187,24 +184,16 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
     def make_rows(self) -> TrainingRows:
         """Each window is an example, whether it contains the answer or not."""
         rows = self._windows
-
-        def make(chosen: np.ndarray, length: int) -> Batch:
-            is_row = chosen >= 0
-            # A position beyond the batch would give NaN, which a weight of 0 does not remove.
-            positions = rows.positions[chosen] * is_row[:, None]  # B2
-            joint = {
-                "passages": rows.passages[chosen] * is_row[:, None],
-                "without_answer": rows.without_answer[chosen] * is_row,
-            }
-            return {
-                **rows.sequences.pad(chosen, length, self.tokenizer),
-                "start_positions": positions[:, 0],
-                "end_positions": positions[:, 1],
-                "weights": is_row.astype(np.float32),
-                **(joint if self._is_joint else {}),
-            }
-
-        return TrainingRows(rows.sequences, rows.sequences.lengths, make)
+        arrays = {"start_positions": rows.positions[:, 0], "end_positions": rows.positions[:, 1]}
+        if self._is_joint:
+            arrays |= {"passages": rows.passages, "without_answer": rows.without_answer}
+        # Zeros behind the last row are those of a row of padding, whose number is -1: a position
+        # beyond the batch would give NaN, which a weight of 0 does not remove.
+        padded = {
+            name: np.append(array, np.zeros_like(array[:1]), axis=0)
+            for name, array in arrays.items()
+        }
+        return self.single_rows(rows.sequences, Notes(texts=0), **padded)
 
     def class_counts(self, examples: Iterable[Example[Question]]) -> dict[str, int]:
         """Questions with and without an answer, where some have none."""
@@ -298,61 +287,36 @@ def _gold_texts(questions: Sequence[Example[Question]]) -> dict[str, list[str]]:
     return {question.id: _answer_texts(question) for question in questions}
 
 
-def _texts(questions: list[Example[Question]], predictions: list[SpanPrediction]) -> dict[str, str]:
-    """The best answer to each question, by its id, even if "no answer" scores higher."""
-    return {
-        question.id: spans.answer(None).text
-        for question, spans in zip(questions, predictions, strict=True)
-    }
-
-
-def _odds(
-    questions: list[Example[Question]], predictions: list[SpanPrediction]
-) -> dict[str, float]:
-    """The `null_odds` of each question, by its id."""
-    return {
-        question.id: spans.null_odds for question, spans in zip(questions, predictions, strict=True)
-    }
+def _texts_and_odds(
+    questions: list[Example[Question]], predictions: list[RankedSpans]
+) -> tuple[dict[str, str], dict[str, float]]:
+    """The best answer to each question, even if "no answer" scores higher; `null_odds`; by id."""
+    spans = {row.id: each.spans for row, each in zip(questions, predictions, strict=True)}
+    texts = {name: each.answer(None).text for name, each in spans.items()}
+    return texts, {name: each.null_odds for name, each in spans.items()}
 
 
 @dataclasses.dataclass(frozen=True)
-class QuestionData(LabelledData, QuestionOptions):
+class QuestionData(LabelledData, QuestionOptions, SpanOptions):
     """The section `data` of a config.
 
     Attributes:
-        window_step, question_length, answer_length, n_best: see `AnswerOptions`.
         version: "2.0" if questions may have no answer, else "1.1"; "": decided by the data, or by
             the model that is evaluated.
     """
 
-    window_step: int = AnswerOptions.window_step
-    question_length: int = AnswerOptions.question_length
-    answer_length: int = AnswerOptions.answer_length
-    n_best: int = AnswerOptions.n_best
     version: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_one_of("data.version", self.version, VERSIONS)
-        self.answer_options(1)
-
-    def answer_options(self, batch_size: int) -> AnswerOptions:
-        """The options of windows and answers."""
-        return AnswerOptions(
-            batch_size,
-            self.length or None,
-            self.window_step,
-            self.question_length,
-            self.answer_length,
-            self.n_best,
-        )
+        SpanOptions.__post_init__(self)
 
 
 def create(config: TaskConfig[QuestionData], model_init: ModelInit) -> QuestionAnsweringTask:
     """The task of a config, see `bert_jax.config`."""
     data = config.data
     tokenizer = model_tokenizer(model_init)
-    options = labelled_options(config, "f1")
     splits = read_splits(
         data,
         lambda source, split, report: distinct(read_questions(source, data, report)),
@@ -372,8 +336,8 @@ def create(config: TaskConfig[QuestionData], model_init: ModelInit) -> QuestionA
     return QuestionAnsweringTask(
         splits,
         TrainedModel(tokenizer, description, model_init.execution),
-        options,
-        data.answer_options(options.batch_size),
+        labelled_options(config, "f1"),
+        data,
         tunes_threshold=not model_init.is_finished,
     )
 

@@ -15,7 +15,6 @@ import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Example, Pair
-from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.columns import TextOptions
 from bert_jax.data.readers.texts import read_texts
 from bert_jax.errors import OptionError, UserError, require_between, require_one_of
@@ -36,14 +35,10 @@ from bert_jax.tasks.base.labelled_task import (
     TrainedModel,
     TrainingRows,
     encode_in_chunks,
-    sequences_of,
 )
 from bert_jax.tasks.base.labels import choose_labels, class_of
 from bert_jax.tasks.base.model_init import ModelInit
-from bert_jax.tasks.base.predictor import (
-    Model,
-    Predictor,
-)
+from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
 from bert_jax.tasks.base.task import Sums, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder
@@ -57,12 +52,7 @@ from bert_jax.tasks.similarity.objectives import (
     Objective,
     SoftmaxObjective,
 )
-from bert_jax.tasks.similarity.predict import (
-    PREDICT,
-    PairPrediction,
-    PairPredictor,
-    checked_pair,
-)
+from bert_jax.tasks.similarity.predict import PREDICT, PairPrediction, PairPredictor, checked_pair
 from bert_jax.tokenization import Tokenizer
 
 LOSSES = ("cosine", "contrastive", "softmax", "in_batch_negatives")
@@ -163,24 +153,12 @@ class SimilarityTask(LabelledTask[Pair, PairPrediction]):
         return SimilarityEvaluator(self.splits, self.options, self.description, self._objective)
 
     def make_rows(self) -> TrainingRows:
-        # Each pair is an example of two rows, padded to one length.
-        examples = self.splits.train
-        targets = self._targets
+        """Each pair is an example of two rows, padded to one length."""
         encode = TextEncoder(
             self.tokenizer, self.description.config, self.options.length, prepare=self._prepare
         )
-        pairs = (example.input for example in examples)
-        sequences, rows, notes = sequences_of(encode_in_chunks(encode.groups, pairs))
-
-        def make(chosen: np.ndarray, length: int) -> Batch:
-            of_chosen = np.where(chosen[:, None] < 0, -1, rows[chosen])  # B2
-            return {
-                **sequences.pad(of_chosen, length, self.tokenizer),
-                "labels": targets[chosen],
-                "weights": (chosen >= 0).astype(np.float32),
-            }
-
-        return TrainingRows(sequences, sequences.lengths[rows].max(axis=1), make, notes)
+        pairs = (example.input for example in self.splits.train)
+        return self.several_rows_each(encode_in_chunks(encode.groups, pairs), self._targets)
 
     def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
         weights = batch["weights"]

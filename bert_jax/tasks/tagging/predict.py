@@ -30,7 +30,7 @@ from bert_jax.data.windows.words import (
     piece_words,
     split_words,
 )
-from bert_jax.metrics.entities import detect_scheme, spans
+from bert_jax.metrics.entities import spans
 from bert_jax.models.crf import CRFParams
 from bert_jax.models.heads.tagging import TaggingOptions
 from bert_jax.options import from_keys
@@ -57,6 +57,7 @@ from bert_jax.tasks.base.predictor import (
 from bert_jax.tasks.tagging.tags import (
     Decoded,
     argmax_decode,
+    entity_tags,
     mask_invalid_transitions,
     viterbi_decode,
 )
@@ -187,18 +188,6 @@ class TagPredictor(Predictor[Any, Tagging]):
         sentence = _sentence(example)
         length = super().characters(sentence)
         return length if isinstance(sentence, str) or not length else length + len(sentence) - 1
-
-
-def entity_tags(tags: Sequence[str], labels: Sequence[str]) -> Sequence[str] | None:
-    """The tags of a model that mark entities; None if its labels do not.
-
-    If labels have no prefixes but one is O, adjacent words with the same label are one entity.
-    """
-    if detect_scheme([labels]) is not None:
-        return tags
-    if OUTSIDE in labels:
-        return [tag if tag == OUTSIDE else f"I-{tag}" for tag in tags]
-    return None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The tags of a tagger: their scheme, and how they are decoded from the scores of words."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import functools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
@@ -45,6 +46,11 @@ class TagSet:
     labels: tuple[str, ...]
     scheme: Scheme | None
 
+    @functools.cached_property
+    def types(self) -> set[str]:
+        """The types of entities."""
+        return _types(self.labels)
+
     def translate(self, tags: Sequence[str]) -> list[str]:
         """Tags of any scheme, translated to the scheme of the model."""
         return list(tags) if self.scheme is None else convert(tags, self.scheme)
@@ -78,9 +84,7 @@ class TagSet:
         """Whether a tag of any scheme corresponds to a tag of the model."""
         if self.scheme is None:
             return tag in self.labels
-        if detect_scheme([[tag]]) is None:
-            return False
-        return _types([tag]) <= _types(self.labels)
+        return split_tag(tag) is not None and _types([tag]) <= self.types
 
     def check(self, sentences: Iterable[Example[Sentence]]) -> None:
         """Refuses tags that the model does not know.
@@ -91,7 +95,7 @@ class TagSet:
         for sentence, word, tag in self._unknown(sentences):
             has_types = self.scheme is not None and not self.knows(tag)
             what = "types of entities" if has_types else "tags"
-            known = sorted(_types(self.labels)) if has_types else self.labels
+            known = sorted(self.types) if has_types else self.labels
             raise UserError(
                 f"{sentence.location}: the tag {tag!r} of {word!r} is unknown to the model, "
                 f"which has the {what} {', '.join(known)}; "
@@ -114,10 +118,13 @@ class TagSet:
     ) -> Iterable[tuple[Example[Sentence], str, str]]:
         """The words with an unknown tag, or one that is unknown in the scheme of the model."""
         for sentence in sentences:
-            yield from _unknown([sentence], self.knows)
-            own = self.translate(sentence.label or ())
-            for word, tag in zip(sentence.input.words, own, strict=False):
-                if tag not in self.labels:
+            tags = sentence.label or ()
+            unknown = [not self.knows(tag) for tag in tags]
+            if not any(unknown):
+                tags = self.translate(tags)
+                unknown = [tag not in self.labels for tag in tags]
+            for word, tag, is_unknown in zip(sentence.input.words, tags, unknown, strict=False):
+                if is_unknown:
                     yield sentence, word, tag
 
 
@@ -147,13 +154,15 @@ def find_tag_set(
     if model_init.is_finished and model_init.description:
         return _of_finished_model(model_init.description, named)
     tags = {tag for sentence in train for tag in sentence.label or ()}
-    if not any("-" in tag and detect_scheme([[tag]]) for tag in tags):
+    if not any("-" in tag and split_tag(tag) for tag in tags):
         return TagSet(_ordered(tags, model_init, named), None)
-    for sentence, word, tag in _unknown(train, lambda tag: detect_scheme([[tag]]) is not None):
-        raise UserError(
-            f"{sentence.location}: {tag!r}, the tag of {word!r}, marks no entity, as others do; "
-            "give O, or B-, I-, E-, S- and a type"
-        )
+    for sentence in train:
+        for word, tag in zip(sentence.input.words, sentence.label or (), strict=False):
+            if split_tag(tag) is None:
+                raise UserError(
+                    f"{sentence.location}: {tag!r}, the tag of {word!r}, marks no entity, as "
+                    "others do; give O, or B-, I-, E-, S- and a type"
+                )
     if named:
         locations = {
             tag: sentence.location
@@ -207,17 +216,16 @@ def _types(tags: Iterable[str]) -> set[str]:
     return {entity.type for tag in tags for entity in spans([tag])}
 
 
-def _unknown(
-    sentences: Iterable[Example[Sentence]], is_known: Callable[[str], bool]
-) -> Iterable[tuple[Example[Sentence], str, str]]:
-    """The words with an unknown tag, as (sentence, word, tag)."""
-    known: dict[str, bool] = {}
-    for sentence in sentences:
-        for word, tag in zip(sentence.input.words, sentence.label or (), strict=False):
-            if tag not in known:
-                known[tag] = is_known(tag)
-            if not known[tag]:
-                yield sentence, word, tag
+def entity_tags(tags: Sequence[str], labels: Sequence[str]) -> Sequence[str] | None:
+    """The tags of a model that mark entities; None if its labels do not.
+
+    If labels have no prefixes but one is O, adjacent words with the same label are one entity.
+    """
+    if detect_scheme([labels]) is not None:
+        return tags
+    if OUTSIDE in labels:
+        return [tag if tag == OUTSIDE else f"I-{tag}" for tag in tags]
+    return None
 
 
 class Decoded(NamedTuple):

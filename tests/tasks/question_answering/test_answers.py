@@ -17,7 +17,7 @@ from bert_jax.tasks.question_answering.predict import (
     Answer,
     AnswerOptions,
     SpanPredictor,
-    as_record,
+    to_record,
 )
 
 PASSAGE = "The cat sat on the mat. It was warm."
@@ -28,7 +28,9 @@ def answer(model, question, passage, *arguments, **options):
 
 
 def spans(model, questions, **options):
-    return predict_examples(SpanPredictor(model, AnswerOptions(**options)), questions)
+    options = AnswerOptions(**options)
+    predictor = SpanPredictor(model, options.batches, options)
+    return (prediction.spans for prediction in predict_examples(predictor, questions))
 
 
 @pytest.fixture(scope="module")
@@ -177,13 +179,13 @@ def test_scores_are_those_of_the_module(qa_model, tokenizer):
 def test_records(finder):
     model = finder("[CLS]", "cat", null_score_diff_threshold=9.5)
     best = answer(model, "Who?", "a cat")
-    record = as_record([best])
+    record = to_record([best])
     assert list(record) == ["answer", "start", "end", "score", "no_answer_score"]
     assert (record["answer"], record["start"], record["end"]) == ("cat", 2, 5)
     assert record["score"] == pytest.approx(best.score, rel=1e-6)
-    record = as_record([dataclasses.replace(best, no_answer_score=None)])
+    record = to_record([dataclasses.replace(best, no_answer_score=None)])
     assert list(record) == ["answer", "start", "end", "score"]
-    record = as_record(answer(model, "Who?", "a cat", top_k=3))
+    record = to_record(answer(model, "Who?", "a cat", top_k=3))
     assert [entry["answer"] for entry in record["n_best"]] == ["cat", "", "a cat"]
     assert record["answer"] == "cat"
 

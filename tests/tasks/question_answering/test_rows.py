@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bert_jax.data.examples import Example, GoldAnswer, Question
 from bert_jax.data.windows.passages import PassageWindows
-from bert_jax.tasks.question_answering.rows import SpanRows
+from bert_jax.tasks.question_answering.spans import SpanRows
 
 PASSAGE = "The dogs ran up."
 

@@ -22,7 +22,7 @@ from bert_jax.models.heads.question_answering import (
 from bert_jax.tasks.base.labelled_options import labelled_options
 from bert_jax.tasks.base.labelled_task import TrainedModel
 from bert_jax.tasks.base.splits import EvalSet, Splits
-from bert_jax.tasks.question_answering.predict import AnswerOptions
+from bert_jax.tasks.question_answering.predict import AnswerOptions, RankedSpans, SpanOptions
 from bert_jax.tasks.question_answering.spans import AnswerSpan, SpanPrediction
 from bert_jax.tasks.question_answering.task import QuestionAnsweringTask
 
@@ -168,7 +168,7 @@ def make_task(base_model):
             Splits(questions, questions, parts, []),
             TrainedModel(base.tokenizer, description, base.execution),
             labelled_options(sections.task, "f1"),
-            AnswerOptions(4, 32, window_step=8),
+            SpanOptions(window_step=8),
             tunes_threshold=tunes_threshold,
         )
 
@@ -304,7 +304,8 @@ def test_padding_cannot_be_an_answer(make_task, monkeypatch):
 
 
 def spans_of(text, score, null):
-    return SpanPrediction((AnswerSpan(text, 0, 1, score, 0.0),), AnswerSpan("", 0, 0, null, 0.0))
+    best, none = AnswerSpan(text, 0, 1, score, 0.0), AnswerSpan("", 0, 0, null, 0.0)
+    return RankedSpans(SpanPrediction((best,), none))
 
 
 def test_metrics_by_hand(make_task):

@@ -20,7 +20,8 @@ from bert_jax.files.manifest import MANIFEST
 from bert_jax.inference.streams import predict_examples
 from bert_jax.models.head import with_fields
 from bert_jax.tasks.base.predictor import BatchOptions, ExampleError
-from bert_jax.tasks.tagging.predict import PREDICT, TagPredictor, entity_tags
+from bert_jax.tasks.tagging.predict import PREDICT, TagPredictor
+from bert_jax.tasks.tagging.tags import entity_tags
 from bert_jax.tokenization import Template
 
 IOB2 = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")

@@ -6,8 +6,8 @@ import numpy as np
 
 from bert_jax.data.examples import Example, Sentence
 from bert_jax.metrics.entities import spans
-from bert_jax.tasks.tagging.rows import TaggedRows
 from bert_jax.tasks.tagging.tags import TagSet
+from bert_jax.tasks.tagging.task import TaggedRows
 
 LABELS = ("O", "B-PER", "I-PER")
 TAGS = TagSet(LABELS, "iob2")
