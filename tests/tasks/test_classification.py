@@ -466,5 +466,5 @@ def test_a_single_run_does_not_begin_where_several_are(train, write_table, sente
     table = write_table("train.tsv", [("text", "label"), *sentences(40)])
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "several_runs.json").write_text('{"kind": "seeds"}')
-    with pytest.raises(UserError, match="run holds several runs; give one of those in it"):
+    with pytest.raises(UserError, match="run holds several runs; give one of its runs"):
         train("classification", data__train=str(table))
