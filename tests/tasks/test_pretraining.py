@@ -58,12 +58,9 @@ def make_task(tiny_corpus, tiny_config):
 
     def make(packing: bool, options: CorpusData = OPTIONS) -> PretrainingTask:
         corpus = Corpus.open(tiny_corpus)
+        data = dataclasses.replace(options, packing=packing)
         return PretrainingTask(
-            TaskConfig(
-                dataclasses.replace(options, packing=packing),
-                BatchKeys(global_batch_size=8),
-                FreezeKeys(),
-            ),
+            TaskConfig(data, BatchKeys(global_batch_size=8), FreezeKeys()),
             {"": corpus},
             corpus.tokenizer(),
             ModelDescription(
