@@ -143,7 +143,7 @@ class Kernel:
         setting: value of `model.attention` that allows it; "": its name.
         automatic: whether "auto" as `model.attention` allows it on its platforms.
         min_length: shortest T for which it is faster than the kernels after it in the table.
-        length_multiple: T must be a multiple of this.
+        length_multiple: T and S must be multiples of this.
         is_fused: whether it never has the attention weights; not used where they are requested.
         accepts: whether it computes inputs of a supported length, from their shapes and dtypes.
     """
@@ -167,6 +167,7 @@ class Kernel:
 
     def supports(self, inputs: AttentionInputs, *, output_attentions: bool = False) -> bool:
         """Whether it computes the inputs, and faster than the kernels after it in the table."""
-        length = inputs.query.shape[2]
-        is_length = length >= self.min_length and length % self.length_multiple == 0
+        queries, keys = inputs.query.shape[2], inputs.key.shape[2]
+        is_multiple = queries % self.length_multiple == 0 == keys % self.length_multiple
+        is_length = queries >= self.min_length and is_multiple
         return is_length and not (self.is_fused and output_attentions) and self.accepts(inputs)

@@ -286,12 +286,13 @@ def test_cudnn_computes_the_definition():
 
 
 def call_of(*, length=512, dtype="bfloat16", **call):
-    """The inputs of two rows of 12 heads; `packed`, `causal` and `rate` may be set."""
-    operand = jax.ShapeDtypeStruct((2, 12, length, 64), dtype)
+    """The inputs of two rows of 12 heads; `packed`, `causal`, `keys` and `rate` may be set."""
+    keys = call.get("keys", length)
+    query, key = (jax.ShapeDtypeStruct((2, 12, count, 64), dtype) for count in (length, keys))
     causal = {"causal": True} if call.get("causal") else {}
     query_ids = np.ones((2, length if call.get("packed") else 1))
-    tokens = tokens_of(query_ids, np.ones((2, length)), **causal)
-    return inputs_of(operand, operand, operand, tokens, call.get("rate", 0.0))
+    tokens = tokens_of(query_ids, np.ones((2, keys)), **causal)
+    return inputs_of(query, key, key, tokens, call.get("rate", 0.0))
 
 
 def kernel_of(setting, platform, *, output_attentions=False, **call):
@@ -309,6 +310,8 @@ def kernel_of(setting, platform, *, output_attentions=False, **call):
         ("pallas", "tpu", {"causal": True}, "xla"),
         ("pallas", "tpu", {"length": 520}, "xla"),
         ("pallas", "tpu", {"length": 128}, "xla"),
+        ("pallas", "tpu", {"keys": 128}, "pallas"),
+        ("pallas", "tpu", {"keys": 200}, "xla"),
         ("pallas", "gpu", {}, "xla"),
         ("pallas", "cpu", {}, "blocked"),
         ("cudnn", "gpu", {"length": 520}, "cudnn"),
