@@ -168,6 +168,6 @@ class Kernel:
     def supports(self, inputs: AttentionInputs, *, output_attentions: bool = False) -> bool:
         """Whether it computes the inputs, and faster than the kernels after it in the table."""
         queries, keys = inputs.query.shape[2], inputs.key.shape[2]
-        is_multiple = queries % self.length_multiple == 0 == keys % self.length_multiple
-        is_length = queries >= self.min_length and is_multiple
+        are_multiples = all(length % self.length_multiple == 0 for length in (queries, keys))
+        is_length = queries >= self.min_length and are_multiples
         return is_length and not (self.is_fused and output_attentions) and self.accepts(inputs)

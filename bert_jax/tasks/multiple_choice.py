@@ -53,6 +53,7 @@ from bert_jax.tasks.base.predictor import (
     check_head,
     not_one_string,
     softmax,
+    text_error,
 )
 from bert_jax.tasks.base.splits import read_splits
 from bert_jax.tasks.base.task import Sums, classification_sums
@@ -92,9 +93,8 @@ class ChoiceEncoder:
 
 def _pairs(example: Choices) -> list[Text] | ExampleError:
     """The two texts of each choice."""
-    for text in (example.prompt, example.question, *example.choices):
-        if not isinstance(text, str):
-            return ExampleError(f"{text!r:.80} is no text; give strings")
+    if error := text_error(example.prompt, example.question, *example.choices):
+        return error
     if len(example.choices) < 2:
         return ExampleError(f"{len(example.choices)} choices; give two or more")
     question = f"{example.question} " if example.question else ""

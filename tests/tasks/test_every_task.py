@@ -11,6 +11,7 @@ import pytest
 import bert_jax
 from bert_jax import tasks
 from bert_jax.config import complete_config
+from bert_jax.data.outputs import to_json
 from bert_jax.data.readers.tables import Record
 from bert_jax.errors import NotFiniteError, UserError
 from bert_jax.experiment import Experiment
@@ -135,11 +136,30 @@ def test_load_and_predict_know_its_name(load, tmp_path, name):
     assert keys <= set(json.loads(target.read_text()))
 
 
+def row_and_head(name):
+    """A row for a task of `bert-jax predict`, and a head that can predict it."""
+    # The tasks without a training of their own take a model with any head, or with that for masks.
+    return (ROWS[name][0], name) if name in ROWS else ({"text": "the [MASK]"}, "masked_lm")
+
+
+@pytest.mark.parametrize("name", tasks.task_names("PREDICT"))
+def test_half_of_a_surrogate_pair_is_an_error_of_its_example_alone(load, name):
+    row, head = row_and_head(name)
+    damaged = json.loads(json.dumps(row).replace("the", "\\ud83d"))
+    spec = tasks.find_task(name, "PREDICT").PREDICT
+    options = spec.options()
+    parse = spec.reader.parser(options)
+    inputs = [parse(Record(each, ""), 0).input for each in (row, damaged, row)]
+    first, error, last = Engine(spec.predictor(load(head), options)).predict(inputs)
+    assert str(error) == r"the text has '\ud83d', half of a surrogate pair; remove it"
+    same = [to_json(spec.to_record(inputs[0], prediction)) for prediction in (first, last)]
+    assert same[0] == same[1]
+
+
 @pytest.mark.parametrize("name", tasks.task_names("PREDICT"))
 def test_what_is_packed_is_computed_in_packed_rows(load, tmp_path, name):
     """Less is multiplied than in padded rows; a task that cannot do it has padded rows."""
-    # The tasks without a training of their own take a model with any head, or with that for masks.
-    row, head = (ROWS[name][0], name) if name in ROWS else ({"text": "the [MASK]"}, "masked_lm")
+    row, head = row_and_head(name)
     model = load(head)
     source = tmp_path / "in.jsonl"
     source.write_text((json.dumps(row) + "\n") * 40)

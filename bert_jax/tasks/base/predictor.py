@@ -29,6 +29,7 @@ from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
 from bert_jax.models.encoder import Encoder, cast_layer_kernels
 from bert_jax.models.execution import Execution
 from bert_jax.tokenization import Encoding, Tokenizer
+from bert_jax.tokenization.encoding import is_unicode
 
 Example = TypeVar("Example")
 Item = TypeVar("Item")
@@ -268,6 +269,20 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
 def is_sequence_of_texts(example: Any) -> bool:
     """Whether an object is a list or a tuple of strings."""
     return isinstance(example, list | tuple) and all(isinstance(text, str) for text in example)
+
+
+def text_error(*texts: Any) -> ExampleError | None:
+    """Why the texts of an example cannot be encoded; None if they can.
+
+    Each must be a string without half of a surrogate pair, which JSON can contain.
+    """
+    for text in texts:
+        if not isinstance(text, str):
+            return ExampleError(f"{text!r:.80} is no text; give strings")
+        if not is_unicode(text):
+            half = next(character for character in text if not is_unicode(character))
+            return ExampleError(f"the text has {half!r}, half of a surrogate pair; remove it")
+    return None
 
 
 def check_finite(array: np.ndarray, what: str) -> np.ndarray:

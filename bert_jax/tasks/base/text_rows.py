@@ -17,6 +17,7 @@ from bert_jax.tasks.base.predictor import (
     Notes,
     Predictor,
     is_sequence_of_texts,
+    text_error,
 )
 from bert_jax.tokenization import Encoding, Tokenizer, WordPieceTokenizer
 
@@ -82,11 +83,11 @@ class TextEncoder:
 
     def _error(self, text: Any) -> ExampleError | None:
         if isinstance(text, str):
-            return None
+            return text_error(text)
         if not (isinstance(text, tuple) and len(text) == 2 and is_sequence_of_texts(text)):
             return ExampleError(f"{text!r:.80} is no text; give a string or a pair of strings")
         if self.tokenizer.supports_pairs(self.config.type_vocab_size):
-            return None
+            return text_error(*text)
         return ExampleError(
             "the text is a pair, but the model has one segment only (type_vocab_size 1); "
             "join the two texts"

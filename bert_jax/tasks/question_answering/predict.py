@@ -49,7 +49,7 @@ from bert_jax.tasks.base.predictor import (
     Notes,
     Predictor,
     check_head,
-    is_sequence_of_texts,
+    text_error,
 )
 from bert_jax.tasks.question_answering.spans import Logits, SpanPrediction, best_spans
 
@@ -211,11 +211,9 @@ class SpanPredictor(Predictor[Question, RankedSpans]):
 
     def encode(self, examples: Sequence[Question]) -> list[EncodedExample | ExampleError]:
         pairs = [(example.question, example.passage) for example in examples]
-        windows = iter(self._windows([pair for pair in pairs if is_sequence_of_texts(pair)]))
-        return [
-            _encoded(pair, next(windows)) if is_sequence_of_texts(pair) else _no_text(pair)
-            for pair in pairs
-        ]
+        checked = [(pair, text_error(*pair)) for pair in pairs]
+        windows = iter(self._windows([pair for pair, error in checked if error is None]))
+        return [error or _encoded(pair, next(windows)) for pair, error in checked]
 
     def inputs(
         self, arrays: dict[str, np.ndarray], rows: Mapping[int, Any]
@@ -259,11 +257,6 @@ def _encoded(pair: tuple[str, str], windows: Sequence[PassageWindow]) -> Encoded
     return EncodedExample(
         windows, Notes(cut=windows[0].is_cut, empty=not all(map(str.strip, pair)))
     )
-
-
-def _no_text(pair: tuple[Any, Any]) -> ExampleError:
-    wrong = next(text for text in pair if not isinstance(text, str))
-    return ExampleError(f"{wrong!r:.80} is no text; give strings")
 
 
 @functools.partial(jax.jit, static_argnames=("module", "answer_length"))

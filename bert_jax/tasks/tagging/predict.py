@@ -53,6 +53,7 @@ from bert_jax.tasks.base.predictor import (
     check_finite,
     check_head,
     is_sequence_of_texts,
+    text_error,
 )
 from bert_jax.tasks.tagging.tags import (
     Decoded,
@@ -161,10 +162,13 @@ class TagPredictor(Predictor[Any, Tagging]):
         return [each if isinstance(each, ExampleError) else encoded(each) for each in split]
 
     def _split(self, sentence: Any) -> "_Split | ExampleError":
+        texts = (sentence,) if isinstance(sentence, str) else sentence
+        if not is_sequence_of_texts(texts):
+            rule = "give a string or a list of words"
+            return ExampleError(f"{sentence!r:.80} is no sentence; {rule}")
+        if error := text_error(*texts):
+            return error
         if not isinstance(sentence, str):
-            if not is_sequence_of_texts(sentence):
-                rule = "give a string or a list of words"
-                return ExampleError(f"{sentence!r:.80} is no sentence; {rule}")
             return _Split(" ".join(sentence), join_words(sentence))
         if not has_unspaced(sentence):
             return _Split(sentence, split_words(sentence))
