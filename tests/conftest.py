@@ -15,6 +15,7 @@ import hypothesis
 import jax
 import pytest
 
+from bert_jax import cli
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.parameters import LoadReport
@@ -115,7 +116,7 @@ def store(tmp_path_factory) -> Iterator[str]:
 
 @pytest.fixture
 def bucket(store, tmp_path, monkeypatch) -> str:
-    """An empty place in a bucket, and an empty cache of the user."""
+    """An empty directory in a bucket, and an empty cache of the user."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return f"{store}/{tmp_path.name}"
 
@@ -172,6 +173,22 @@ PACKED_OVERRIDES = {
     "data.max_predictions": 12,
     "data.short_probability": 0.5,
 }
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs a command that is refused with exit code 2; returns its message, a line on stderr."""
+
+    def run(*arguments: object) -> str:
+        assert cli.main([str(argument) for argument in arguments]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.count("\n") == 1
+        assert captured.err.startswith("bert-jax: ")
+        return captured.err
+
+    return run
+
 
 CommandMaker = Callable[..., list[str]]
 

@@ -1,4 +1,4 @@
-"""The whole road through a bucket, by real processes: the same run as on this machine's disk."""
+"""All verbs with a bucket, by real processes: the same run as on this machine's disk."""
 
 import json
 import os
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bert_jax.files import as_path, upload
+from tests.runs import records_of
 
 pytestmark = pytest.mark.slow
 
@@ -31,14 +32,6 @@ def bert_jax(*arguments):
 def train(command):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-def records_of(workdir):
-    records = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
-    for record in records:
-        for name in ("tokens_per_second", "real_tokens_per_second"):
-            record.pop(name, None)
-    return records
 
 
 def has_checkpoint(workdir):
@@ -96,16 +89,10 @@ def test_a_store_that_does_not_answer_is_one_line(tmp_path):
     began = time.monotonic()
     done = subprocess.run(
         [
-            sys.executable,
-            "-m",
-            "bert_jax",
-            "export",
-            "--workdir",
-            "gs://bucket/run",
-            "--output",
-            "a",
+            *(sys.executable, "-m", "bert_jax", "export"),
+            *("--workdir", "gs://bucket/run", "--output", "a"),
         ],
-        env=os.environ | {"STORAGE_EMULATOR_HOST": "http://127.0.0.1:9"},  # where nobody listens
+        env=os.environ | {"STORAGE_EMULATOR_HOST": "http://127.0.0.1:9"},  # a closed port
         cwd=tmp_path,
         capture_output=True,
         text=True,

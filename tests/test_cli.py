@@ -7,12 +7,8 @@ import sys
 import pytest
 
 from bert_jax import cli
-from bert_jax.checkpoints import model_directory
-from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.families import bert
 from bert_jax.models.head import fields_of
-from bert_jax.models.heads.pretraining import PreTrainingModel
-from tests.random_params import random_params
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -91,17 +87,6 @@ def test_wrong_usage_is_one_line_and_exit_code_2(arguments, message, capsys):
     assert captured.err.endswith(" --help\n")
 
 
-def refused(capsys, *arguments: object) -> str:
-    """The one line of a call that ends with exit code 2."""
-    assert cli.main([str(argument) for argument in arguments]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1
-    assert captured.err.startswith("bert-jax: ")
-    assert "Traceback" not in captured.err
-    return captured.err
-
-
 @pytest.mark.parametrize(
     ("override", "message"),
     [
@@ -137,11 +122,11 @@ def refused(capsys, *arguments: object) -> str:
     ],
 )  # fmt: skip
 def test_a_refused_config_is_one_line_and_leaves_no_work_directory(
-    config, tiny_corpus, tmp_path, capsys, override, message
+    config, tiny_corpus, tmp_path, refused, override, message
 ):
     workdir = tmp_path / "run"
     line = refused(
-        capsys, "train", "--config", config, "--workdir", workdir,
+        "train", "--config", config, "--workdir", workdir,
         f"--config.data.corpus={tiny_corpus}", "--config.model.max_position_embeddings=16",
         "--config.train.steps=10", "--config.train.microbatches=2", f"--config.{override}",
     )  # fmt: skip
@@ -151,11 +136,11 @@ def test_a_refused_config_is_one_line_and_leaves_no_work_directory(
 
 
 def test_a_corpus_without_held_out_documents_is_refused_at_once(
-    config, make_tiny_corpus, tmp_path, capsys
+    config, make_tiny_corpus, tmp_path, refused
 ):
     corpus = make_tiny_corpus(validation=0.0)
     line = refused(
-        capsys, "train", "--config", config, "--workdir", tmp_path / "run",
+        "train", "--config", config, "--workdir", tmp_path / "run",
         f"--config.data.corpus={corpus}", "--config.train.steps=10",
     )  # fmt: skip
     assert "corpus has no validation documents; prepare it from at least 2 documents" in line
@@ -177,7 +162,7 @@ def test_a_corpus_without_held_out_documents_is_refused_at_once(
         ("{nothing}", "nothing.py"),
     ],
 )
-def test_bad_config_files(config, tiny_corpus, tmp_path, capsys, specification, message):
+def test_bad_config_files(config, tiny_corpus, tmp_path, refused, specification, message):
     files = {
         "broken": "def get_config():\n    return {\n",
         "empty": "",
@@ -189,13 +174,13 @@ def test_bad_config_files(config, tiny_corpus, tmp_path, capsys, specification, 
     paths = {name: tmp_path / f"{name}.py" for name in files}
     specification = specification.format(config=config, directory=tmp_path, **paths)
     line = refused(
-        capsys, "train", "--config", specification, "--workdir", tmp_path / "run",
+        "train", "--config", specification, "--workdir", tmp_path / "run",
         f"--config.data.corpus={tiny_corpus}",
     )  # fmt: skip
     assert message in line
 
 
-def test_work_directories_that_cannot_be(config, tiny_corpus, tmp_path, capsys):
+def test_work_directories_that_cannot_be(config, tiny_corpus, tmp_path, refused):
     (tmp_path / "file").write_text("")
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "config.json").write_text("{")
@@ -208,7 +193,7 @@ def test_work_directories_that_cannot_be(config, tiny_corpus, tmp_path, capsys):
         "thesis": "is not a run: it has tokenizer, but no config.json; use another --workdir",
     }.items():
         line = refused(
-            capsys, "train", "--config", config, "--workdir", tmp_path / name,
+            "train", "--config", config, "--workdir", tmp_path / name,
             f"--config.data.corpus={tiny_corpus}",
         )  # fmt: skip
         assert message in line
@@ -216,28 +201,28 @@ def test_work_directories_that_cannot_be(config, tiny_corpus, tmp_path, capsys):
     assert [path.name for path in (tmp_path / "thesis").iterdir()] == ["tokenizer"]
 
 
-def test_exporting_what_is_no_run(tmp_path, capsys):
-    line = refused(capsys, "export", "--workdir", tmp_path, "--output", tmp_path / "model")
+def test_exporting_what_is_no_run(tmp_path, refused):
+    line = refused("export", "--workdir", tmp_path, "--output", tmp_path / "model")
     assert "is not a run: it has no config.json; use another --workdir" in line
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    line = refused(capsys, "export", "--workdir", tmp_path, "--output", tmp_path / "model")
+    line = refused("export", "--workdir", tmp_path, "--output", tmp_path / "model")
     assert "is not a run: its config.json describes a model; use another --workdir" in line
     assert not (tmp_path / "model").exists()
 
 
-def test_prepare_needs_a_place_and_a_source(config, tmp_path, capsys):
+def test_prepare_needs_an_output_and_a_source(config, tmp_path, refused):
     assert "prepare needs --output CORPUS (or --dry-run)" in refused(
-        capsys, "prepare", "--config", config, "--config.data.source=text:x"
+        "prepare", "--config", config, "--config.data.source=text:x"
     )
     assert "--show prints examples of a corpus, --dry-run makes none: leave one out" in refused(
-        capsys, "prepare", "--config", config, "--config.data.source=text:x", "--dry-run",
+        "prepare", "--config", config, "--config.data.source=text:x", "--dry-run",
         "--show", 3,
     )  # fmt: skip
     assert "there is no source of text; set data.source" in refused(
-        capsys, "prepare", "--config", config, "--output", tmp_path / "corpus"
+        "prepare", "--config", config, "--output", tmp_path / "corpus"
     )
     line = refused(
-        capsys, "prepare", "--config", config, "--output", tmp_path / "corpus",
+        "prepare", "--config", config, "--output", tmp_path / "corpus",
         f"--config.data.source=text:{tmp_path}/nowhere.txt",
     )  # fmt: skip
     assert "nowhere.txt" in line
@@ -274,18 +259,16 @@ def test_prepare_shows_examples(config, tmp_path, capsys, documents, pieces):
 
 
 def test_another_architecture_than_that_of_init_from_is_refused(
-    config, tiny_corpus, tiny_config, tokenizer, tmp_path, capsys
+    config, tiny_corpus, make_model, tmp_path, refused
 ):
     """The shapes of all tensors are the same for any number of heads; what they compute is not."""
-    params = random_params(PreTrainingModel(tiny_config))
-    start = tmp_path / "start"
-    description = ModelDescription(tiny_config, "pretraining")
-    model_directory.save(start, description, params, tokenizer)
-    values = fields_of(tiny_config) | {"num_attention_heads": 1}
+    start, model = tmp_path / "start", make_model("pretraining")
+    model.save(start)
+    values = fields_of(model.config) | {"num_attention_heads": 1}
     fields = {name: values[name] for name in bert.FAMILY.file_fields()}
     overrides = [f"--config.model.{name}={value}" for name, value in fields.items()]
     line = refused(
-        capsys, "train", "--config", config, "--workdir", tmp_path / "run",
+        "train", "--config", config, "--workdir", tmp_path / "run",
         f"--config.data.corpus={tiny_corpus}", f"--config.init_from={start}", *overrides,
     )  # fmt: skip
     assert "model.num_attention_heads is 1; init_from has a model with 2" in line

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import numpy as np
@@ -15,28 +14,14 @@ from safetensors.numpy import load_file
 
 import bert_jax
 from bert_jax import cli
-from bert_jax.checkpoints import model_directory
-from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.models.heads.classification import ClassificationModel
-from bert_jax.models.heads.pretraining import PreTrainingModel
-from tests.random_params import random_params
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory, tiny_config, tokenizer):
+def model(tmp_path_factory, make_model):
     """The tiny model with its pre-training heads, saved; nothing changes it."""
     directory = tmp_path_factory.mktemp("models") / "model"
-    params = random_params(PreTrainingModel(tiny_config))
-    description = ModelDescription(tiny_config, "pretraining")
-    model_directory.save(directory, description, params, tokenizer)
+    make_model("pretraining").save(directory)
     return directory
-
-
-def refused(capsys, *arguments: object) -> str:
-    """The one line that a refused command says."""
-    assert cli.main([str(argument) for argument in arguments]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    return line
 
 
 def test_predict_answers_line_by_line(model, tmp_path, capsys):
@@ -68,13 +53,12 @@ def test_predict_gives_chosen_layers(model, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def classifier(tmp_path_factory, tiny_config, tokenizer):
+def classifier(tmp_path_factory, make_model):
     """A saved classifier of texts."""
     directory = tmp_path_factory.mktemp("models") / "classifier"
-    config = dataclasses.replace(tiny_config, num_labels=2)
-    params = random_params(ClassificationModel(config))
-    description = ModelDescription(config, "classification", labels=("no", "yes"))
-    model_directory.save(directory, description, params, tokenizer)
+    model = make_model("classification", num_labels=2)
+    description = dataclasses.replace(model.description, labels=("no", "yes"))
+    dataclasses.replace(model, description=description).save(directory)
     return directory
 
 
@@ -96,44 +80,8 @@ def test_predict_does_what_the_model_is_for(classifier, tmp_path):
 
 
 @pytest.mark.slow
-def test_predict_answers_a_stream_without_end(classifier):
-    """Answers come out while the input is still open; afterwards nothing is lost."""
-    arguments = ["predict", "--model", str(classifier), "--input", "-", "--output", "-"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bert_jax", *arguments, "--batch-size", "1"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    answered, written = threading.Event(), 0
-
-    def feed():
-        nonlocal written
-        while (not answered.wait(0.001) or written < 100) and written < 20_000:
-            process.stdin.write("the cat\n" if written % 2 else "\n")
-            process.stdin.flush()
-            written += 1
-        process.stdin.close()
-
-    feeder = threading.Thread(target=feed)
-    feeder.start()
-    lines = [process.stdout.readline()]
-    answered.set()
-    feeder.join()
-    lines += process.stdout.readlines()
-    process.wait()
-    assert len(lines) == written < 20_000
-    labels = [json.loads(line)["label"] for line in lines]
-    assert labels[::2] == [labels[0]] * len(labels[::2])
-    assert labels[1::2] == [labels[1]] * len(labels[1::2])
-    assert f"-: {written:,} records" in process.stderr.read()
-    assert process.returncode == 0
-
-
-@pytest.mark.slow
 def test_predict_answers_in_a_dialogue(classifier):
-    """Whoever asks may wait for the answer before he asks again."""
+    """Each answer comes before the next line is written."""
     arguments = ["predict", "--model", str(classifier), "--input", "-", "--output", "-"]
     process = subprocess.Popen(
         [sys.executable, "-m", "bert_jax", *arguments],
@@ -149,7 +97,7 @@ def test_predict_answers_in_a_dialogue(classifier):
         process.stdin.flush()
         found.append(json.loads(process.stdout.readline())["label"])
     assert found == expected * 2
-    # Stopped while it waits, it ends as any other program, without a word of the interpreter's.
+    # Stopped while it waits, it ends without a message of the interpreter.
     process.send_signal(signal.SIGINT)
     assert process.wait() == 75
     assert "Fatal" not in process.stderr.read()
@@ -219,13 +167,13 @@ def test_google_and_back(model, tmp_path):
 )
 def test_what_predict_refuses(model, tmp_path, capsys, changes, message):
     (tmp_path / "in.txt").write_text("the cat\n")
-    given = {
+    flags = {
         "--model": model,
         "--task": "embed",
         "--input": tmp_path / "in.txt",
         "--output": tmp_path / "out.jsonl",
     }
-    arguments = [part for pair in (given | changes).items() for part in pair]
+    arguments = [part for pair in (flags | changes).items() for part in pair]
     assert cli.main(["predict", *map(str, arguments)]) == 2
     said = capsys.readouterr().err.splitlines()
     assert message in said[-1]
@@ -243,9 +191,9 @@ def test_what_predict_refuses(model, tmp_path, capsys, changes, message):
         (["--hidden-act", "prelu"], "hidden-act is 'prelu'"),
     ],
 )
-def test_what_convert_refuses(model, tmp_path, capsys, arguments, message):
+def test_what_convert_refuses(model, tmp_path, refused, arguments, message):
     output = tmp_path / "converted"
-    line = refused(capsys, "convert", "--input", model, "--output", output, *arguments)
+    line = refused("convert", "--input", model, "--output", output, *arguments)
     assert message in line
     assert not output.exists()
 
@@ -284,8 +232,7 @@ def test_parity_agrees_with_itself_and_names_a_cause(model, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stopped_predict_is_continued(model, tmp_path, number):
+def test_a_stopped_predict_is_continued(model, tmp_path):
     source, target = tmp_path / "in.txt", tmp_path / "out.jsonl"
     source.write_text("the cat sat on the mat .\n" * 400_000)
     arguments = ["predict", "--model", model, "--task", "embed", "--input", source]
@@ -299,7 +246,7 @@ def test_a_stopped_predict_is_continued(model, tmp_path, number):
     while not written.exists() or written.stat().st_size < 3_000_000:
         assert process.poll() is None
         time.sleep(0.1)
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 75
     pattern = r"bert-jax: stopped; the same command continues after ([\d,]+) predictions$"

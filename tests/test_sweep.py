@@ -153,30 +153,23 @@ def test_a_mixture_of_sources_can_be_swept():
     assert keys[0] == keys[1]
 
 
-def test_a_point_that_makes_no_sense_is_refused_before_any_run(make_config, tmp_path):
-    grid = {"optimizer.layer_decay": (0.9, 2.0)}
-    with pytest.raises(UserError, match="optimizer.layer_decay is 2.0; it must be above 0"):
-        sweep.sweep(make_config(), tmp_path / "runs", grid)
-    grid = {"data.length": (16, 17)}
-    with pytest.raises(UserError, match="data.length is 17; this model takes 3 to 16 tokens"):
-        sweep.sweep(make_config(), tmp_path / "runs", grid)
-    grid = {"data.best_metric": ("loss", "accuracy")}
-    with pytest.raises(UserError, match="evaluated by accuracy and the first by loss"):
-        sweep.sweep(make_config(), tmp_path / "runs", grid)
-    grid = {"optimizer.freeze_layers": (0, 9)}
-    with pytest.raises(UserError, match="optimizer.freeze_layers is 9; this model has 1 layer"):
-        sweep.sweep(make_config(), tmp_path / "runs", grid)
-    # Without another look at the data.
-    for key, values, message in (
+@pytest.mark.parametrize(
+    ("key", "values", "message"),
+    [
+        ("optimizer.layer_decay", (0.9, 2.0), "optimizer.layer_decay is 2.0; it must be above 0"),
+        ("data.length", (16, 17), "data.length is 17; this model takes 3 to 16 tokens"),
+        ("data.best_metric", ("loss", "accuracy"), "evaluated by accuracy and the first by loss"),
+        ("optimizer.freeze_layers", (0, 9), "optimizer.freeze_layers is 9; this model has 1 layer"),
+        # Without another look at the data.
         ("optimizer.decay", ("linear", "quadratic"), "optimizer.decay is 'quadratic'; known are"),
         ("precision", ("float32", "float12"), "precision is 'float12'"),
         ("train.epochs", (2.0, 0.1), "optimizer.warmup_steps is 5; it must lie between 0 and"),
-    ):
-        config = make_config(optimizer__warmup_steps=5, optimizer__warmup_ratio=0.0)
-        with pytest.raises(UserError, match=message):
-            sweep.sweep(config, tmp_path / "runs", {key: values})
-    with pytest.raises(UserError, match="train.seeds is .*; seeds must be distinct"):
-        sweep.train_seeds(make_config(train__seeds=(1, 1)), tmp_path / "runs")
+    ],
+)
+def test_a_bad_point_is_refused_before_any_run(make_config, tmp_path, key, values, message):
+    config = make_config(optimizer__warmup_steps=5, optimizer__warmup_ratio=0.0)
+    with pytest.raises(UserError, match=message):
+        sweep.sweep(config, tmp_path / "runs", {key: values})
     assert not (tmp_path / "runs").exists()
 
 
@@ -186,6 +179,21 @@ def test_a_damaged_work_directory_is_named(make_config, tmp_path, content):
     with pytest.raises(UserError, match=r"several_runs.json is damaged; remove it to continue"):
         sweep.train_seeds(make_config(train__seeds=(1,)), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["several_runs.json"]
+
+
+def test_seeds_are_distinct(make_config, tmp_path):
+    with pytest.raises(UserError, match="train.seeds is .*; seeds must be distinct"):
+        sweep.train_seeds(make_config(train__seeds=(1, 1)), tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_sweep_names_the_key_that_it_replaces_once(make_config, tmp_path, capsys):
+    config = make_config(train__steps=6)
+    grid = sweep.parse_grid(["train.epochs=1,2"], config)
+    with pytest.raises(UserError, match="seeds must be distinct"):
+        sweep.sweep(config, tmp_path, grid | {"train.seeds": ((1, 1),)})
+    expected = "--sweep train.epochs replaces train.steps=6 of the config\n"
+    assert capsys.readouterr().err == expected
 
 
 def test_that_a_run_has_diverged_counts_for_its_config_alone(make_config, tmp_path):

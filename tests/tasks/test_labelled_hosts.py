@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.printed import printed_lines
+from tests.runs import printed_lines
 
 pytestmark = pytest.mark.slow
 

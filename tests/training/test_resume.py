@@ -15,6 +15,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from tests.conftest import REPOSITORY
+from tests.runs import logged_step, records_of
 
 pytestmark = pytest.mark.slow
 
@@ -39,12 +40,6 @@ def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
     return output, errors
 
 
-def logged_step(workdir: Path) -> int:
-    """The newest step that a run has logged."""
-    path = workdir / "metrics.jsonl"
-    return path.read_text().count('"train"') if path.exists() else 0
-
-
 def send_at(process: subprocess.Popen[str], workdir: Path, step: int, number: int) -> None:
     """Sends a signal when a run has logged a step."""
     while logged_step(workdir) < step:
@@ -58,14 +53,6 @@ def uninterrupted(start, tmp_path_factory) -> Path:
     workdir = tmp_path_factory.mktemp("uninterrupted") / "run"
     finish(start(workdir))
     return workdir
-
-
-def records_of(workdir: Path) -> list[dict]:
-    records = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
-    for record in records:
-        for name in ("tokens_per_second", "real_tokens_per_second"):
-            record.pop(name, None)
-    return records
 
 
 def assert_same_run(found: Path, expected: Path, steps: int = STEPS) -> None:
@@ -92,19 +79,29 @@ def assert_same_run(found: Path, expected: Path, steps: int = STEPS) -> None:
         assert (found / name).read_bytes() == (expected / name).read_bytes()
 
 
-def test_a_run_killed_three_times_is_the_uninterrupted_run(start, uninterrupted, tmp_path):
-    chance = random.Random(20)
+@pytest.mark.parametrize("kind", ["plain", "packed"])
+def test_a_run_killed_three_times_is_the_uninterrupted_run(
+    start, uninterrupted, packed_overrides, tmp_path, kind
+):
+    """First before a checkpoint, then at random steps."""
+    overrides = packed_overrides if kind == "packed" else {}
+    if overrides:
+        uninterrupted = tmp_path / "whole"
+        finish(start(uninterrupted, **overrides))
     workdir, resumed_from = tmp_path / "run", 0
-    for step in sorted(chance.sample(range(2, STEPS - 20), 3)):
-        process = start(workdir)
+    for step in (2, *sorted(random.Random(20).sample(range(10, STEPS - 20), 2))):
+        process = start(workdir, **overrides)
         send_at(process, workdir, step, signal.SIGKILL)
         process.communicate()
         assert process.returncode == -signal.SIGKILL
+        if step == 2:
+            shutil.rmtree(workdir / "checkpoints")
+            continue
         whole = [int(p.name) for p in (workdir / "checkpoints").iterdir() if p.name.isdecimal()]
         assert resumed_from <= max(whole, default=0) <= logged_step(workdir)
         resumed_from = max(whole, default=0)
     assert resumed_from > 0
-    _, errors = finish(start(workdir))
+    _, errors = finish(start(workdir, **overrides))
     assert f"resuming {workdir} at step" in errors
     assert "waiting" not in errors
     assert_same_run(workdir, uninterrupted)
@@ -129,46 +126,8 @@ def test_of_two_in_one_work_directory_the_second_is_refused(start, uninterrupted
     assert not (workdir / ".bert_jax.lock").exists()
 
 
-def test_a_packed_run_that_was_killed_is_the_uninterrupted_run(start, packed_overrides, tmp_path):
-    finish(start(tmp_path / "whole", **packed_overrides))
-    workdir = tmp_path / "run"
-    process = start(workdir, **packed_overrides)
-    send_at(process, workdir, STEPS // 2, signal.SIGKILL)
-    process.communicate()
-    _, errors = finish(start(workdir, **packed_overrides))
-    assert f"resuming {workdir} at step" in errors
-    assert_same_run(workdir, tmp_path / "whole")
-
-
-def test_a_run_killed_before_its_first_checkpoint_begins_again(start, uninterrupted, tmp_path):
-    workdir = tmp_path / "run"
-    process = start(workdir)
-    send_at(process, workdir, 2, signal.SIGKILL)
-    process.communicate()
-    shutil.rmtree(workdir / "checkpoints")
-    finish(start(workdir))
-    assert_same_run(workdir, uninterrupted)
-
-
-def test_a_run_that_is_stopped_saves_and_exits_75(start, uninterrupted, tmp_path):
-    workdir = tmp_path / "run"
-    process = start(workdir)
-    send_at(process, workdir, 7, signal.SIGTERM)
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 75, errors
-    saved = max(int(path.name) for path in (workdir / "checkpoints").iterdir())
-    assert saved == logged_step(workdir) >= 7
-    last_line = errors.strip().splitlines()[-1]
-    assert last_line == (
-        f"bert-jax: stopped by a signal after saving step {saved}; run the same command to continue"
-    )
-    _, errors = finish(start(workdir))
-    assert f"resuming {workdir} at step {saved}" in errors
-    assert_same_run(workdir, uninterrupted)
-
-
-def test_micro_batches_and_rare_logs_resume_too(start, tmp_path):
-    """Other step numbers than multiples of what is logged, evaluated and saved."""
+def test_a_run_that_is_stopped_saves_and_exits_75(start, tmp_path):
+    """With micro-batches, and other multiples of what is logged, evaluated and saved."""
     overrides = {
         "train.steps": 30,
         "train.microbatches": 2,
@@ -176,49 +135,26 @@ def test_micro_batches_and_rare_logs_resume_too(start, tmp_path):
         "train.eval_every": 9,
         "train.checkpoint_every": 7,
     }
-    workdirs = [tmp_path / name for name in ("whole", "parts")]
-    finish(start(workdirs[0], **overrides))
-    process = start(workdirs[1], **overrides)
-    send_at(process, workdirs[1], 3, signal.SIGTERM)
-    process.communicate(timeout=120)
-    assert process.returncode == 75
-    finish(start(workdirs[1], **overrides))
-    models = [workdir / "model" / "model.safetensors" for workdir in workdirs]
-    assert models[0].read_bytes() == models[1].read_bytes()
-    whole, parts = (
-        {(r["step"], r["split"]): r for r in records_of(workdir)} for workdir in workdirs
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    finish(start(whole, **overrides))
+    process = start(parts, **overrides)
+    send_at(process, parts, 3, signal.SIGTERM)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 75, errors
+    saved = max(int(path.name) for path in (parts / "checkpoints").iterdir())
+    assert saved == logged_step(parts) >= 3
+    assert errors.strip().splitlines()[-1] == (
+        f"bert-jax: stopped by a signal after saving step {saved}; run the same command to continue"
     )
-    # A run that was stopped has a few more lines: where it stopped and went on.
-    assert {key: parts[key] for key in whole} == whole
-
-
-def test_early_stopping_after_a_kill_is_that_of_the_uninterrupted_run(start, tmp_path):
-    """A rate that is soon 0: evaluations stop getting better in the middle of the run."""
-    overrides = {
-        "optimizer.learning_rate": 3e-3,
-        "optimizer.warmup_steps": 1,
-        "train.eval_every": 3,
-        "train.checkpoint_every": 7,
-        "train.patience": 12,
-    }
-    workdirs = [tmp_path / name for name in ("whole", "parts")]
-    finish(start(workdirs[0], **overrides))
-    whole = records_of(workdirs[0])
-    end = whole[-1]["step"]
-    losses = [(r["mlm_loss"], r["step"]) for r in whole if r["split"] == "validation"]
-    best = min(losses)[1]
-    assert end == best + 12 * 3 < STEPS
-    # Killed between the best evaluation and the end, long after the first checkpoint was begun.
-    process = start(workdirs[1], **overrides)
-    send_at(process, workdirs[1], best + 30, signal.SIGKILL)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    _, errors = finish(start(workdirs[1], **overrides))
-    assert "resuming" in errors
-    assert f"stopped at step {end}: no better mlm_loss than " in errors
-    assert records_of(workdirs[1]) == whole
-    for name in ("result.json", "model/model.safetensors"):
-        assert (workdirs[1] / name).read_bytes() == (workdirs[0] / name).read_bytes()
+    _, errors = finish(start(parts, **overrides))
+    assert f"resuming {parts} at step {saved}" in errors
+    models = [workdir / "model" / "model.safetensors" for workdir in (whole, parts)]
+    assert models[0].read_bytes() == models[1].read_bytes()
+    expected, logged = (
+        {(r["step"], r["split"]): r for r in records_of(workdir)} for workdir in (whole, parts)
+    )
+    # The stopped run has a few more lines: at its last step and after its start.
+    assert {key: logged[key] for key in expected} == expected
 
 
 def test_another_seed_and_another_rate_find_the_compiled_step(start, tmp_path, monkeypatch):
@@ -237,20 +173,22 @@ def test_another_seed_and_another_rate_find_the_compiled_step(start, tmp_path, m
 
 @pytest.fixture
 def finished(uninterrupted, tmp_path) -> Path:
-    """A copy of the finished run, in a place of its own."""
+    """A copy of the finished run."""
     return Path(shutil.copytree(uninterrupted, tmp_path / "run"))
 
 
-def test_a_finished_run_that_is_started_again_changes_nothing(start, finished, uninterrupted):
-    output, _ = finish(start(finished))
+def test_a_finished_run_that_is_started_again_computes_nothing(start, finished, uninterrupted):
+    free = {"train.log_every": 7, "train.keep_checkpoints": 1, "data.evaluation_batches": 1}
+    output, _ = finish(start(finished, **free))
     stored = json.loads((uninterrupted / "result.json").read_text())
     assert stored.pop("warnings")  # few validation documents, and few steps
     assert json.loads(output.splitlines()[-1]) == stored
     assert_same_run(finished, uninterrupted)
+    assert json.loads((finished / "config.json").read_text())["train"]["log_every"] == 7
 
 
 def test_a_finished_run_with_more_steps_trains_on(start, finished, tmp_path):
-    """Killed on the way, it is the one that was not; a constant rate forgets where the end was."""
+    """Killed on the way, it computes what the uninterrupted run computes."""
     longer, killed = STEPS + 30, Path(shutil.copytree(finished, tmp_path / "killed"))
     _, errors = finish(start(finished, **{"train.steps": longer}))
     assert f"{STEPS} steps before, {longer} now, {STEPS} of them done" in errors
@@ -265,40 +203,18 @@ def test_a_finished_run_with_more_steps_trains_on(start, finished, tmp_path):
     _, errors = finish(start(killed, **{"train.steps": longer}))
     assert f"{killed} is finished already" in errors
 
-    constant = {"optimizer.decay": "constant"}
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    finish(start(whole, **constant, **{"train.steps": 30}))
-    for steps in (10, 30):
-        finish(start(parts, **constant, **{"train.steps": steps}))
-    assert_same_run(parts, whole, 30)
 
-
-def test_keys_that_change_no_number_may_change(start, finished):
-    finish(
-        start(
-            finished,
-            **{"train.log_every": 7, "train.keep_checkpoints": 1, "data.evaluation_batches": 1},
-        )
-    )
-    config = json.loads((finished / "config.json").read_text())
-    assert config["train"]["log_every"] == 7
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "was"),
-    [("optimizer.learning_rate", 0.5, "0.001"), ("seed", 3, "0"), ("model.hidden_size", 64, "32")],
-)
-def test_a_work_directory_of_another_config_is_refused(start, finished, key, value, was):
+def test_a_work_directory_of_another_config_is_refused(start, finished):
     before = {path: path.stat().st_mtime_ns for path in finished.rglob("*") if path.is_file()}
-    process = start(finished, **{key: value})
+    process = start(finished, **{"optimizer.learning_rate": 0.5})
     output, errors = process.communicate(timeout=120)
     assert process.returncode == 2
     assert output == ""
     assert errors.splitlines() == [
         "--config.optimizer.warmup_steps replaces optimizer.warmup_ratio=0.011111 of "
         f"{REPOSITORY}/configs/pretrain.py",
-        f"bert-jax: {finished} belongs to another config: {key} was {was} and is {value} now "
-        "(1 keys differ); use another --workdir, or that value",
+        f"bert-jax: {finished} belongs to another config: optimizer.learning_rate was 0.001 and "
+        "is 0.5 now (1 keys differ); use another --workdir, or that value",
     ]
     after = {path: path.stat().st_mtime_ns for path in finished.rglob("*") if path.is_file()}
     assert after == before

@@ -212,36 +212,7 @@ def test_padding_of_the_vocabulary_changes_no_training(
     )
 
 
-@pytest.mark.parametrize(
-    ("frozen", "microbatches"),
-    [
-        ("freeze_encoder", 1),
-        pytest.param("freeze_encoder", 2, marks=pytest.mark.slow),
-        pytest.param("freeze_layers", 1, marks=pytest.mark.slow),
-    ],
-)
-def test_frozen_parameters_keep_their_bits(make_step, new, batch, frozen, microbatches):
-    options = dataclasses.replace(OPTIONS, **{frozen: 1}, weight_decay=0.5)
-    state = new(options)
-    step = make_step(microbatches, options)
-    for _ in range(3):
-        state, metrics = step(state, batch)
-    before = jax.device_get(jax.tree_util.tree_leaves_with_path(new().params))
-    after = jax.device_get(jax.tree.leaves(state.params))
-    layers_held = 2 if frozen == "freeze_encoder" else 1
-    for (path, old), new_value in zip(before, after, strict=True):
-        name = jax.tree_util.keystr(path, simple=True, separator="/")
-        if name.startswith("bert/embeddings"):
-            assert old.tobytes() == new_value.tobytes(), name
-        elif name.startswith("bert/encoder/layers"):
-            assert old[:layers_held].tobytes() == new_value[:layers_held].tobytes(), name
-            assert (old[layers_held:] != new_value[layers_held:]).any() == (layers_held == 1)
-        else:
-            assert (old != new_value).any(), name
-    assert float(metrics["gradient_norm"]) > 0
-
-
-def test_the_gradient_norm_is_that_of_the_parameters_that_learn(make_step, new, batch):
+def test_the_gradient_norm_counts_only_parameters_that_learn(make_step, new, batch):
     """After one step the moments m are a tenth of the gradient, which shows its norm."""
     everything, metrics = make_step()(new(), batch)
     options = dataclasses.replace(OPTIONS, freeze_encoder=1, weight_decay=0.5)
@@ -328,14 +299,14 @@ def test_means_by_hand():
     }  # fmt: skip
 
 
-def test_a_new_state_with_given_parameters(make_tiny_task, tiny_config, monkeypatch):
+def test_a_new_state_from_parameters(make_tiny_task, tiny_config, monkeypatch):
     task, optimizer = make_tiny_task(tiny_config), make_optimizer(OPTIONS, 100)
     abstract = abstract_state(task, optimizer, MESH)
     drawn = new_state(task, optimizer, abstract, seed=3)
-    given = jax.tree.map(lambda leaf: np.ones(leaf.shape, np.float32), abstract.params)
+    ones = jax.tree.map(lambda leaf: np.ones(leaf.shape, np.float32), abstract.params)
     # Nothing is drawn, which takes seconds to compile.
     monkeypatch.setattr("bert_jax.training.step.init_params", None)
-    state = new_state(task, optimizer, abstract, seed=3, params=given)
+    state = new_state(task, optimizer, abstract, seed=3, params=ones)
     assert all((np.asarray(leaf) == 1).all() for leaf in jax.tree.leaves(state.params))
     assert not any(np.asarray(leaf).any() for leaf in jax.tree.leaves(state.opt_state))
     assert int(state.step) == 0

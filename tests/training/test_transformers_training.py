@@ -162,15 +162,9 @@ def torch_batch(batch: dict[str, np.ndarray], pair_labels: str) -> dict[str, "to
     return {name: torch.from_numpy(array.astype(np.int64)) for name, array in arrays.items()}
 
 
-def test_the_losses_are_equal_at_every_step(ours, theirs):
+def test_losses_gradients_and_rates_are_equal_at_every_step(ours, theirs):
     np.testing.assert_allclose(ours["loss"], theirs["loss"], rtol=0, atol=1e-4)
-
-
-def test_the_gradients_are_equally_long_at_every_step(ours, theirs):
     np.testing.assert_allclose(ours["gradient_norm"], theirs["gradient_norm"], rtol=1e-3)
-
-
-def test_the_learning_rates_are_equal_at_every_step(ours, theirs):
     np.testing.assert_allclose(ours["learning_rate"], theirs["learning_rate"], rtol=1e-6, atol=0)
     assert theirs["learning_rate"][0] == 0
     assert theirs["learning_rate"].argmax() == WARMUP_STEPS
