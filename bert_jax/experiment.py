@@ -5,6 +5,7 @@ sections `train`, `optimizer` and `mesh` become typed options; the task and the 
 when they are first needed, so that `plan` and `bench` work before there are data.
 """
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -29,6 +30,8 @@ from bert_jax.distillation.report import compare
 from bert_jax.distillation.task import DistilledTask, distilled
 from bert_jax.errors import OptionError, UserError, as_retryable
 from bert_jax.export import export
+from bert_jax.files import atomic_directory
+from bert_jax.files.manifest import MANIFEST
 from bert_jax.inference.evaluation import evaluate
 from bert_jax.inference.output_cache import cached_beside, model_fingerprint
 from bert_jax.planning.hardware import Slice
@@ -188,7 +191,12 @@ class Experiment:
                 return result
             if describe:
                 self.describe_data()
-            is_new = self._start_or_resume(workdir)
+            is_new = from_main_host(newest_step(workdir) is None)
+            if is_main_host():
+                execution = self.model_init.execution
+                say(f"computing in {execution.dtype}, attention {execution.attention}")
+                if is_new:
+                    run_directory.save_model_files(workdir, self.task)
             return self._publish(workdir, self._run(workdir, is_new))
 
     def evaluate(
@@ -221,11 +229,11 @@ class Experiment:
             model = model_fingerprint(task.model(params, mesh))
             return {**self.sections.keys, "examples": task.fingerprints(), **model}
 
-        with (
-            cached_beside(output, request) as kept,
-            run_directory.predictions_directory(output) as directory,
-        ):
-            result = evaluate(task, params, mesh, directory, kept=kept)
+        with contextlib.ExitStack() as stack:
+            kept = stack.enter_context(cached_beside(output, request))
+            if output is not None and is_main_host():
+                output = stack.enter_context(atomic_directory(output, marker=MANIFEST))
+            result = evaluate(task, params, mesh, output, kept=kept)
         return {**result.metrics, **result.test_metrics, **task.evaluator.baselines()}
 
     def plan(self, devices: Slice, plan_options: PlanOptions) -> list[dict[str, Any]]:
@@ -275,16 +283,6 @@ class Experiment:
     def _task_of_model(self, description: ModelDescription, directory: Path) -> Task:
         """The task with a finished model; the tokenizer is read from a directory."""
         return self._checked_task(finished_model(description, directory, self.sections.execution()))
-
-    def _start_or_resume(self, workdir: Path) -> bool:
-        """Prepares a new run; returns whether it is new."""
-        if is_main_host():
-            execution = self.model_init.execution
-            say(f"computing in {execution.dtype}, attention {execution.attention}")
-        is_new = from_main_host(newest_step(workdir) is None)
-        if is_new and is_main_host():
-            run_directory.save_model_files(workdir, self.task)
-        return is_new
 
     def _run(self, workdir: Path, is_new: bool) -> EvalResult:
         """Trains to the end; returns the evaluation of the model that is exported."""

@@ -41,7 +41,6 @@ from bert_jax.checkpoints.sentence_transformers.writing import vector_files
 from bert_jax.config import Sections, complete_config, differing_keys
 from bert_jax.errors import UserError, listed
 from bert_jax.files import (
-    atomic_directory,
     check_undamaged,
     is_remote,
     locked,
@@ -50,7 +49,6 @@ from bert_jax.files import (
     remove_partial_files,
     write_listed,
 )
-from bert_jax.files.manifest import MANIFEST
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.head import fields_of
@@ -135,7 +133,11 @@ def writing(workdir: Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         with main_host_first():
             if is_main_host():
-                make_directory(workdir)
+                try:
+                    with reachable(workdir):
+                        workdir.mkdir(parents=True, exist_ok=True)
+                except OSError as error:
+                    raise _unusable(f"cannot make {workdir}: {error.strerror}") from error
                 stack.enter_context(locked(workdir, inside=True))
         yield
 
@@ -180,7 +182,7 @@ def _as_json(keys: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def init_workdir(workdir: Path, sections: Sections, task: Task) -> None:
-    """Creates a work directory, or checks that it belongs to the same config and data.
+    """Begins a run in a work directory, or checks that the run has the same config and data.
 
     The training may have become longer: from the steps that are done, the learning rate follows the
     schedule of the new length. The main host goes first; the other hosts then see its files.
@@ -191,8 +193,8 @@ def init_workdir(workdir: Path, sections: Sections, task: Task) -> None:
         task: task with the data of the config.
 
     Raises:
-        UserError: it belongs to another config or other data, has done more steps, cannot be
-            created, or is not shared by all hosts.
+        UserError: it belongs to another config or other data, has done more steps, or is not shared
+            by all hosts.
     """
     old, done = check_config(workdir, sections.keys), newest_step(workdir)
     if old is not None and done is not None:
@@ -208,7 +210,6 @@ def init_workdir(workdir: Path, sections: Sections, task: Task) -> None:
                 "give a --workdir on a disk that all hosts share",
             )
         return
-    make_directory(workdir)
     if not path.is_file() and (foreign := [name for name in _NAMES if (workdir / name).exists()]):
         raise _unusable(f"{workdir} is not a run: it has {listed(foreign)}, but no {path.name}")
     if not is_remote(workdir):
@@ -237,19 +238,6 @@ def _change_length(workdir: Path, done: int, before: int, now: int) -> None:
         # Before the config, which is written next: a run that is killed here is continued.
         with reachable(workdir):
             (workdir / RESULT).unlink(missing_ok=True)
-
-
-def make_directory(workdir: Path) -> None:
-    """Creates a work directory, unless it exists.
-
-    Raises:
-        UserError: it cannot be created.
-    """
-    try:
-        with reachable(workdir):
-            workdir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unusable(f"cannot make {workdir}: {error.strerror}") from error
 
 
 def save_model_files(workdir: Path, task: Task) -> None:
@@ -329,20 +317,6 @@ def _of_data(task: Task) -> dict[str, int | str]:
         "tokenizer": task.tokenizer.fingerprint(),
         **task.fingerprints(),
     }
-
-
-@contextlib.contextmanager
-def predictions_directory(output: Path | None) -> Iterator[Path | None]:
-    """The directory of an evaluation beside a run; all hosts call it, and the main one writes.
-
-    Raises:
-        UserError: `output` has files that bert_jax did not write.
-    """
-    if output is None or not is_main_host():
-        yield output
-        return
-    with atomic_directory(output, marker=MANIFEST) as directory:
-        yield directory
 
 
 def description_of(workdir: Path) -> ModelDescription:

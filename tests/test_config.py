@@ -10,10 +10,10 @@ from bert_jax.config import (
     RENAMED_KEYS,
     Sections,
     _flat,
-    _parse,
     complete_config,
     default_config,
     differing_keys,
+    get_key,
     load_config,
     override_keys,
     set_key,
@@ -27,13 +27,6 @@ from bert_jax.models.config import EncoderConfig
 @pytest.fixture
 def config() -> ConfigDict:
     return default_config("pretraining")
-
-
-def set_all(config: ConfigDict, **texts: str) -> ConfigDict:
-    for key, text in texts.items():
-        dotted = key.replace("__", ".")
-        set_key(config, dotted, _parse(text), where="here")
-    return config
 
 
 def test_sections_and_some_defaults(config):
@@ -56,33 +49,44 @@ def test_sections_and_some_defaults(config):
     assert (optimizer.decay, optimizer.decay_from) == ("linear", "start")
 
 
-def test_texts_become_values_of_the_kind_of_the_default(config):
-    set_all(
-        config,
-        train__steps="70_000",
-        optimizer__learning_rate="1e-3",
-        optimizer__weight_decay="0",
-        optimizer__bias_correction="true",
-        model__scan_layers="False",
-        model__hidden_size="96",
-        data__corpus="corpora/mine",
-        data__masking="whole_word",
-    )
-    assert config.train.steps == 70_000
-    assert config.optimizer.learning_rate == 1e-3
-    assert isinstance(config.optimizer.weight_decay, float)
-    assert config.optimizer.bias_correction is True
-    assert config.model.scan_layers is False
-    assert config.model.hidden_size == 96
-    assert config.data.corpus == "corpora/mine"
-    assert config.data.masking == "whole_word"
+# Task, key, text and value.
+TEXTS = [
+    ("pretraining", "train.steps", "70_000", 70_000),
+    ("pretraining", "optimizer.learning_rate", "1e-3", 1e-3),
+    ("pretraining", "optimizer.weight_decay", "0", 0.0),
+    ("pretraining", "optimizer.bias_correction", "true", True),
+    ("pretraining", "model.scan_layers", "False", False),
+    ("pretraining", "model.hidden_size", "96", 96),
+    ("pretraining", "model.hidden_size", "None", None),  # the size decides again
+    ("pretraining", "model.hidden_dropout_prob", "0", 0),
+    ("pretraining", "model.hidden_dropout_prob", "0.1", 0.1),
+    ("pretraining", "data.corpus", "corpora/mine", "corpora/mine"),
+    ("pretraining", "data.corpus", "2026", "2026"),
+    ("pretraining", "data.masking", "whole_word", "whole_word"),
+    ("pretraining", "data.source", "text:a.txt", "text:a.txt"),
+    ("pretraining", "data.source", "[{'source': 'text:a'}]", [{"source": "text:a"}]),
+    ("pretraining", "train.seeds", "1,2", (1, 2)),
+    ("classification", "data.labels", "neg,pos", ("neg", "pos")),
+    ("classification", "data.labels", "neg", ("neg",)),
+    ("classification", "data.labels", "['a,b', 'c']", ("a,b", "c")),
+    ("classification", "data.labels", "1,2", ("1", "2")),
+    ("classification", "data.labels", "1e3", ("1e3",)),
+    ("classification", "data.labels", "[1, 2]", ("1", "2")),
+    ("classification", "data.validation", "2026", ("2026",)),
+]
 
 
-def test_a_path_that_looks_like_a_number_is_a_path(tmp_path):
+@pytest.mark.parametrize(("task", "key", "text", "value"), TEXTS)
+def test_a_text_becomes_a_value_of_the_type_of_the_default(task, key, text, value):
+    config = override_keys(default_config(task), [(key, text)])
+    assert get_key(config, key) == value
+    assert type(get_key(config, key)) is type(value)
+
+
+def test_an_argument_that_looks_like_a_number_is_a_text(tmp_path):
     path = tmp_path / "config.py"
     path.write_text("def get_config(corpus: str = ''):\n    return {'data': {'corpus': corpus}}\n")
     assert load_config(f"{path}:corpus=2026").data.corpus == "2026"
-    assert load_config(str(path), [("data.corpus", "2026")]).data.corpus == "2026"
 
 
 def test_the_later_override_wins_over_the_file(tmp_path):
@@ -149,25 +153,14 @@ def test_values_of_another_kind(config, key, value):
         set_key(config, key, value, where="here")
 
 
-def test_a_field_that_the_size_decides_takes_any_number(config):
-    for text, value in (("0", 0), ("0.1", 0.1), ("0", 0)):
-        set_all(config, model__hidden_dropout_prob=text)
-        assert config.model.hidden_dropout_prob == value
-
-
-def test_model_fields_may_be_left_to_the_size_again(config):
-    set_key(config, "model.hidden_size", 64, where="here")
-    set_key(config, "model.hidden_size", None, where="here")
-    assert config.model.hidden_size is None
-
-
 def architecture(config, tokenizer, base=None):
     init = Sections.of(config).model_init("cpu")
     return dataclasses.replace(init, base=base).architecture(tokenizer)
 
 
 def test_the_architecture_of_a_config(config, tokenizer):
-    set_all(config, model__size="mini", model__hidden_act="relu", model__num_hidden_layers="3")
+    keys = [("model.size", "mini"), ("model.hidden_act", "relu"), ("model.num_hidden_layers", "3")]
+    override_keys(config, keys)
     assert architecture(config, tokenizer) == EncoderConfig(
         vocab_size=40,
         hidden_size=256,
@@ -177,35 +170,20 @@ def test_the_architecture_of_a_config(config, tokenizer):
         hidden_act="relu",
         pad_token_id=0,
     )
-    set_all(config, model__vocab_size="64")
+    override_keys(config, [("model.vocab_size", "64")])
     assert architecture(config, tokenizer).vocab_size == 64
 
 
 def test_the_architecture_of_a_model_to_begin_with(config, tokenizer):
     base = bert.FAMILY.new_config("mini", vocab_size=99, hidden_act="relu")
     assert architecture(config, tokenizer, base) == base
-    set_all(config, model__hidden_dropout_prob="0.3")
+    override_keys(config, [("model.hidden_dropout_prob", "0.3")])
     assert architecture(config, tokenizer, base).hidden_dropout_prob == 0.3
-    set_all(config, model__num_hidden_layers="7")
+    override_keys(config, [("model.num_hidden_layers", "7")])
     with pytest.raises(
         UserError, match="model.num_hidden_layers is 7; init_from has a model with 4; "
     ):
         architecture(config, tokenizer, base)
-
-
-def test_lists_are_written_in_several_ways():
-    config = default_config("classification")
-    for text, expected in (
-        ("neg,pos", ("neg", "pos")),
-        ("neg", ("neg",)),
-        ("['a,b', 'c']", ("a,b", "c")),
-        ("1,2", ("1", "2")),
-        ("1e3", ("1e3",)),
-        ("[1, 2]", ("1", "2")),
-    ):
-        assert override_keys(config, [("data.labels", text)]).data.labels == expected
-    assert override_keys(config, [("data.validation", "2026")]).data.validation == ("2026",)
-    assert override_keys(config, [("train.seeds", "1,2")]).train.seeds == (1, 2)
 
 
 def test_differences_between_configs():
@@ -236,14 +214,6 @@ def test_a_section_takes_the_name_of_a_boolean_key():
     for name in ("data", "tensor"):  # numbers
         with pytest.raises(UserError, match="unknown key 'mesh'"):
             complete_config({"mesh": name}, where="here")
-
-
-def test_a_source_is_a_text_or_a_list(config):
-    for text, expected in (
-        ("text:a.txt", "text:a.txt"),
-        ("[{'source': 'text:a.txt', 'weight': 2}]", [{"source": "text:a.txt", "weight": 2}]),
-    ):
-        assert override_keys(config, [("data.source", text)]).data.source == expected
 
 
 def test_the_error_for_an_old_key_names_the_new_one():
