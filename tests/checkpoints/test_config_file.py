@@ -1,4 +1,4 @@
-"""`config.json`: what it may say, what comes back, and what is refused."""
+"""`config.json`: fields that are read, written again, and refused."""
 
 import dataclasses
 import json
@@ -17,6 +17,7 @@ from bert_jax.models.execution import Execution
 from bert_jax.models.head import fields_of, with_fields
 from bert_jax.tasks.base.labels import label_names
 from bert_jax.tasks.classification.predict import problem_type
+from tests.checkpoints.fields.config_json import MINIMAL_CONFIGS
 
 SIZES = {
     "vocab_size": 40,
@@ -51,7 +52,7 @@ def test_the_sizes_are_enough(read, fields):
 
 
 @pytest.mark.parametrize(
-    ("named", "found"),
+    ("named", "head"),
     [
         (["BertForMaskedLM"], "masked_lm"),
         (["MyBert", "BertModel"], "encoder"),
@@ -60,11 +61,11 @@ def test_the_sizes_are_enough(read, fields):
         ("BertModel", None),
     ],
 )
-def test_the_head_is_that_of_a_known_class(read, named, found):
-    assert read(architectures=named).head is found
+def test_the_head_of_a_known_class(read, named, head):
+    assert read(architectures=named).head is head
 
 
-def test_a_file_without_model_type_is_of_the_family_of_its_class(read):
+def test_the_family_of_a_file_without_model_type(read):
     """A RoBERTa read as a BERT would count positions from 0."""
     fields = {"hidden_act": "gelu", "max_position_embeddings": 34, "layer_norm_eps": 1e-5}
     fields |= {"type_vocab_size": 1, "pad_token_id": 1, "model_type": None}
@@ -74,7 +75,7 @@ def test_a_file_without_model_type_is_of_the_family_of_its_class(read):
     assert read(architectures=["Other"], **fields).family.model_type == "bert"
 
 
-def test_labels_stand_in_the_order_of_their_numbers(read):
+def test_labels_have_numbers(read):
     described = read(
         id2label={"1": "neutral", "0": "entailment", "2": "contradiction"},
         label2id={"entailment": 0, "neutral": 1, "contradiction": 2},
@@ -83,52 +84,34 @@ def test_labels_stand_in_the_order_of_their_numbers(read):
     assert described.labels == ("entailment", "neutral", "contradiction")
     assert described.config.num_labels == 3
     assert described.problem_type == "single_label_classification"
-
-
-@pytest.mark.parametrize("count", [1, 3])
-def test_a_number_of_labels_comes_before_their_names(read, count):
-    """As in transformers 5.24: the names are then LABEL_0, LABEL_1, …"""
-    described = read(num_labels=count, id2label={"0": "LABEL_0", "1": "LABEL_1"})
-    assert (described.config.num_labels, described.labels, described.other) == (count, (), {})
+    # As in transformers 5.24, num_labels has precedence: the names are LABEL_0, LABEL_1, …
+    for count in (1, 3):
+        described = read(num_labels=count, id2label={"0": "LABEL_0", "1": "LABEL_1"})
+        assert (described.config.num_labels, described.labels, described.other) == (count, (), {})
 
 
 @pytest.mark.parametrize(
-    ("fields", "dropout"),
+    ("model_type", "dropout", "field"),
     [
         (
-            {
-                "model_type": "albert",
-                "embedding_size": 8,
-                "num_hidden_groups": 1,
-                "hidden_act": "gelu_new",
-                "max_position_embeddings": 32,
-                "type_vocab_size": 2,
-            },
-            {
-                "hidden_dropout_prob": 0.0,
-                "attention_probs_dropout_prob": 0.0,
-                "classifier_dropout": 0.1,
-            },
+            "albert",
+            {"hidden_dropout_prob": 0.0, "classifier_dropout": 0.1},
+            "classifier_dropout_prob",
         ),
         (
-            {
-                "model_type": "distilbert",
-                "dim": 16,
-                "n_layers": 3,
-                "n_heads": 4,
-                "hidden_dim": 32,
-                "activation": "gelu",
-                "max_position_embeddings": 32,
-            },
+            "distilbert",
             {"hidden_dropout_prob": 0.1, "classifier_dropout": 0.2, "qa_dropout": 0.1},
+            "seq_classif_dropout",
         ),
     ],
 )
-def test_dropout_that_a_file_lacks_is_that_of_its_class(read, fields, dropout):
-    config = read(**fields).config
-    assert {name: fields_of(config)[name] for name in dropout} == dropout
-    field = "classifier_dropout_prob" if "n_layers" not in fields else "seq_classif_dropout"
-    assert read(**fields, **{field: 0.3}).config.classifier_dropout == 0.3
+def test_the_default_dropout_of_a_family(tmp_path, model_type, dropout, field):
+    fields = {"model_type": model_type, **MINIMAL_CONFIGS[model_type]}
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    config = fields_of(read_config(tmp_path / "config.json").config)
+    assert {name: config[name] for name in dropout} == dropout
+    (tmp_path / "config.json").write_text(json.dumps(fields | {field: 0.3}))
+    assert read_config(tmp_path / "config.json").config.classifier_dropout == 0.3
 
 
 def test_what_is_written_is_read(tmp_path):
@@ -137,7 +120,7 @@ def test_what_is_written_is_read(tmp_path):
         "classification",
         labels=("ja", "nein", "vielleicht"),
         problem_type="multi_label_classification",
-        other={"use_cache": True, "_name_or_path": "somebody/model"},
+        other={"use_cache": True, "_name_or_path": "somebody/model", "\ud83d": "\ude00"},
     )
     path = tmp_path / "config.json"
     write_config(path, description)
@@ -150,6 +133,8 @@ def test_what_is_written_is_read(tmp_path):
     assert fields["dtype"] == "float32"
     with pytest.raises(UserError, match="1 labels for 2 outputs"):
         ModelDescription(CONFIG, "tagging", labels=("O",))
+    with pytest.raises(UserError, match="a label has half of a surrogate pair, which is not a cha"):
+        ModelDescription(CONFIG, "tagging", labels=("\ud83d", "b"))
 
 
 @pytest.mark.parametrize(
@@ -167,7 +152,7 @@ def test_labels_without_names_are_numbered(tmp_path, count, named):
     ("head", "field", "value"),
     [("tagging", "use_crf", True), ("question_answering", "qa_head", "joint")],
 )
-def test_heads_of_our_own_are_named_where_there_is_one(tmp_path, head, field, value):
+def test_options_of_heads_that_only_bert_jax_has(tmp_path, head, field, value):
     path = tmp_path / "config.json"
     write_config(path, ModelDescription(CONFIG, head))
     assert field not in json.loads(path.read_text())
@@ -217,9 +202,7 @@ def test_what_is_refused(read, fields, message):
         {"0": None},
     ],
 )
-def test_labels_that_are_not_named_once_each_are_refused_where_they_are_needed(
-    read, tmp_path, named
-):
+def test_labels_without_unique_names_are_refused_where_they_are_needed(read, tmp_path, named):
     described = read(id2label=named)
     assert (described.labels, described.config.num_labels) == ((), len(named))
     with pytest.raises(UserError, match="id2label is .*; it must name the labels 0, 1, 2"):
@@ -238,11 +221,3 @@ def test_fields_that_one_head_reads_are_refused_for_this_head(tmp_path):
     dataclasses.replace(described, head="tagging").make_module(Execution())
     with pytest.raises(HeadError, match="summary_type is 'last'; the head multiple_choice has on"):
         dataclasses.replace(described, head="multiple_choice").make_module(Execution())
-
-
-def test_half_of_a_surrogate_pair(read, tmp_path):
-    with pytest.raises(UserError, match="a label has half of a surrogate pair, which is not a cha"):
-        read(id2label={"0": "\ud83d", "1": "b"})
-    described = read(**{"\ud83d": "\ude00"})
-    write_config(tmp_path / "again.json", described)
-    assert read_config(tmp_path / "again.json") == described

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,13 @@ from tests.checkpoints.fields.vector_files import (
 TESTS = Path(__file__).parents[1]
 
 
+def check(fields: Mapping[str, Field], outcome_of: Callable[[str, Field], str]) -> None:
+    """Compares the outcome of every field with its row."""
+    rows = {path: field for path, field in fields.items() if not field.test}
+    outcomes = {path: outcome_of(path, field) for path, field in rows.items()}
+    assert outcomes == {path: field.outcome for path, field in rows.items()}
+
+
 def refusal(problem: str, name: str, path: str, field: Field) -> str:
     """`REFUSED` if a message names the file, and the field or a value that is a name."""
     words = [path.rpartition(".")[2], *([field.value] if isinstance(field.value, str) else [])]
@@ -65,7 +73,7 @@ def outcome(field: Field, *, is_same: bool, is_kept: bool, shown: Any) -> str:
 
 
 def of_config(path: Path, base: ModelDescription, key: str, field: Field) -> str:
-    """What happens to a field of `config.json`."""
+    """The outcome of a field of `config.json`."""
     model_type = base.family.model_type
     fields = {"model_type": model_type, **MINIMAL_CONFIGS[model_type], key: field.value}
     path.write_text(json.dumps(fields))
@@ -90,42 +98,37 @@ def test_fields_of_config_json(tmp_path, model_type):
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"model_type": model_type, **MINIMAL_CONFIGS[model_type]}))
     base = read_config(path)
-    rows = {key: field for key, field in CONFIGS[model_type].items() if not field.test}
-    found = {key: of_config(path, base, key, field) for key, field in rows.items()}
-    assert found == {key: field.outcome for key, field in rows.items()}
+    check(CONFIGS[model_type], lambda key, field: of_config(path, base, key, field))
 
 
 def of_vectors(directory: Path, name: str, path: str, field: Field) -> str:
-    """What happens to a field of a file of sentence-transformers."""
+    """The outcome of a field of a file of sentence-transformers."""
     write(directory, FILES)
     before = read_vectors(directory)
     write(directory, {name: changed(FILES[name], path, field.value)})
-    found = read_vectors(directory)
+    after = read_vectors(directory)
     write(directory, {name: FILES[name]})
-    if found.unsupported:
-        return refusal(found.unsupported, name, path, field)
-    written = files_of_vectors(found, 16)
+    if after.unsupported:
+        return refusal(after.unsupported, name, path, field)
+    written = files_of_vectors(after, 16)
     return outcome(
         field,
-        is_same=dataclasses.replace(found, other=before.other) == before,
+        is_same=dataclasses.replace(after, other=before.other) == before,
         is_kept=at(json.loads(written[name]), path) == field.value,
-        shown=getattr(found, field.shows[0], None),
+        shown=getattr(after, field.shows[0], None),
     )
 
 
 @pytest.mark.parametrize("name", VECTORS)
 def test_fields_of_sentence_transformers(tmp_path, name):
-    rows = {path: field for path, field in VECTORS[name].items() if not field.test}
-    found = {path: of_vectors(tmp_path, name, path, field) for path, field in rows.items()}
-    assert found == {path: field.outcome for path, field in rows.items()}
+    check(VECTORS[name], lambda path, field: of_vectors(tmp_path, name, path, field))
 
 
-@pytest.mark.parametrize("name", sorted(REFUSED_MODULES))
-def test_modules_of_sentence_transformers(tmp_path, name):
-    field = refused(f"sentence_transformers.models.{name}")
-    for number in range(3):
-        path = f"{number}.type"
-        assert of_vectors(tmp_path, MODULES, path, field) == REFUSED
+def test_modules_of_sentence_transformers(tmp_path):
+    for name in REFUSED_MODULES:
+        field = refused(f"sentence_transformers.models.{name}")
+        for path in ("0.type", "1.type", "2.type"):
+            assert of_vectors(tmp_path, MODULES, path, field) == REFUSED
 
 
 def shown_by(tokenizer: Tokenizer, name: str) -> Any:
@@ -153,7 +156,7 @@ OBSERVABLES = {
 
 
 def of_tokenizer(directory: Path, name: str, path: str, field: Field) -> str:
-    """What happens to a field of a tokenizer's file."""
+    """The outcome of a field of a tokenizer's file."""
 
     def load() -> tuple[Tokenizer, dict[str, Any]]:
         tokenizer = load_tokenizer(directory)
@@ -181,14 +184,12 @@ def of_tokenizer(directory: Path, name: str, path: str, field: Field) -> str:
 
 @pytest.mark.parametrize("name", TOKENIZERS)
 def test_fields_of_tokenizers(tmp_path, name):
-    rows = TOKENIZERS[name]
-    rows = {path: field for path, field in rows.items() if not field.test}
-    found = {}
-    for number, (path, field) in enumerate(rows.items()):
-        directory = tmp_path / str(number)
+    def in_new_directory(path: str, field: Field) -> str:
+        directory = tmp_path / path.replace(".", "_")
         directory.mkdir()
-        found[path] = of_tokenizer(directory, name, path, field)
-    assert found == {path: field.outcome for path, field in rows.items()}
+        return of_tokenizer(directory, name, path, field)
+
+    check(TOKENIZERS[name], in_new_directory)
 
 
 def test_a_loaded_model_keeps_what_is_carried_over(base_model, tmp_path):
@@ -222,9 +223,9 @@ def test_every_test_that_a_row_names_exists():
     assert {name for name in named if f"def {name}(" not in text} == set()
 
 
-def test_the_documentation_says_what_becomes_of_every_file():
+def test_the_documentation_lists_every_file():
     text = (TESTS.parent / "docs" / "models.md").read_text()
     table = text[text.index("What becomes of each file") : text.index("A head that the files lack")]
-    assert "the folders that it names" in table  # those of modules
+    assert "the folders that it names" in table  # of modules
     names = {name for name in (*OTHER_FILES, *VECTORS, *TOKENIZERS) if "/" not in name}
     assert {name for name in names if f"`{name}`" not in table} == set()

@@ -1,11 +1,8 @@
 """Sizes in a `config.json` are compared with the tensors before anything of these sizes is made."""
 
 import json
-import os
 import shutil
 
-import jax
-import numpy as np
 import pytest
 
 import bert_jax
@@ -13,10 +10,7 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.errors import UserError
 from bert_jax.files.manifest import MANIFEST
 from bert_jax.models.execution import Execution
-from bert_jax.models.parameter_sharding import sharded_shapes
-from bert_jax.sharding import mesh as mesh_module
-from bert_jax.sharding.mesh import lack_of_memory, one_device_mesh
-from bert_jax.training.step import TrainState, new_state
+from bert_jax.sharding import mesh
 
 BILLION = 10**9
 
@@ -55,26 +49,10 @@ def test_sizes_that_the_tensors_do_not_have(change, fields, message):
 
 
 def test_a_new_head_that_no_memory_holds(change, monkeypatch):
-    monkeypatch.setattr(mesh_module, "host_memory", lambda: 2**36)
+    monkeypatch.setattr(mesh, "host_memory", lambda: 2**36)
     directory = change(num_labels=2 * BILLION)
     with pytest.raises(UserError, match=r"the parameters need [\d,.]+ GiB of each device, wh"):
         bert_jax.load(directory, task="classification")
-
-
-def test_a_new_state_that_no_memory_holds():
-    mesh = one_device_mesh()
-    layers = jax.ShapeDtypeStruct((BILLION, 16, 32), np.float32)
-    params = {"bert": {"encoder": {"layers": {"intermediate": {"kernel": layers}}}}}
-    shapes = sharded_shapes(mesh, params)
-    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    state = TrainState((), shapes, ())
-    needed = f"need 1,907.3 GiB of each device, which has {available:,.1f} GiB"
-    assert lack_of_memory(state, "they") == f"they {needed}"
-    with pytest.raises(UserError, match=f"moments of the optimizer {needed}; make the model sm"):
-        new_state(None, None, state, seed=0)
-    few = jax.ShapeDtypeStruct((2, 16, 32), np.float32)
-    params["bert"]["encoder"]["layers"]["intermediate"]["kernel"] = few
-    assert lack_of_memory(sharded_shapes(mesh, params), "they") == ""
 
 
 def test_nothing_is_allocated_before_all_tensors_are_checked(change, monkeypatch):

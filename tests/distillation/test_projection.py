@@ -1,4 +1,4 @@
-"""The projection beside a student: what is initialised, computed, decayed and split."""
+"""The projection beside a student: initialisation, computation, weight decay, sharding."""
 
 import dataclasses
 
@@ -16,7 +16,7 @@ from bert_jax.training.optimizer import OptimizerOptions, decay_mask
 IDS = jnp.array([[2, 5, 6, 3], [2, 7, 3, 0]])
 
 
-def test_the_student_is_what_it_is_alone(tiny_config):
+def test_the_student_does_not_change(tiny_config):
     student = MaskedLMModel(tiny_config)
     module = ProjectedStudent(tiny_config, student, 24)
     make = jax.jit(init_params, static_argnums=0)
@@ -30,19 +30,16 @@ def test_the_student_is_what_it_is_alone(tiny_config):
     joined = {"params": {**params, "hidden_projection": {"kernel": kernel}}}
     found = module.apply(joined, hidden, method="project")
     np.testing.assert_allclose(found, hidden @ np.asarray(kernel), atol=1e-5)
-    # The student does not mind the matrix.
+    # The student ignores the matrix.
     np.testing.assert_array_equal(student.apply(joined, IDS), student.apply({"params": alone}, IDS))
 
 
-def test_it_follows_the_config_that_replaces_its_own(tiny_config):
+def test_it_is_optimised_as_a_matrix_of_a_head(tiny_config):
     module = ProjectedStudent(tiny_config, MaskedLMModel(tiny_config), 24)
     more = dataclasses.replace(tiny_config, num_hidden_layers=5)
     layers = abstract_params(module.clone(config=more))["bert"]["encoder"]["layers"]
     assert layers["output"]["bias"].shape == (5, 16)
-
-
-def test_it_is_optimised_as_a_matrix_of_a_head(tiny_config):
-    params = abstract_params(ProjectedStudent(tiny_config, MaskedLMModel(tiny_config), 24))
+    params = abstract_params(module)
     assert decay_mask(params)["hidden_projection"]["kernel"] is True
     options = OptimizerOptions(learning_rate=1.0, head_learning_rate=3.0, freeze_encoder=True)
     assert options.factors(params)["hidden_projection"]["kernel"] == 3

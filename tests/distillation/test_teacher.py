@@ -1,4 +1,4 @@
-"""What a teacher must be, and where the student's layers come from."""
+"""Requirements for a teacher, and the origin of the student's layers."""
 
 import dataclasses
 
@@ -23,19 +23,17 @@ def test_a_teacher_that_does_not_fit_is_refused(experiment_of, make_model, tmp_p
     task = experiment_of("classes").task
     labels = {"labels": ("x", "y", "z")}
     cases = {
-        "has the head tagging, and the task needs classification": ("tagging", labels),
-        "does not know z; the student's labels are x, y, z": (
-            "classification",
-            {"labels": ("x", "y")},
-        ),
-        "has labels that the data lack, w": ("classification", {"labels": ("w", *"xyz")}),
-        "has them in another order, x, z, y": ("classification", {"labels": ("x", "z", "y")}),
-        "was trained for multi_label_classification": (
-            "classification",
-            {**labels, "problem_type": "multi_label_classification"},
-        ),
+        "does not know z; the student's labels are x, y, z": {"labels": ("x", "y")},
+        "has labels that the data lack, w": {"labels": ("w", *"xyz")},
+        "has them in another order, x, z, y": {"labels": ("x", "z", "y")},
+        "was trained for multi_label_classification": {
+            **labels,
+            "problem_type": "multi_label_classification",
+        },
+        "has the head tagging, and the task needs classification": {**labels, "head": "tagging"},
     }
-    for number, (message, (head, fields)) in enumerate(cases.items()):
+    for number, (message, fields) in enumerate(cases.items()):
+        head = fields.get("head", "classification")
         model = make_model(head, num_labels=len(fields["labels"]))
         description = dataclasses.replace(model.description, **fields)
         path = tmp_path / str(number)
@@ -64,7 +62,7 @@ def test_another_tokenizer_is_only_for_scores_of_whole_examples(
     with pytest.raises(UserError, match="the states of their tokens cannot be compared"):
         _ = experiment_of("classes", teacher=teacher, hidden_weight=1.0).task
 
-    # None of the texts has a cow: the scores are those of the teacher with the student's words.
+    # No text contains "cow": the teacher with the student's words computes the same scores.
     experiment = experiment_of("classes", teacher=teacher)
     task = experiment.task
     assert task.constants(experiment.mesh) is None
@@ -78,28 +76,16 @@ def test_another_tokenizer_is_only_for_scores_of_whole_examples(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"soft_weight": 0.0, "teacher": "t"},
-            "distillation.soft_weight is 0.0; give it a weight above 0",
-        ),
-        (
-            {"temperature": 0.0},
-            "distillation.temperature is 0.0; it must be at least 1e-06 and at most 100",
-        ),
-        ({"hidden_weight": -1.0}, "distillation.hidden_weight is -1.0; it must be at least 0"),
-        (
-            {"keep_logits": "d", "hidden_weight": 1.0},
-            "distillation.keep_logits is 'd'; scores alone are kept",
-        ),
-        ({"layer_map": (-1,)}, "distillation.layer_map is -1; it must be at least 0"),
-        (
-            {"layer_map": (0, 0)},
-            r"distillation.layer_map is \(0, 0\); give a layer of the teacher, from 1",
-        ),
+        ({"soft_weight": 0.0, "teacher": "t"}, "soft_weight is 0.0; give it a weight above 0"),
+        ({"temperature": 0.0}, "temperature is 0.0; it must be at least 1e-06 and at most 100"),
+        ({"hidden_weight": -1.0}, "hidden_weight is -1.0; it must be at least 0"),
+        ({"keep_logits": "d", "hidden_weight": 1.0}, "keep_logits is 'd'; scores alone are kept"),
+        ({"layer_map": (-1,)}, "layer_map is -1; it must be at least 0"),
+        ({"layer_map": (0, 0)}, r"layer_map is \(0, 0\); give a layer of the teacher, from 1"),
     ],
 )
 def test_options(options, message):
-    with pytest.raises(UserError, match=f"^{message}"):
+    with pytest.raises(UserError, match=f"^distillation.{message}"):
         DistillationOptions(**options)
 
 

@@ -21,40 +21,42 @@ def losses(head, problem_type, output, labels):
     return find_head(head).compared.named_losses(output, labels, problem_type)
 
 
-def test_words_without_a_label_do_not_count():
-    logits = np.array([[[LOG3, 0.0], [LOG3, 0.0], [9.0, 0.0]]])  # BTV
-    labels = {"labels": np.array([[0, 1, -100]])}
-    expected = (math.log(4 / 3) + math.log(4)) / 2
-    for head, name in (
-        ("masked_lm", "masked_lm"),
-        ("tagging", "tagging"),
-    ):
-        found = losses(head, "single_label_classification", logits, labels)
-        assert found == {name: pytest.approx(expected)}
+# Losses of a label with the probability 3/4, and 1/4.
+LIKELY, UNLIKELY = math.log(4 / 3), math.log(4)
+SCORES = np.array([[LOG3, 0.0]])  # BC
+WORDS = np.array([[[LOG3, 0.0], [LOG3, 0.0], [9.0, 0.0]]])  # BTV
+WORD_LABELS = {"labels": np.array([[0, 1, -100]])}  # the last word has none
 
 
-def test_the_loss_of_pretraining_is_the_sum_of_its_two():
-    output = PreTrainingOutput(np.array([[[LOG3, 0.0]]]), np.array([[0.0, LOG3]]))
-    labels = {"labels": np.array([[0]]), "next_sentence_label": np.array([0])}
-    found = losses("pretraining", "single_label_classification", output, labels)
-    assert list(found) == ["masked_lm", "next_sentence", "sum"]
-    assert list(found.values()) == pytest.approx([math.log(4 / 3), math.log(4), math.log(16 / 3)])
-
-
-def test_the_loss_of_a_span_is_the_mean_of_its_ends():
-    output = QuestionAnsweringOutput(np.array([[LOG3, 0.0]]), np.array([[LOG3, 0.0]]))
-    labels = {"start_positions": np.array([0]), "end_positions": np.array([1])}
-    found = losses("question_answering", "single_label_classification", output, labels)
-    assert found == {"span": pytest.approx((math.log(4 / 3) + math.log(4)) / 2)}
-
-
-def test_the_loss_of_a_choice_goes_with_the_mean_score():
-    labels = {"labels": np.array([1])}
-    found = losses(
-        "multiple_choice", "single_label_classification", np.array([[LOG3, 0.0]]), labels
-    )
-    assert list(found) == ["choice", "mean_score", "sum"]
-    assert list(found.values()) == pytest.approx([math.log(4), LOG3 / 2, math.log(4) + LOG3 / 2])
+@pytest.mark.parametrize(
+    ("head", "output", "labels", "expected"),
+    [
+        ("masked_lm", WORDS, WORD_LABELS, {"masked_lm": (LIKELY + UNLIKELY) / 2}),
+        ("tagging", WORDS, WORD_LABELS, {"tagging": (LIKELY + UNLIKELY) / 2}),
+        (
+            "pretraining",
+            PreTrainingOutput(SCORES[:, None], SCORES[:, ::-1]),
+            {"labels": np.array([[0]]), "next_sentence_label": np.array([0])},
+            {"masked_lm": LIKELY, "next_sentence": UNLIKELY, "sum": LIKELY + UNLIKELY},
+        ),
+        (
+            "question_answering",
+            QuestionAnsweringOutput(SCORES, SCORES),
+            {"start_positions": np.array([0]), "end_positions": np.array([1])},
+            {"span": (LIKELY + UNLIKELY) / 2},
+        ),
+        (
+            "multiple_choice",
+            SCORES,
+            {"labels": np.array([1])},
+            {"choice": UNLIKELY, "mean_score": LOG3 / 2, "sum": UNLIKELY + LOG3 / 2},
+        ),
+    ],
+)
+def test_the_losses_of_a_head(head, output, labels, expected):
+    computed = losses(head, "single_label_classification", output, labels)
+    assert list(computed) == list(expected)
+    assert computed == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -68,16 +70,10 @@ def test_the_loss_of_a_choice_goes_with_the_mean_score():
         ("multi_label_classification", [[LOG3, LOG3]], [[1.0, 0.0]], math.log(16 / 3) / 2),
     ],
 )
-def test_the_loss_of_a_classifier_is_that_of_its_problem_type(
-    problem_type, logits, labels, expected
-):
-    found = losses(
-        "classification",
-        problem_type,
-        np.array(logits),
-        {"labels": np.array(labels)},
-    )
-    assert found == {"classification": pytest.approx(expected)}
+def test_the_loss_of_a_classifier_follows_its_problem_type(problem_type, logits, labels, expected):
+    labels = {"labels": np.array(labels)}
+    computed = losses("classification", problem_type, np.array(logits), labels)
+    assert computed == {"classification": pytest.approx(expected)}
 
 
 @pytest.mark.parametrize("pooled", [None, np.array([[10.0, 20.0]])])
@@ -87,8 +83,8 @@ def test_the_bare_encoder_has_a_linear_form_for_a_loss(pooled):
         "last_hidden_state": np.array([[[1.0, 0.0], [0.0, 2.0]]]),
         "pooler_output": np.array([[1.0, 1.0]]),
     }
-    found = losses("encoder", "single_label_classification", output, labels)
-    assert found == {"linear_form": 9.0 if pooled is None else 39.0}
+    computed = losses("encoder", "single_label_classification", output, labels)
+    assert computed == {"linear_form": 9.0 if pooled is None else 39.0}
     assert list(find_head("encoder").compared.named_logits(output)) == (
         [] if pooled is None else ["pooler_output"]
     )

@@ -50,7 +50,7 @@ def test_rows_are_laid_out_as_bert_has_them():
     assert (ids[mask == 1] != 0).all()
 
 
-def test_special_tokens_stand_where_the_template_has_them():
+def test_special_tokens_follow_the_template():
     template = Template(single="cls A sep", pair="cls A sep sep B sep")
     tokenizer = WordPieceTokenizer.from_vocabulary(
         [*BRACKETED, "a"],
@@ -63,10 +63,7 @@ def test_special_tokens_stand_where_the_template_has_them():
     assert (ids[:6] == [2, ids[1], 3, 3, ids[4], 3]).all()
     assert ids[[1, 4]].min() > SPECIAL.mask
     assert not padded.features["token_type_ids"].any()
-
-
-def test_one_token_type_means_one_segment():
-    for batch in inputs(type_vocab_size=1):
+    for batch in inputs(type_vocab_size=1):  # without a template for it, a single segment
         assert not batch.features["token_type_ids"].any()
         assert "two segments" not in batch.text
 
@@ -90,14 +87,11 @@ def test_masked_words_are_the_labels():
             assert (labels != -100).any(axis=1).all()
 
 
-def test_tags_stand_at_words_alone():
+def test_labels_of_tokens():
     for batch in inputs("tagging", num_labels=3):
         is_word = batch.features["input_ids"] > SPECIAL.mask
         assert ((batch.labels["labels"] != -100) == is_word).all()
         assert set(batch.labels["labels"][is_word]) <= {0, 1, 2}
-
-
-def test_a_span_lies_in_its_row_and_ends_after_its_start():
     for batch in inputs("question_answering"):
         start, end = batch.labels["start_positions"], batch.labels["end_positions"]
         assert (start <= end).all()

@@ -107,12 +107,7 @@ def test_a_difference_is_marked_and_explained():
     ]
 
 
-def test_without_a_cause_the_last_line_says_what_was_tried():
-    last = report(entry(LOSS, "masked_lm", "full", 1.0, 1.0)).as_table().splitlines()[-1]
-    assert last.startswith("likely cause: unknown: the weights are equal")
-
-
-def test_what_is_not_a_number_is_the_worst():
+def test_nan_is_the_worst_and_an_unknown_cause_is_reported():
     wrong = report(
         entry(GRADIENT, f"{LAYER}.0.output.dense.bias", "full", math.nan, math.nan, 10, math.nan)
     )
@@ -120,6 +115,7 @@ def test_what_is_not_a_number_is_the_worst():
     assert line.startswith("  layer 0 ")
     assert line.count("nan") == 3
     assert not wrong.agrees
+    assert "likely cause: unknown: the weights are equal" in wrong.as_table().splitlines()[-1]
 
 
 def test_the_dict_has_every_number_and_is_json():
@@ -191,12 +187,9 @@ def test_weight_and_bias_of_one_part_share_their_scale():
     }
 
 
-def test_no_scale_is_below_a_millionth_of_the_largest_gradient():
+def test_the_smallest_scales():
     gradients = {"a.weight": np.array([8.0]), "b.weight": np.array([0.0])}
-    assert gradient_scales(gradients)["b.weight"] == 8e-6
-
-
-def test_gradients_that_are_zero_on_both_sides_agree():
+    assert gradient_scales(gradients)["b.weight"] == 8e-6  # a millionth of the largest
     zero = np.zeros(3)
     scale = gradient_scales({"a.weight": zero})["a.weight"]
     assert difference(GRADIENT, "a.weight", "short", zero, zero, scale).agrees

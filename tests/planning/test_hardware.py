@@ -1,4 +1,4 @@
-"""The table of published figures, the names of slices, stand-ins, and the compiler for TPUs."""
+"""The table of published figures, the names of slices, placeholders, the compiler for TPUs."""
 
 import importlib.metadata
 
@@ -43,12 +43,10 @@ def test_the_peaks_are_those_that_were_published():
 @pytest.mark.parametrize(
     ("text", "devices", "shape"),
     [
-        ("v5e:16x16", 256, (16, 16)),
         ("v5e:2x4", 8, (2, 4)),
         ("v4:4x4x4", 64, (4, 4, 4)),
         ("V6E:1x1", 1, (1, 1)),
         ("h100:8", 8, (8,)),
-        ("cpu:8", 8, (8,)),
     ],
 )
 def test_slices(text, devices, shape):
@@ -62,9 +60,7 @@ def test_slices(text, devices, shape):
         ("v5:2x4", "^topology is 'v5:2x4'; the nearest known device is 'v5"),
         ("h300:8", "the nearest known device is 'h[12]00'"),
         ("v5e:2x2x2", "v5e are arranged in 2 dimensions; write it as v5e:4x4$"),
-        ("v4:16", "v4 are arranged in 3 dimensions; write it as v4:4x4x4"),
         ("h100", "h100 are arranged in 1 dimension; write it as h100:8"),
-        ("cpu:-1", "cpu are arranged in 1 dimension; write it as cpu:8"),
         ("cpu:0", "each number must be at least 1"),
         ("h100:100000000", "^h100:100000000 are 100,000,000 devices; a plan is made for 65,536 "),
         (f"h100:{'9' * 5000}", "h100 are arranged in 1 dimension; write it as h100:8"),
@@ -97,7 +93,7 @@ def test_the_names_that_jax_gives(kind, name):
 @pytest.mark.parametrize(
     ("name", "compiles"), [("h100:8", False), ("cpu:1", True), ("cpu:99", False)]
 )
-def test_stand_ins_are_as_many(name, compiles):
+def test_devices_of_a_topology(name, compiles):
     topology = find_topology(parse_slice(name))
     assert len(topology.devices) == topology.slice.count
     assert topology.compiles == compiles

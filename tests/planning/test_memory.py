@@ -28,14 +28,8 @@ def test_the_state_by_hand(lay_out):
     assert memory.optimizer == 2 * 4 * PARAMETERS
     assert memory.temporaries == 4 * PARAMETERS  # the gradients
     assert memory.peak == 4 * 4 * PARAMETERS + memory.activations
-
-
-def test_bias_correction_counts_its_step(lay_out):
-    plain, corrected = (
-        lay_out("h100:1", MeshShape(), **keys).estimate.optimizer
-        for keys in ({}, {"optimizer__bias_correction": True})
-    )
-    assert corrected == plain + 4
+    corrected = lay_out("h100:1", MeshShape(), optimizer__bias_correction=True).estimate
+    assert corrected.optimizer == memory.optimizer + 4  # its step
 
 
 def test_each_axis_of_the_mesh_saves_what_it_splits(lay_out):
@@ -165,7 +159,7 @@ def test_what_the_tensor_axis_splits():
 
 
 @pytest.mark.parametrize(
-    ("message", "found"),
+    ("message", "expected"),
     [
         (
             "RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory required for HLO "
@@ -181,8 +175,8 @@ def test_what_the_tensor_axis_splits():
         ("INVALID_ARGUMENT: Used 3G of 2G hbm", None),
     ],
 )
-def test_messages_of_the_compiler(message, found):
-    assert read_out_of_memory(message, 2 * GIB) == found
+def test_messages_of_the_compiler(message, expected):
+    assert read_out_of_memory(message, 2 * GIB) == expected
 
 
 def test_the_step_of_a_training_compiled_here(lay_out):
@@ -193,6 +187,6 @@ def test_the_step_of_a_training_compiled_here(lay_out):
     assert memory.parameters == step.estimate.parameters
     assert memory.optimizer == step.estimate.optimizer == 2 * memory.parameters
     assert compiled.needed_bytes == memory.peak
-    # The new state takes the place of the old one: gradients, batch and buffers are left.
+    # The new state replaces the old state in memory: gradients, batch and buffers remain.
     assert memory.activations == step.estimate.activations
     assert 0 < memory.temporaries < 2 * memory.parameters

@@ -33,34 +33,33 @@ def choose(training_of):
     return chosen
 
 
-def test_a_model_that_fits_is_whole_on_every_device(choose):
-    assert choose(8, 100) == MeshShape(data=8)
-    assert choose(1, 100) == MeshShape(data=1)
+TWO_ROWS = {"train__global_batch_size": 2}  # they cannot go to eight devices
+MANY_ROWS = {"train__global_batch_size": 512, "data__length": 24}
 
 
-def test_the_state_is_cut_no_further_than_it_must(choose):
-    # The 12 MB that are computed with are whole on each device.
-    assert choose(8, 45) == MeshShape(data=4, fsdp=2)
-    assert choose(8, 30) == MeshShape(data=2, fsdp=4)
-    assert choose(8, 22) == MeshShape(data=1, fsdp=8)
+@pytest.mark.parametrize(
+    ("devices", "memory", "keys", "expected"),
+    [
+        (8, 100, {}, MeshShape(data=8)),
+        (1, 100, {}, MeshShape(data=1)),
+        # The 12 MB that are computed with are whole on each device.
+        (8, 45, {}, MeshShape(data=4, fsdp=2)),
+        (8, 30, {}, MeshShape(data=2, fsdp=4)),
+        (8, 22, {}, MeshShape(data=1, fsdp=8)),
+        (8, 20, TWO_ROWS, MeshShape(data=2, tensor=4)),
+        (8, 12, TWO_ROWS, MeshShape(data=1, fsdp=2, tensor=4)),
+        # With a sum of gradients: 60 MB of state, and a little.
+        (8, 100, MANY_ROWS | {"train__microbatches": 32}, MeshShape(data=8)),
+    ],
+)
+def test_the_chosen_mesh(choose, devices, memory, keys, expected):
+    assert choose(devices, memory, **keys) == expected
 
 
-def test_layers_are_cut_where_the_batch_leaves_nothing_else(choose):
-    # Two rows cannot go to eight devices.
-    assert choose(8, 20, train__global_batch_size=2) == MeshShape(data=2, tensor=4)
-    assert choose(8, 12, train__global_batch_size=2) == MeshShape(data=1, fsdp=2, tensor=4)
-
-
-def test_a_large_batch_needs_microbatches(choose):
-    rows = {"train__global_batch_size": 512, "data__length": 24}
+def test_a_training_that_fits_no_mesh_is_an_error_with_a_remedy(choose):
     # No mesh makes the activations smaller: each device has its rows.
     with pytest.raises(UserError, match="raise train.microbatches"):
-        choose(8, 100, **rows)
-    # Then there is a sum of gradients besides: 60 MB of state, and a little.
-    assert choose(8, 100, **rows, train__microbatches=32) == MeshShape(data=8)
-
-
-def test_what_fits_nowhere_is_an_error_with_a_remedy(choose):
+        choose(8, 100, **MANY_ROWS)
     message = (
         r"mesh=auto: a step needs about 0.0 GiB of each device, even with fsdp=2,tensor=4; 0.0 "
         r"are available; set model.remat=full, or raise train.microbatches \(now 1\) of a new run"

@@ -159,7 +159,7 @@ def test_errors_are_one_line(run, arguments, message):
 
 
 @pytest.mark.slow
-def test_eight_cpu_devices_are_compiled_for_in_a_process_of_their_own(tiny_overrides):
+def test_eight_cpu_devices_are_compiled_for_in_a_separate_process(tiny_overrides):
     command = ["plan", "--config", CONFIG, "--topology", "cpu:8", "--mesh", "fsdp=8", "--json"]
     done = subprocess.run(
         [sys.executable, "-m", "bert_jax", *command, *tiny_overrides()],

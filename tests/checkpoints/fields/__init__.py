@@ -1,4 +1,4 @@
-"""What happens to every field that may be in a file of a model directory.
+"""The outcome of every field that may be in a file of a model directory.
 
 A field is computed, carried over (load and save keep it), or refused by its name. `test_fields.py`
 shows each row with its value, and, where the peers are installed, that they write no other field.
@@ -18,12 +18,12 @@ COMPUTED, CARRIED, REFUSED = "computed", "carried over", "refused"
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """What happens to one field.
+    """The outcome of one field.
 
     Attributes:
         outcome: COMPUTED, CARRIED or REFUSED; of a refused field one value is allowed.
         value: a value with which this shows.
-        shows: where a computed one shows: the name of an observable, and its value.
+        shows: the name of an observable that a computed field changes, and its value.
         test: name of a test in another file that shows it, instead of value and observable.
     """
 
@@ -53,9 +53,9 @@ def refused(value: Any) -> Field:
     return Field(REFUSED, value)
 
 
-def tested(outcome: str, test: str) -> Field:
-    """A field that another test shows."""
-    return Field(outcome, test=test)
+def all_tested(names: str, outcome: str, test: str) -> dict[str, Field]:
+    """Fields that another test shows, by their names."""
+    return {name: Field(outcome, test=test) for name in names.split()}
 
 
 def changed(content: Any, path: str, value: Any) -> Any:

@@ -7,10 +7,10 @@ from tests.checkpoints.fields import (
     COMPUTED,
     Field,
     all_carried,
+    all_tested,
     carried,
     computed,
     refused,
-    tested,
 )
 
 
@@ -59,27 +59,19 @@ MINIMAL_CONFIGS: Mapping[str, Mapping[str, Any]] = {
 }
 
 _EVERY_CONFIG = {
-    "model_type": tested(COMPUTED, "test_a_file_without_model_type_is_of_the_family_of_its_class"),
-    "architectures": tested(COMPUTED, "test_the_head_is_that_of_a_known_class"),
-    "id2label": tested(COMPUTED, "test_labels_stand_in_the_order_of_their_numbers"),
-    "label2id": tested(COMPUTED, "test_labels_stand_in_the_order_of_their_numbers"),
-    "problem_type": tested(COMPUTED, "test_labels_stand_in_the_order_of_their_numbers"),
+    **all_tested("model_type", COMPUTED, "test_the_family_of_a_file_without_model_type"),
+    **all_tested("architectures", COMPUTED, "test_the_head_of_a_known_class"),
+    **all_tested("id2label label2id problem_type", COMPUTED, "test_labels_have_numbers"),
     # Cross-encoders of sentence-transformers: since version 4, and before.
-    "sentence_transformers": tested(
-        COMPUTED, "test_a_single_output_is_a_score_with_its_activation"
-    ),
-    "sbert_ce_default_activation_function": tested(
-        COMPUTED, "test_a_single_output_is_a_score_with_its_activation"
+    **all_tested(
+        "sentence_transformers sbert_ce_default_activation_function",
+        COMPUTED,
+        "test_a_single_output_is_a_score_with_its_activation",
     ),
     # The tensors are read as they are, and so written.
-    "dtype": tested(COMPUTED, "test_half_precision_comes_back_to_the_bit"),
-    "torch_dtype": tested(COMPUTED, "test_half_precision_comes_back_to_the_bit"),
-    **same_name(vocab_size=41),
-    **same_name(max_position_embeddings=44),
-    **same_name(initializer_range=0.3),
-    **same_name(pad_token_id=3),
-    **same_name(tie_word_embeddings=False),
-    **same_name(num_labels=3),
+    **all_tested("dtype torch_dtype", COMPUTED, "test_half_precision_comes_back_to_the_bit"),
+    **same_name(vocab_size=41, max_position_embeddings=44, initializer_range=0.3),
+    **same_name(pad_token_id=3, tie_word_embeddings=False, num_labels=3),
     # Another function.
     "position_embedding_type": refused("relative_key_query"),
     "is_decoder": refused(True),
@@ -108,12 +100,9 @@ _EVERY_CONFIG = {
 
 _BERT = {
     **_EVERY_CONFIG,
-    **same_name(hidden_size=24, num_hidden_layers=3),
-    **same_name(num_attention_heads=4, intermediate_size=8),
-    **same_name(hidden_act="relu", type_vocab_size=3),
-    **same_name(hidden_dropout_prob=0.3),
-    **same_name(attention_probs_dropout_prob=0.3),
-    **same_name(layer_norm_eps=1e-7, classifier_dropout=0.3),
+    **same_name(hidden_size=24, num_hidden_layers=3, num_attention_heads=4, intermediate_size=8),
+    **same_name(hidden_act="relu", type_vocab_size=3, layer_norm_eps=1e-7),
+    **same_name(hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3, classifier_dropout=0.3),
     "embedding_size": carried(64),  # transformers asks whether it is there, and no more
     # google-research/bert wrote these beside its multilingual and Chinese models.
     **all_carried(
@@ -156,8 +145,7 @@ CONFIGS: Mapping[str, Mapping[str, Field]] = {
     },
     "electra": {
         **_BERT,
-        **same_name(embedding_size=12),
-        **same_name(summary_last_dropout=0.3),
+        **same_name(embedding_size=12, summary_last_dropout=0.3),
         # By multiple choice alone; see `test_fields_that_one_head_reads_are_refused_for_this_head`.
         "summary_type": refused("mean"),
         "summary_use_proj": refused(False),
@@ -168,10 +156,8 @@ CONFIGS: Mapping[str, Mapping[str, Field]] = {
     "albert": _ALBERT,
     "mobilebert": {
         **_BERT,
-        **same_name(embedding_size=12),
-        **same_name(intra_bottleneck_size=8),
-        **same_name(num_feedforward_networks=3),
-        **same_name(classifier_activation=True),
+        **same_name(embedding_size=12, intra_bottleneck_size=8),
+        **same_name(num_feedforward_networks=3, classifier_activation=True),
         "normalization_type": refused("layer_norm"),
         "trigram_input": refused(False),
         "use_bottleneck": refused(False),

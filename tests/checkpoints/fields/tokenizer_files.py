@@ -12,10 +12,10 @@ from tests.checkpoints.fields import (
     REFUSED,
     Field,
     all_carried,
+    all_tested,
     carried,
     computed,
     refused,
-    tested,
 )
 
 CONFIG, TOKENIZER = "tokenizer_config.json", "tokenizer.json"
@@ -128,14 +128,16 @@ TOKENIZERS: Mapping[str, Mapping[str, Field]] = {
         "max_len": computed(8, "model_max_length"),
         "truncation_side": computed("left", "truncation_side"),
         # Of RobertaTokenizer and AlbertTokenizer.
-        "add_prefix_space": tested(COMPUTED, "test_the_config_overrides_tokenizer_json"),
-        "trim_offsets": tested(COMPUTED, "test_the_config_overrides_tokenizer_json"),
-        "keep_accents": tested(COMPUTED, "test_a_tokenizer_json_of_albert_with_its_cleaning"),
+        **all_tested(
+            "add_prefix_space trim_offsets", COMPUTED, "test_the_config_overrides_tokenizer_json"
+        ),
+        **all_tested("keep_accents", COMPUTED, "test_a_tokenizer_json_of_albert_with_its_cleaning"),
         # Paths of the machine that wrote them; transformers leaves them out, too.
-        **{
-            name: tested("left out", "test_what_the_files_say_is_saved_again")
-            for name in ("name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_file")
-        },
+        **all_tested(
+            "name_or_path special_tokens_map_file tokenizer_file vocab_file",
+            "left out",
+            "test_what_the_files_say_is_saved_again",
+        ),
         # Of calls without arguments, of `decode`, of classes of earlier versions, of chats, of
         # loading.
         "padding_side": carried("left"),
@@ -186,32 +188,31 @@ TOKENIZERS: Mapping[str, Mapping[str, Field]] = {
         "model.unk_token": computed("y", "c", [2, 10, 3]),
         "model.continuing_subword_prefix": refused("@@"),
         "model.max_input_chars_per_word": computed(1, "ab", [2, 1, 3]),
-        "model.vocab": tested(COMPUTED, "test_ids_may_have_gaps"),
+        **all_tested("model.vocab", COMPUTED, "test_ids_may_have_gaps"),
         # Of byte-level BPE.
-        **{
-            path: tested(COMPUTED, "test_every_file_gives_the_same_tokenizer")
-            for path in (
-                *("pre_tokenizer.add_prefix_space", "pre_tokenizer.trim_offsets"),
-                *("post_processor.add_prefix_space", "post_processor.trim_offsets"),
-                *("post_processor.sep", "post_processor.cls"),
-            )
-        },
-        "pre_tokenizer.use_regex": tested(REFUSED, "test_what_is_refused_in_tokenizer_json"),
-        "model.merges": tested(COMPUTED, "test_every_file_gives_the_same_tokenizer"),
-        **{
-            f"model.{name}": tested(REFUSED, "test_what_is_refused_in_tokenizer_json")
-            for name in (
-                *("dropout", "end_of_word_suffix", "fuse_unk", "byte_fallback", "ignore_merges"),
-            )
-        },
+        **all_tested(
+            "pre_tokenizer.add_prefix_space pre_tokenizer.trim_offsets model.merges "
+            "post_processor.add_prefix_space post_processor.trim_offsets post_processor.sep "
+            "post_processor.cls",
+            COMPUTED,
+            "test_every_file_gives_the_same_tokenizer",
+        ),
+        **all_tested(
+            "pre_tokenizer.use_regex model.dropout model.end_of_word_suffix model.fuse_unk "
+            "model.byte_fallback model.ignore_merges",
+            REFUSED,
+            "test_what_is_refused_in_tokenizer_json",
+        ),
         # Of Unigram.
-        "normalizer.normalizers": tested(COMPUTED, "test_what_is_admitted_in_tokenizer_json"),
-        "normalizer.precompiled_charsmap": tested(
-            COMPUTED, "test_what_is_admitted_in_tokenizer_json"
+        **all_tested(
+            "normalizer.normalizers normalizer.precompiled_charsmap model.unk_id",
+            COMPUTED,
+            "test_what_is_admitted_in_tokenizer_json",
         ),
-        "pre_tokenizer.pretokenizers": tested(
-            COMPUTED, "test_a_tokenizer_json_of_albert_with_its_cleaning"
+        **all_tested(
+            "pre_tokenizer.pretokenizers",
+            COMPUTED,
+            "test_a_tokenizer_json_of_albert_with_its_cleaning",
         ),
-        "model.unk_id": tested(COMPUTED, "test_what_is_admitted_in_tokenizer_json"),
     },
 }

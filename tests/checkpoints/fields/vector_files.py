@@ -7,7 +7,15 @@ cross-encoder, `test_the_activation_beside_config_json_comes_first_and_is_kept` 
 from collections.abc import Mapping
 from typing import Any
 
-from tests.checkpoints.fields import CARRIED, COMPUTED, Field, carried, computed, refused, tested
+from tests.checkpoints.fields import (
+    CARRIED,
+    COMPUTED,
+    Field,
+    all_tested,
+    carried,
+    computed,
+    refused,
+)
 
 MODULES, ENCODER = "modules.json", "sentence_bert_config.json"
 MODEL = "config_sentence_transformers.json"
@@ -64,6 +72,7 @@ FILES: Mapping[str, Any] = {
     NORMALIZE: _OUTPUT,
 }
 
+_READ_AGAIN = "test_what_is_written_is_read"
 _MODULE = {
     "module_input_name": refused("token_embeddings"),
     "module_output_name": refused("token_embeddings"),
@@ -72,10 +81,8 @@ _MODULE = {
 
 VECTORS: Mapping[str, Mapping[str, Field]] = {
     MODULES: {
-        "0.idx": tested(COMPUTED, "test_layouts_of_all_versions"),
+        **all_tested("0.idx 0.path 0.type", COMPUTED, "test_layouts_of_all_versions"),
         "0.name": carried("transformer"),
-        "0.path": tested(COMPUTED, "test_layouts_of_all_versions"),
-        "0.type": tested(COMPUTED, "test_layouts_of_all_versions"),
         "1.type": refused("sentence_transformers.sentence_transformer.modules.CNN"),
         "2.type": refused("my_code.Module"),
         "0.kwargs": carried(["task"]),
@@ -109,7 +116,7 @@ VECTORS: Mapping[str, Mapping[str, Field]] = {
         "my_note": refused(1),
     },
     MODEL: {
-        "model_type": tested(COMPUTED, "test_the_file_of_the_model"),
+        **all_tested("model_type", COMPUTED, "test_the_file_of_the_model"),
         "__version__": carried({"sentence_transformers": "5.1.0", "pytorch": "2.8.0"}),
         "prompts": computed({"query": "Q "}, "prompts"),
         "default_prompt_name": computed("query", "default_prompt_name"),
@@ -123,32 +130,25 @@ VECTORS: Mapping[str, Mapping[str, Field]] = {
         "my_note": carried("anything"),
     },
     POOLING: {
-        "embedding_dimension": tested(COMPUTED, "test_both_forms_of_a_pooling"),
+        **all_tested(
+            "embedding_dimension pooling_mode_cls_token pooling_mode_mean_tokens "
+            "pooling_mode_max_tokens pooling_mode_mean_sqrt_len_tokens "
+            "pooling_mode_weightedmean_tokens pooling_mode_lasttoken",
+            COMPUTED,
+            "test_both_forms_of_a_pooling",
+        ),
         "word_embedding_dimension": carried(16),
         "pooling_mode": computed(["max", "cls"], "poolings", ("max", "cls")),
         "include_prompt": computed(False, "include_prompt"),
-        **{
-            f"pooling_mode_{name}": tested(COMPUTED, "test_both_forms_of_a_pooling")
-            for name in (
-                *("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens"),
-                *("weightedmean_tokens", "lasttoken"),
-            )
-        },
         "my_note": refused(1),
     },
     DENSE: {
-        "in_features": tested(COMPUTED, "test_what_is_written_is_read"),
-        "out_features": tested(COMPUTED, "test_what_is_written_is_read"),
-        "bias": tested(COMPUTED, "test_what_is_written_is_read"),
-        "use_residual": tested(COMPUTED, "test_what_is_written_is_read"),
+        **all_tested("in_features out_features bias use_residual", COMPUTED, _READ_AGAIN),
         "activation_function": refused("my_code.Activation"),
         **_MODULE,
     },
-    LAYER_NORM: {
-        "dimension": tested(COMPUTED, "test_what_is_written_is_read"),
-        "my_note": refused(1),
-    },
-    DROPOUT: {"dropout": tested(CARRIED, "test_what_is_written_is_read"), "my_note": refused(1)},
+    LAYER_NORM: {**all_tested("dimension", COMPUTED, _READ_AGAIN), "my_note": refused(1)},
+    DROPOUT: {**all_tested("dropout", CARRIED, _READ_AGAIN), "my_note": refused(1)},
     NORMALIZE: _MODULE,
 }
 
