@@ -121,7 +121,7 @@ def test_the_bare_encoder_of_a_model_with_heads(model_path, model_params):
 @pytest.mark.parametrize(
     "spelling", ["prefix", "no prefix", "gamma and beta", "all", "bert.bert.", "decoder alone"]
 )
-def test_spellings_of_the_years(model_path, edit, model_params, spelling):
+def test_older_spellings(model_path, edit, model_params, spelling):
     def respell(tensors):
         def old(name):
             if spelling in ("no prefix", "all"):
@@ -147,14 +147,10 @@ def change_config(path, **fields):
     file.write_text(json.dumps({key: value for key, value in fields.items() if value is not None}))
 
 
-def test_a_decoder_is_no_table_of_words_unless_tied(model_path, edit):
+def test_an_untied_decoder_does_not_replace_the_word_embeddings(model_path, edit):
     change_config(model_path, tie_word_embeddings=False)
-
-    def rename(tensors):
-        words = tensors.pop("bert.embeddings.word_embeddings.weight")
-        return tensors | {"cls.predictions.decoder.weight": words}
-
-    edit(rename)
+    old, new = "bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"
+    edit(lambda tensors: {new if n == old else n: t for n, t in tensors.items()})
     with pytest.raises(UserError, match="has no tensor bert.embeddings.word_embeddings.weight"):
         load(model_path, "")
 
@@ -181,15 +177,10 @@ def test_a_head_that_does_not_fit_leaves_the_encoder(model_path, edit, dtype, ca
             refused()
 
 
-def test_copies_of_a_tied_decoder_are_not_left_over(model_path, edit):
-    def copy(tensors):
-        tensors["cls.predictions.decoder.weight"] = tensors[
-            "bert.embeddings.word_embeddings.weight"
-        ].copy()
-        tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"].copy()
-        return tensors
-
-    edit(copy)
+def test_copies_of_a_tied_decoder_are_expected(model_path, edit):
+    words, bias = "bert.embeddings.word_embeddings.weight", "cls.predictions.bias"
+    copies = {"cls.predictions.decoder.weight": words, "cls.predictions.decoder.bias": bias}
+    edit(lambda tensors: tensors | {name: tensors[source] for name, source in copies.items()})
     assert load_description(model_path).config.tie_word_embeddings
     _, report = load(model_path, "")
     assert report.complete
@@ -197,17 +188,12 @@ def test_copies_of_a_tied_decoder_are_not_left_over(model_path, edit):
 
 
 def test_another_decoder_is_not_tied(model_path, edit, tokenizer, tmp_path):
-    """As transformers 5 has it, which computes with the decoder and with its bias."""
+    """As in transformers 5, which computes with the decoder and with its bias."""
     generator = np.random.default_rng(0)
     decoder = generator.normal(size=(40, 16)).astype(np.float32)
     bias = generator.normal(size=40).astype(np.float32)
-
-    def untie(tensors):
-        tensors["cls.predictions.decoder.weight"] = decoder
-        tensors["cls.predictions.decoder.bias"] = bias
-        return tensors
-
-    edit(untie)
+    untied = {"cls.predictions.decoder.weight": decoder, "cls.predictions.decoder.bias": bias}
+    edit(lambda tensors: tensors | untied)
     description = load_description(model_path)
     assert not description.config.tie_word_embeddings
     params, report = load(model_path, "")
@@ -218,8 +204,7 @@ def test_another_decoder_is_not_tied(model_path, edit, tokenizer, tmp_path):
     again = tmp_path / "again"
     model_directory.save(again, description, params, tokenizer)
     tensors = load_file(again / "model.safetensors")
-    assert tensors["cls.predictions.decoder.weight"].tobytes() == decoder.tobytes()
-    assert tensors["cls.predictions.decoder.bias"].tobytes() == bias.tobytes()
+    check_same({name: tensors[name] for name in untied}, untied)
     assert json.loads((again / "config.json").read_text())["tie_word_embeddings"] is False
 
 
@@ -232,7 +217,7 @@ def test_another_decoder_is_not_tied(model_path, edit, tokenizer, tmp_path):
         ("nothing", "encoder"),
     ],
 )
-def test_tensors_tell_the_architecture_where_the_config_does_not(model_path, edit, kept, head):
+def test_tensors_decide_the_head_without_a_class(model_path, edit, kept, head):
     change_config(model_path, architectures=None)
     edit(lambda tensors: {n: t for n, t in tensors.items() if n.startswith(("bert.", kept))})
     assert load_description(model_path).head == head
@@ -291,22 +276,13 @@ def test_a_tensor_of_the_encoder_that_does_not_fit(model_path, edit, change, mes
         load(model_path, "")
 
 
-def test_another_config_beside_a_saved_head(model_path, tokenizer, tmp_path):
-    def with_config(head, **changes):
-        params, _ = load(model_path, head)
-        directory = tmp_path / head
-        model_directory.save(directory, load_description(model_path, head), params, tokenizer)
-        (directory / MANIFEST).unlink()
-        change_config(directory, **changes)
-        return directory
-
-    tagger = with_config("tagging", id2label={"0": "O", "1": "B-PER", "2": "I-PER"})
-    message = r"classifier.* has shape \(2, 16\), the model needs \(3, 16\)"
-    with pytest.raises(UserError, match=message):
-        load(tagger, "")
-    # Its one output tells a multiple choice from a classification.
-    choice = with_config("multiple_choice", architectures=None)
-    assert load_description(choice).head == "multiple_choice"
+def test_one_output_makes_a_multiple_choice(model_path, tokenizer, tmp_path):
+    params, _ = load(model_path, "multiple_choice")
+    description = load_description(model_path, "multiple_choice")
+    model_directory.save(tmp_path / "choice", description, params, tokenizer)
+    (tmp_path / "choice" / MANIFEST).unlink()
+    change_config(tmp_path / "choice", architectures=None)
+    assert load_description(tmp_path / "choice").head == "multiple_choice"
 
 
 @pytest.mark.parametrize("head", bert.FAMILY.class_names)
@@ -359,7 +335,7 @@ def test_parameters_are_laid_out_on_a_mesh(model_path):
 
 
 def test_mixed_precision_comes_back_to_the_bit(model_path, edit, tokenizer, tmp_path):
-    """float16 with LayerNorm in float32 is a common form."""
+    """float16 with LayerNorm in float32 is a common form; other tensors do not count."""
 
     def halve(tensors):
         return {
@@ -373,14 +349,7 @@ def test_mixed_precision_comes_back_to_the_bit(model_path, edit, tokenizer, tmp_
     check_same(
         *(load_file(path / "model.safetensors") for path in (tmp_path / "again", model_path))
     )
-
-
-def test_tensors_that_are_no_weights_do_not_make_it_mixed(model_path, edit):
-    def halve(tensors):
-        half = {name: tensor.astype(np.float16) for name, tensor in tensors.items()}
-        return half | {"my_head.steps": np.arange(3), "my_head.scale": np.ones(2, np.float64)}
-
-    edit(halve)
+    others = {"my_head.steps": np.arange(3), "my_head.scale": np.ones(2, np.float64)}
+    edit(lambda tensors: {n: t.astype(np.float16) for n, t in tensors.items()} | others)
     description = load_description(model_path)
-    assert description.dtype == "float16"
-    assert description.mixed_dtypes == {}
+    assert (description.dtype, description.mixed_dtypes) == ("float16", {})

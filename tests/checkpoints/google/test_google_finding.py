@@ -1,4 +1,4 @@
-"""Finding Google's files, however a user names them."""
+"""Locating Google's files by all paths that a user may name."""
 
 import shutil
 
@@ -8,15 +8,12 @@ from bert_jax.checkpoints.google_files import GoogleFiles, find
 from bert_jax.errors import UserError
 
 
-def test_find_knows_every_way_to_say_it(released):
+def test_every_path_of_a_model(released, tmp_path):
     files = GoogleFiles(released, released / "bert_model.ckpt")
     assert find(released) == files
     assert find(released / "bert_model.ckpt") == files
     for ending in ("index", "meta", "data-00000-of-00001"):
         assert find(released / f"bert_model.ckpt.{ending}") == files
-
-
-def test_find_leaves_other_directories_alone(released, tmp_path):
     assert find(tmp_path) is None
     assert find(tmp_path / "nowhere") is None
     (released / "config.json").write_text("{}")  # Hugging Face's
@@ -24,7 +21,7 @@ def test_find_leaves_other_directories_alone(released, tmp_path):
     assert find(released / "bert_model.ckpt") is not None
 
 
-def test_find_takes_the_newest_step(released):
+def test_the_newest_step(released):
     (released / "checkpoint").unlink()
     for step in (0, 20000, 3000):
         for path in released.glob("bert_model.ckpt.*"):
@@ -41,7 +38,7 @@ def test_find_takes_the_newest_step(released):
     assert find(released / "model.ckpt-0").prefix == released / "model.ckpt-0"
 
 
-def test_find_does_not_choose_between_two_trainings(released):
+def test_two_trainings_are_ambiguous(released):
     (released / "checkpoint").unlink()
     for path in released.glob("bert_model.ckpt.*"):
         shutil.copy(path, path.with_name(path.name.replace("bert_model", "other_model")))

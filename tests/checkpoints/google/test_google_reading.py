@@ -4,11 +4,13 @@ import dataclasses
 
 import numpy as np
 import pytest
-from flax.traverse_util import flatten_dict
 
 from bert_jax.checkpoints.google_files import find, load_description
+from bert_jax.checkpoints.parameters import to_tensors
 from bert_jax.errors import UserError
+from bert_jax.families.bert import GOOGLE as BERT_NAMES
 from bert_jax.inference import loading
+from bert_jax.models.execution import Execution
 from bert_jax.tokenization import load_tokenizer
 from tests.checkpoints.google.released import (
     BERT,
@@ -23,64 +25,24 @@ from tests.checkpoints.google.released import (
     load,
 )
 
-# The variables of one layer: our parameter, and its shape, in which heads are axes of their own.
-LAYER = {
-    "attention/self/query/kernel": ("attention/query/kernel", (6, 3, 2)),
-    "attention/self/query/bias": ("attention/query/bias", (3, 2)),
-    "attention/self/key/kernel": ("attention/key/kernel", (6, 3, 2)),
-    "attention/self/key/bias": ("attention/key/bias", (3, 2)),
-    "attention/self/value/kernel": ("attention/value/kernel", (6, 3, 2)),
-    "attention/self/value/bias": ("attention/value/bias", (3, 2)),
-    "attention/output/dense/kernel": ("attention/output/kernel", (3, 2, 6)),
-    "attention/output/dense/bias": ("attention/output/bias", (6,)),
-    "attention/output/LayerNorm/gamma": ("attention_norm/scale", (6,)),
-    "attention/output/LayerNorm/beta": ("attention_norm/bias", (6,)),
-    "intermediate/dense/kernel": ("intermediate/kernel", (6, 5)),
-    "intermediate/dense/bias": ("intermediate/bias", (5,)),
-    "output/dense/kernel": ("output/kernel", (5, 6)),
-    "output/dense/bias": ("output/bias", (6,)),
-    "output/LayerNorm/gamma": ("output_norm/scale", (6,)),
-    "output/LayerNorm/beta": ("output_norm/bias", (6,)),
-}
-OTHERS = {
-    "bert/embeddings/word_embeddings": "bert/embeddings/word_embeddings/embedding",
-    "bert/embeddings/position_embeddings": "bert/embeddings/position_embeddings/embedding",
-    "bert/embeddings/token_type_embeddings": "bert/embeddings/token_type_embeddings/embedding",
-    "bert/embeddings/LayerNorm/gamma": "bert/embeddings/layer_norm/scale",
-    "bert/embeddings/LayerNorm/beta": "bert/embeddings/layer_norm/bias",
-    "bert/pooler/dense/kernel": "bert/pooler/dense/kernel",
-    "bert/pooler/dense/bias": "bert/pooler/dense/bias",
-    "cls/predictions/transform/dense/kernel": "mlm_head/dense/kernel",
-    "cls/predictions/transform/dense/bias": "mlm_head/dense/bias",
-    "cls/predictions/transform/LayerNorm/gamma": "mlm_head/layer_norm/scale",
-    "cls/predictions/transform/LayerNorm/beta": "mlm_head/layer_norm/bias",
-    "cls/predictions/output_bias": "mlm_head/bias",
-    "cls/seq_relationship/output_weights": "nsp_head/kernel",
-    "cls/seq_relationship/output_bias": "nsp_head/bias",
-}
-
 
 def test_every_variable_is_a_parameter(released):
+    """tests/families/test_bert_google.py compares the names of both sides by hand."""
     variables = counted(PRETRAINING)
     model = load(find(released))
-    params = flatten_dict(model.params, sep="/")
-    read = {name: np.asarray(params[parameter]) for name, parameter in OTHERS.items()}
-    read["cls/seq_relationship/output_weights"] = read["cls/seq_relationship/output_weights"].T
-    for name, (parameter, shape) in LAYER.items():
-        for layer, array in enumerate(params[f"bert/encoder/layers/{parameter}"]):
-            assert array.shape == shape
-            variable = f"bert/encoder/layer_{layer}/{name}"
-            read[variable] = np.asarray(array).reshape(variables[variable].shape)
+    module = model.description.make_module(Execution())
+    read = to_tensors(model.params, BERT_NAMES, module)
     assert set(read) == set(variables) == set(model.report.taken)
     assert all(read[name].dtype == np.float32 for name in variables)
     assert all(read[name].tolist() == variables[name].tolist() for name in variables)
     assert model.report.complete
     # Variable 5 is the first layer's query kernel: its row 1 is 506 … 511, two for each head.
-    query = params["bert/encoder/layers/attention/query/kernel"]
+    query = model.params["bert"]["encoder"]["layers"]["attention"]["query"]["kernel"]
     assert query[0, 1].tolist() == [[506, 507], [508, 509], [510, 511]]
 
 
 POOLER = ("bert/pooler/dense/bias", "bert/pooler/dense/kernel")
+WITHOUT_POOLER = {name: shape for name, shape in BERT.items() if name not in POOLER}
 
 
 def test_the_config_of_a_released_model(released):
@@ -103,9 +65,10 @@ def test_the_config_of_a_released_model(released):
         ("squad", BERT | SQUAD, "question_answering", 2, POOLER),
         ("labels", BERT | LABELS, "classification", 4, ()),
         ("bert", BERT, "encoder", 2, ()),
+        ("encoder", WITHOUT_POOLER, "encoder", 2, ()),
     ],
 )
-def test_the_variables_tell_the_model(
+def test_the_variables_decide_the_head(
     checkpoints, tmp_path, name, shapes, head, num_labels, unexpected_keys
 ):
     checkpoints(name, shapes, tmp_path)
@@ -114,18 +77,11 @@ def test_the_variables_tell_the_model(
     assert model.description.config.num_labels == num_labels
     assert model.report.new == ()
     assert model.report.unexpected_keys == unexpected_keys
+    if name == "encoder":
+        assert set(model.params) == {"embeddings", "encoder"}
     if name == "labels":
         kernel = counted(shapes)["output_weights"].T
         assert np.asarray(model.params["classifier"]["kernel"]).tolist() == kernel.tolist()
-
-
-def test_a_bare_encoder_without_pooler(checkpoints, tmp_path):
-    shapes = {name: shape for name, shape in BERT.items() if "pooler" not in name}
-    checkpoints("encoder", shapes, tmp_path)
-    model = load(find(tmp_path))
-    assert not model.description.add_pooling_layer
-    assert set(model.params) == {"embeddings", "encoder"}
-    assert model.report.complete
 
 
 def test_a_head_for_tagging_must_be_requested(checkpoints, released, tmp_path):
@@ -139,7 +95,7 @@ def test_a_head_for_tagging_must_be_requested(checkpoints, released, tmp_path):
 
 
 @pytest.mark.parametrize(("word", "lowercase"), [("cat", True), ("Cat", False)])
-def test_the_vocabulary_settles_lower_casing(released, word, lowercase):
+def test_the_vocabulary_decides_lower_casing(released, word, lowercase):
     (released / "vocab.txt").write_text("\n".join([*PIECES[:5], word, "##s"]) + "\n")
     tokenizer = load_tokenizer(find(released).directory)
     assert tokenizer.switches.do_lower_case is lowercase

@@ -1,4 +1,4 @@
-"""Which file of a model directory is opened, and what is said when there is none."""
+"""The file of a model directory that is opened, and the error without one."""
 
 import json
 import subprocess
@@ -42,7 +42,7 @@ def test_the_first_that_is_there(tmp_path, write_numbered, write_zip):
     with open_tensors(tmp_path) as file:
         assert file.read("a").tolist() == 2
 
-    (tmp_path / "model.safetensors").write_bytes(b"{}")  # damage is not passed over
+    (tmp_path / "model.safetensors").write_bytes(b"{}")  # no other file replaces a damaged one
     with pytest.raises(UserError, match="model.safetensors is damaged"):
         open_tensors(tmp_path)
     with pytest.raises(UserError, match="none does not exist; give a model directory"):
@@ -54,7 +54,6 @@ def test_the_first_that_is_there(tmp_path, write_numbered, write_zip):
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("bert_model.ckpt.index", "bert_model.ckpt.index is Google's; `bert-jax convert` makes"),
         ("model.ckpt-20.index", "model.ckpt-20.index is Google's; `bert-jax convert` makes"),
         ("tf_model.h5", "tf_model.h5 is TensorFlow's; get model.safetensors, or let transformers"),
         ("flax_model.msgpack", "flax_model.msgpack is Flax's, in transformers' layout; get model"),

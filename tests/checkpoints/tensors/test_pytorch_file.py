@@ -63,25 +63,15 @@ def path(tmp_path):
     return tmp_path / "pytorch_model.bin"
 
 
-def test_the_state_dict_of_a_linear_layer(path, write_zip):
-    with PytorchFile(write_zip(path)) as file:
-        assert file.path == path
-        assert file.tensors == {
-            "weight": TensorInfo((3, 2), np.dtype(np.float32)),
-            "bias": TensorInfo((3,), np.dtype(np.float32)),
-        }
-        assert file.read("weight").tolist() == [[1, 2], [3, 4], [5, 6]]
-        assert file.read("bias").tolist() == [7, 8, 9]
-
-
 def test_every_dtype(path, write_zip):
     types = {"Float": "<f4", "Half": "<f2", "BFloat16": ml_dtypes.bfloat16, "Double": "<f8"}
     types |= {"Long": "<i8", "Int": "<i4", "Short": "<i2", "Char": "i1", "Byte": "u1", "Bool": "?"}
     entries = {kind: tensor(storage(f"{kind}Storage", kind, 3), 0, [3], [1]) for kind in types}
     contents = {kind: np.array([1, 0, 1]).astype(dtype).tobytes() for kind, dtype in types.items()}
     with PytorchFile(write_zip(path, named(**entries), contents)) as file:
+        assert file.path == path
         for kind, dtype in types.items():
-            assert file.tensors[kind] == ((3,), np.dtype(dtype))
+            assert file.tensors[kind] == TensorInfo((3,), np.dtype(dtype))
             assert file.read(kind).tolist() == [1, 0, 1]
 
 
@@ -115,7 +105,7 @@ def test_views_of_one_storage(path, write_zip):
 @hypothesis.settings(
     max_examples=60, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
 )
-def test_strides_are_those_of_numpy_or_refused(length, offset, steps, path, write_zip):
+def test_strides_are_as_in_numpy_or_refused(length, offset, steps, path, write_zip):
     shape, strides = [size for size, _ in steps], [stride for _, stride in steps]
     elements = np.arange(100, 100 + length, dtype="<i2")
     pickled = named(a=tensor(storage("ShortStorage", "k", length), offset, shape, strides))
@@ -135,7 +125,6 @@ def test_strides_are_those_of_numpy_or_refused(length, offset, steps, path, writ
 
 MAGIC = BEGIN + number(0x1950A86A20F9469CFC6C) + END
 VERSION = BEGIN + number(1001) + END
-
 
 # A tuple in a tuple in …, whose hash overflows the stack.
 DEEP = b")" + b"\x85" * 2 * 10**5
@@ -178,7 +167,6 @@ def test_the_old_layout(path):
         ({"machine": machine(False)}, "was written on a big-endian machine"),
         ({"keys": BEGIN + b"]" + END}, "is damaged: the elements of 'b' are missing"),
         ({"keys": BEGIN + b"](" + text("3") + b"e" + END}, "lists elements that no tensor has"),
-        ({"keys": BEGIN + b"](]e" + END}, "lists elements that no tensor has"),
         ({"keys": BEGIN + b"](" + DEEP + b"e" + END}, "lists elements that no tensor has"),
         ({"storages": bytes(40)}, "is damaged: it ends within a storage of 6 elements"),
     ],
@@ -189,7 +177,7 @@ def test_damage_in_the_old_layout(path, parts, expected):
         PytorchFile(path)
 
 
-# What is refused, by name.
+# Refused names.
 
 
 class Call:
@@ -224,7 +212,6 @@ def test_a_pickle_that_calls_os_system(path, tmp_path, write_zip, protocol, layo
 
 REFUSED = {
     "eval": (pickle.dumps(Call(builtins.eval, "1"), 2), r"__builtin__\.eval"),
-    "getattr": (pickle.dumps(Call(getattr, {}, "pop"), 4), r"builtins\.getattr"),
     "dotted": (b"\x80\x04" + text("torch") + text("FloatStorage.__init__") + b"\x93.", "torch.Flo"),
     "stack_global": (b"\x80\x04" + text("os") + text("path.join") + b"\x93.", r"os\.path\.join"),
     "instance": (b"(" + text("touch x") + b"ios\nsystem\n.", r"os\.system"),
@@ -254,6 +241,7 @@ DAMAGED = {
     "huge": named(a=tensor(FLOATS, 0, [2**70], [0])),
     "huge_none": named(a=tensor(FLOATS, 0, [0, 2**70], [2**70, 1])),
     "no_strides": named(a=tensor(FLOATS, 0, [6], [])),
+    "dimensions": named(a=tensor(FLOATS, 0, [1] * 65, [1] * 65)),
     "missing": named(a=tensor(storage("FloatStorage", "1", 6), 0, [6], [1])),
     "short": named(a=tensor(storage("DoubleStorage", "0", 6), 0, [6], [1])),
     "longer": named(a=tensor(storage("FloatStorage", "0", 7), 0, [6], [1])),
@@ -311,11 +299,6 @@ LIMIT = "takes more than 20,000 steps, the limit"
             "a key that is no text",
             id="keys with one hash",
         ),
-        pytest.param(
-            b"}" + text("a") + tensor(FLOATS, 0, [1] * 65, [1] * 65) + b"s",
-            "is damaged: maximum supported dimension",
-            id="dimensions",
-        ),
     ],
 )
 def test_a_pickle_that_takes_more_time_than_its_size(
@@ -359,33 +342,32 @@ def test_a_file_before_pytorch_2_1(path):
         assert file.tensors == {}
 
 
-@pytest.mark.parametrize("layout", ["zip", "legacy"])
-def test_truncations(path, write_zip, layout):
-    content = legacy(LEGACY_TENSORS, LEGACY_STORAGES)
-    if layout == "zip":
-        content = write_zip(path).read_bytes()
-    for size in range(len(content) - 1, 0, -5):
-        path.write_bytes(content[:size])
+@pytest.fixture(params=["zip", "legacy"])
+def sound(request, write_zip, tmp_path) -> bytes:
+    """A sound file in one of the layouts."""
+    if request.param == "zip":
+        return write_zip(tmp_path / "sound.bin").read_bytes()
+    return legacy(LEGACY_TENSORS, LEGACY_STORAGES)
+
+
+def test_truncations(path, sound):
+    for size in range(len(sound) - 1, 0, -5):
+        path.write_bytes(sound[:size])
         with pytest.raises(UserError, match="is damaged: "):
             PytorchFile(path)
 
 
 @hypothesis.given(
-    layout=st.sampled_from(["zip", "legacy"]),
     changes=st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), min_size=1, max_size=4),
 )
 @hypothesis.settings(
-    max_examples=300, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
+    max_examples=150, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
 )
-def test_changed_bytes_are_read_or_refused(layout, changes, path, write_zip):
-    path.unlink(missing_ok=True)  # an earlier example may still be mapped
-    if layout == "zip":
-        content = bytearray(write_zip(path).read_bytes())
-    else:
-        content = bytearray(legacy(LEGACY_TENSORS, LEGACY_STORAGES))
+def test_changed_bytes_are_read_or_refused(changes, path, sound):
+    content = bytearray(sound)
     for position, value in changes:
         content[position % len(content)] = value
-    path.unlink(missing_ok=True)
+    path.unlink(missing_ok=True)  # an earlier example may still be mapped
     path.write_bytes(content)
     with contextlib.suppress(UserError), PytorchFile(path) as file:
         for name, info in file.tensors.items():

@@ -30,7 +30,7 @@ ONE = {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}
 
 
 def array_of_any_bits(dtype, shape, random: random.Random) -> np.ndarray:
-    """Also those of no number; a boolean is 0 or 1."""
+    """Random bits, also of NaN; a boolean is 0 or 1."""
     size = np.dtype(dtype).itemsize * math.prod(shape)
     content = bytes(random.randrange(2 if dtype == "bool" else 256) for _ in range(size))
     return np.frombuffer(content, dtype).reshape(shape)
@@ -45,40 +45,32 @@ def test_a_file_written_by_hand(path):
     header = (
         b'{"__metadata__":{"format":"pt"},'
         b'"weight":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},'
-        b'"half":{"dtype":"F16","shape":[2],"data_offsets":[24,28]},'
-        b'"brain":{"dtype":"BF16","shape":[1,2],"data_offsets":[28,32]},'
-        b'"ids":{"dtype":"I64","shape":[2],"data_offsets":[32,48]},'
-        b'"mask":{"dtype":"BOOL","shape":[3],"data_offsets":[48,51]},'
-        b'"one":{"dtype":"F64","shape":[],"data_offsets":[51,59]},'
-        b'"none":{"dtype":"F32","shape":[0,4],"data_offsets":[59,59]}}'
+        b'"brain":{"dtype":"BF16","shape":[1,2],"data_offsets":[24,28]},'
+        b'"ids":{"dtype":"I64","shape":[2],"data_offsets":[28,44]},'
+        b'"one":{"dtype":"F64","shape":[],"data_offsets":[44,52]},'
+        b'"none":{"dtype":"F32","shape":[0,4],"data_offsets":[52,52]}}'
     )
     path.write_bytes(
         len(header).to_bytes(8, "little")
         + header
         + b"\x00\x00\x80\x3f\x00\x00\x00\x40\x00\x00\x40\x40"  # 1 2 3
         + b"\x00\x00\x80\xbf\x00\x00\x00\xc0\x00\x00\x40\xc0"  # -1 -2 -3
-        + b"\x00\x3c\x00\xc0"  # 1 -2
         + b"\x80\x3f\x00\xc0"  # 1 -2
         + b"\x05\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff"  # 5 -1
-        + b"\x01\x00\x01"
         + b"\x00\x00\x00\x00\x00\x00\xf0\x3f"  # 1
     )
     with SafetensorsFile(path) as file:
         assert file.path == path
         assert file.tensors == {
             "weight": TensorInfo((2, 3), np.dtype(np.float32)),
-            "half": TensorInfo((2,), np.dtype(np.float16)),
             "brain": TensorInfo((1, 2), np.dtype(ml_dtypes.bfloat16)),
             "ids": TensorInfo((2,), np.dtype(np.int64)),
-            "mask": TensorInfo((3,), np.dtype(np.bool_)),
             "one": TensorInfo((), np.dtype(np.float64)),
             "none": TensorInfo((0, 4), np.dtype(np.float32)),
         }
         assert file.read("weight").tolist() == [[1, 2, 3], [-1, -2, -3]]
-        assert file.read("half").tolist() == [1, -2]
         assert file.read("brain").tolist() == [[1, -2]]
         assert file.read("ids").tolist() == [5, -1]
-        assert file.read("mask").tolist() == [True, False, True]
         assert file.read("one").tolist() == 1
         assert file.read("none").shape == (0, 4)
 
@@ -107,13 +99,17 @@ def test_what_the_library_writes_is_read_bit_by_bit(tensors, tmp_path_factory):
             assert array.tobytes() == expected.tobytes()
 
 
-def test_views_stay_good_after_later_reads_and_after_closing(path, write_safetensors):
-    size = 1 << 20
-    header = {
+def bytes_in(names, size: int) -> dict:
+    """The header of a file with `size` bytes for each name."""
+    return {
         name: {"dtype": "U8", "shape": [size], "data_offsets": [number * size, (number + 1) * size]}
-        for number, name in enumerate("abc")
+        for number, name in enumerate(names)
     }
-    write_safetensors(path, header, b"a" * size + b"b" * size + b"c" * size)
+
+
+def test_views_are_valid_after_later_reads_and_after_closing(path, write_safetensors):
+    size = 1 << 20
+    write_safetensors(path, bytes_in("abc", size), b"a" * size + b"b" * size + b"c" * size)
     with SafetensorsFile(path) as file:
         views = [file.read(name) for name in "abc"]
         assert np.shares_memory(views[0], file.read("a"))
@@ -132,16 +128,8 @@ def resident_file_pages() -> int:
 
 @pytest.mark.skipif(not STATUS.exists(), reason="Linux tells what is resident")
 def test_one_tensor_at_a_time_is_in_memory(path, write_safetensors):
-    size, count = 1 << 22, 16
-    header = {
-        str(number): {
-            "dtype": "U8",
-            "shape": [size],
-            "data_offsets": [number * size, (number + 1) * size],
-        }
-        for number in range(count)
-    }
-    write_safetensors(path, header, bytes(range(256)) * (size * count // 256))
+    size, names = 1 << 22, "abcdefghijklmnop"
+    write_safetensors(path, bytes_in(names, size), bytes(range(256)) * (size * len(names) // 256))
     gc.collect()
     with SafetensorsFile(path) as file:
         before = resident_file_pages()
@@ -151,16 +139,12 @@ def test_one_tensor_at_a_time_is_in_memory(path, write_safetensors):
             assert size / 2 < resident_file_pages() - before < 2 * size
 
 
+# The library refuses most of them; repeated names and too many dimensions, this package.
 HEADERS = {
     "no_json": b"{not JSON}",
-    "no_text": b'\xff{"a": 1}',
     "list": b"[1]",
-    "entry": {"a": 3},
-    "field": {"a": {"dtype": "F32", "shape": [2]}},
     "dtype": {"a": {"dtype": "F31", "shape": [2], "data_offsets": [0, 8]}},
     "shape": {"a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}},
-    "negative": {"a": {"dtype": "F32", "shape": [-2], "data_offsets": [0, 8]}},
-    "backwards": {"a": {"dtype": "F32", "shape": [2], "data_offsets": [8, 0]}},
     "beyond": {"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}},
     "hole": {"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}},
     "shared": ONE | {"b": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}},
@@ -212,7 +196,7 @@ def test_every_truncation(path, write_safetensors):
         SafetensorsFile(path)
 
 
-def test_files_that_are_none(path, tmp_path):
+def test_paths_without_a_safetensors_file(path, tmp_path):
     with pytest.raises(UserError, match="model.safetensors does not exist"):
         SafetensorsFile(path)
     with pytest.raises(UserError, match="is a directory, not a regular file"):

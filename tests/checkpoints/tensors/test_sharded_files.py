@@ -14,7 +14,7 @@ FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safete
 
 @pytest.fixture
 def index(tmp_path, write_safetensors):
-    """Three tensors in two shards; the second has one more, which is no part of the model."""
+    """Three tensors in two shards; the index does not list a fourth."""
     write_safetensors(
         tmp_path / FIRST,
         {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}},
@@ -86,8 +86,7 @@ def test_shards_that_are_not_as_the_index_says(index, change, message):
 
 
 @pytest.mark.parametrize(
-    "shard",
-    [f"../{FIRST}", f"/{FIRST}", f"inner/{FIRST}", f"./{FIRST}", "..", "", "/", 7, None, [FIRST]],
+    "shard", [f"../{FIRST}", f"/{FIRST}", f"inner/{FIRST}", f"./{FIRST}", "..", "", 7, [FIRST]]
 )
 def test_shards_outside_the_directory(index, shard):
     inner = index.parent / "inner"
@@ -103,11 +102,7 @@ def test_shards_outside_the_directory(index, shard):
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b"", ":1: not JSON"),
         (b"{", ":1: not JSON"),
-        (b"\xff", ": byte 0 is not UTF-8"),
-        (b"[" * 100_000, ": its JSON is nested too deeply"),
-        (b"[]", " is not a JSON object"),
         (b"{}", " has no weight_map"),
         (b'{"weight_map": {}}', " has no weight_map"),
         (b'{"weight_map": ["a"]}', " has no weight_map"),
