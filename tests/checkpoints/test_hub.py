@@ -1,4 +1,4 @@
-"""Model directories by path and by hub id: a hub on this machine, and a cache made by hand."""
+"""Model directories by path and by hub id: a local hub, and a cache made by hand."""
 
 import hashlib
 import http.server
@@ -28,14 +28,10 @@ MODELS = {
         "config.json": b'{"model_type": "bert"}',
         "model.safetensors": bytes(range(256)) * 1000,
         "pytorch_model.bin": b"not fetched",
-        "tokenizer.json": b"{}",
-        "tokenizer_config.json": b"{}",
-        "special_tokens_map.json": b"{}",
-        "vocab.txt": b"[PAD]\n",
-        "README.md": b"not fetched",
-        "model.fp16.safetensors": b"not fetched",
-        "onnx/config.json": b"not fetched",
-        "onnx/model.safetensors": b"not fetched",
+        **dict.fromkeys(("tokenizer.json", "tokenizer_config.json"), b"{}"),
+        **dict.fromkeys(("special_tokens_map.json", "vocab.txt"), b"{}"),
+        **dict.fromkeys(("README.md", "model.fp16.safetensors"), b"not fetched"),
+        **dict.fromkeys(("onnx/config.json", "onnx/model.safetensors"), b"not fetched"),
     },
     "tiny/shards": {
         "config.json": b"{}",
@@ -51,29 +47,26 @@ MODELS = {
     "tiny/vectors": {
         "modules.json": json.dumps(
             [
-                {"path": "0_Transformer", "type": "sentence_transformers.models.Transformer"},
-                {"path": "pooling", "type": "sentence_transformers.models.Pooling"},
-                {"path": "2_Dense", "type": "sentence_transformers.models.Dense"},
+                {"path": path, "type": f"sentence_transformers.models.{kind}"}
+                for path, kind in (("encoder", "Transformer"), ("1", "Pooling"), ("2", "Dense"))
             ]
         ).encode(),
         "config_sentence_transformers.json": b"{}",
-        "0_Transformer/config.json": b"{}",
-        "0_Transformer/model.safetensors": b"1",
-        "0_Transformer/sentence_bert_config.json": b"{}",
-        "0_Transformer/sentencepiece.bpe.model": b"pieces",
-        "pooling/config.json": b"{}",
-        "2_Dense/config.json": b"{}",
-        "2_Dense/pytorch_model.bin": b"2",
+        "encoder/config.json": b"{}",
+        "encoder/model.safetensors": b"1",
+        "encoder/sentence_bert_config.json": b"{}",
+        "encoder/sentencepiece.bpe.model": b"pieces",
+        "1/config.json": b"{}",
+        "2/config.json": b"{}",
+        "2/pytorch_model.bin": b"2",
         "onnx/config.json": b"not fetched",
-        "onnx/sentencepiece.bpe.model": b"not fetched",
-        "README.md": b"not fetched",
     },
     "solo": {"config.json": b"{}", "model.safetensors": b"1"},
 }
 
 
 class Hub(http.server.BaseHTTPRequestHandler):
-    """The three questions that a download asks of the hub, about `MODELS` at one commit."""
+    """The three requests of a download, for `MODELS` at one commit."""
 
     def do_GET(self):
         if "/resolve/" in self.path:
@@ -142,9 +135,8 @@ def hub() -> Iterator[http.server.ThreadingHTTPServer]:
     server.server_close()
 
 
-# `huggingface_hub` reads the environment once, when it is imported, so each run is a process: a
-# copy of one that has imported all else, what the library imports too. A line is a run; an empty
-# line ends what it prints.
+# `huggingface_hub` reads the environment once, at its import: each run is a process that is forked
+# from a process with all other imports. A line of input is a run; an empty line ends its output.
 SCRIPT = """
 import json, os, signal, sys
 from huggingface_hub import HfApi, snapshot_download
@@ -242,35 +234,35 @@ def test_a_directory_is_itself(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("files", "found"),
+    ("files", "expected"),
     [
         ("model_config.json result.json model/config.json", "model"),
         ("several_runs.json result.json model/config.json", "model"),
-        ("result.json model/config.json", "."),  # of nobody we know
-        # A result is written last: the model is that of an earlier, shorter training.
+        ("result.json model/config.json", "."),  # no run of bert_jax
+        # A result is written last: this model is of an earlier, shorter training.
         ("model_config.json model/config.json", " is a run that is not finished; continue it, or "),
         ("model_config.json result.json", "export --workdir {path} --output DIR writes"),
         ("several_runs.json", " holds several runs and no model of the best; continue them, or "),
         ("several_runs.json result.json", "; continue them, or give one of the runs in it"),
     ],
 )
-def test_the_directory_of_a_run_means_its_model(tmp_path, files, found):
+def test_the_directory_of_a_run_means_its_model(tmp_path, files, expected):
     (tmp_path / "model").mkdir()
     for name in files.split():
         (tmp_path / name).touch()
-    if " " not in found:
-        assert resolve(tmp_path) == resolve(str(tmp_path)) == tmp_path / found
+    if " " not in expected:
+        assert resolve(tmp_path) == resolve(str(tmp_path)) == tmp_path / expected
         return
     with pytest.raises(UserError) as error:
         resolve(tmp_path)
-    assert found.format(path=tmp_path) in str(error.value)
+    assert expected.format(path=tmp_path) in str(error.value)
 
 
 @pytest.mark.parametrize(
     "path",
-    ["/no/such/model", "./model", "../model", "~/no-such-model", "a\\b", "a/b/c", "", "a b", "a/"],
+    ["/no/such/model", "./model", "~/no-such-model", "a\\b", "a/b/c", "", "a b", "a/"],
 )
-def test_a_path_that_is_not_there(path, tmp_path):
+def test_a_path_that_does_not_exist(path, tmp_path):
     with pytest.raises(UserError, match="does not exist; give a model directory or a hub id"):
         resolve(path)
     (tmp_path / "model.safetensors").write_bytes(b"")
@@ -283,7 +275,7 @@ def test_a_path_that_is_not_there(path, tmp_path):
 # Downloads.
 
 
-def test_only_what_is_read_is_downloaded_byte_for_byte(machine, hub):
+def test_only_the_files_that_are_read_are_downloaded(machine, hub):
     names = ["tiny/whole", "tiny/shards", "tiny/old", "tiny/vectors", "solo"]
     lines = machine.resolve_each(*([name, "main"] for name in names), HF_TOKEN="hf_secret")
     assert Path(lines[0]) == machine.snapshot("tiny/whole")
@@ -323,10 +315,7 @@ MISSING = "is neither a directory here nor "
             f"ghosts/unknown {MISSING}a model on the hub that you may read; check the spelling, or "
             "set HF_TOKEN if it is private",
         ),
-        (
-            ["ghosts/private"],
-            f"ghosts/private {MISSING}a model on the hub that you may read; check",
-        ),
+        (["ghosts/private"], f"ghosts/private {MISSING}a model on the hub that you may read; ch"),
         (
             ["ghosts/gated"],
             "ghosts/gated is restricted by its authors; request access on its page, then set "
@@ -348,7 +337,7 @@ MISSING = "is neither a directory here nor "
         ),
     ],
 )
-def test_what_the_hub_refuses_is_one_line(machine, arguments, message):
+def test_refusals_of_the_hub_are_one_line(machine, arguments, message):
     (line,) = machine.resolve_each(arguments)
     assert message in line
     assert not list(machine.cache.rglob("model.safetensors"))
@@ -357,10 +346,10 @@ def test_what_the_hub_refuses_is_one_line(machine, arguments, message):
 # Without a network.
 
 
-def test_offline_the_cache_is_all_there_is(machine, hub):
+def test_offline_only_the_cache_is_read(machine, hub):
     whole = machine.put("tiny/whole", {"config.json": b"{}", "model.safetensors": b"1"})
     machine.put("tiny/part", {"config.json": b"{}", "vocab.txt": b""})
-    found, by_commit, part, absent, other_revision = machine.resolve_each(
+    by_name, by_commit, part, absent, other_revision = machine.resolve_each(
         ["tiny/whole"],
         ["tiny/whole", COMMIT],
         ["tiny/part"],
@@ -368,7 +357,7 @@ def test_offline_the_cache_is_all_there_is(machine, hub):
         ["tiny/whole", "v9"],
         HF_HUB_OFFLINE="1",
     )
-    assert found == by_commit == str(whole)
+    assert by_name == by_commit == str(whole)
     assert "has neither model.safetensors nor pytorch_model.bin" in part
     assert "only partly in the cache: then connect to the network and run again" in part
     assert absent == (
@@ -389,8 +378,8 @@ def test_a_hub_or_a_cache_that_cannot_be_used(machine, tmp_path):
             ("ConnectError: ", {"HF_ENDPOINT": "http://127.0.0.1:9"}),  # nobody listens
             ("ReadTimeout: ", {"HF_ENDPOINT": never, "HF_HUB_ETAG_TIMEOUT": "1"}),
         ):
-            found, absent = machine.resolve_each(*requests, **environment)
-            assert found == str(cached)
+            present, absent = machine.resolve_each(*requests, **environment)
+            assert present == str(cached)
             assert absent.startswith(
                 "tiny/absent is neither a directory here nor whole in the hub's cache, and cannot "
                 f"be downloaded ({problem}"

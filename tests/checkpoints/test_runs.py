@@ -30,12 +30,16 @@ def state_of(step: int):
     }
 
 
+def shapes_of(state):
+    """Shapes and shardings of a state on one device."""
+    return jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding), state
+    )
+
+
 @pytest.fixture(scope="module")
 def abstract():
-    place = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-    return jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place), state_of(0)
-    )
+    return shapes_of(state_of(0))
 
 
 @pytest.fixture
@@ -55,8 +59,8 @@ def open_run(tmp_path):
 def save(checkpoints: RunCheckpoints, metrics: dict[int, float | None], name="loss") -> None:
     """Saves steps with their validation metric, None for a step that was not evaluated."""
     for step, value in metrics.items():
-        found = {} if value is None else {name: value, "other": 0.0}
-        checkpoints.save(step, state_of(step), {"next_example": 8 * step}, found)
+        metrics_of_step = {} if value is None else {name: value, "other": 0.0}
+        checkpoints.save(step, state_of(step), {"next_example": 8 * step}, metrics_of_step)
     checkpoints.wait()
 
 
@@ -70,40 +74,34 @@ def test_state_and_position_come_back_to_the_bit(open_run, abstract):
     state, position = open_run().restore(3, abstract)
     expected = state_of(3)
     assert jax.tree.structure(state) == jax.tree.structure(expected)
-    for found, wanted in zip(*map(jax.tree.leaves, (state, expected)), strict=True):
-        assert found.dtype == wanted.dtype
-        assert np.asarray(found).tobytes() == np.asarray(wanted).tobytes()
+    for array, saved in zip(*map(jax.tree.leaves, (state, expected)), strict=True):
+        assert array.dtype == saved.dtype
+        assert np.asarray(array).tobytes() == np.asarray(saved).tobytes()
     assert position == {"next_example": 24}
     assert open_run().restore_params(3, abstract["params"])["kernel"].tolist() == [3.0, 4.0, 5.0]
-
-
-def test_the_newest_and_the_best_are_kept(open_run, tmp_path):
-    checkpoints = open_run(keep=2)
-    save(checkpoints, {1: 5.0, 2: 3.0, 3: 4.0, 4: 4.5, 5: 6.0})
-    assert steps_of(tmp_path) == [2, 4, 5]  # 2 has the lowest loss
-    again = open_run(keep=2)
-    assert (again.latest_step, again.best_step) == (5, 2)
-    assert (again.step_of("latest"), again.step_of("best"), again.step_of("4")) == (5, 2, 4)
-    save(again, {6: 1.0, 7: 9.0})
-    assert steps_of(tmp_path) == [6, 7]
 
 
 @pytest.mark.parametrize(
     ("keep", "metric", "values", "kept", "best"),
     [
+        (2, ("loss", False), {1: 5.0, 2: 3.0, 3: 4.0, 4: 4.5, 5: 6.0}, [2, 4, 5], 2),
         (1, ("accuracy", True), {1: 0.2, 2: 0.8, 3: 0.5, 4: 0.1}, [2, 4], 2),
         (1, ("loss", False), {1: None, 2: 3.0, 3: None, 4: None}, [2, 4], 2),
         (2, ("loss", False), {1: None, 2: None, 3: None}, [2, 3], 3),
     ],
 )
-def test_the_best_of_those_with_an_evaluation(open_run, tmp_path, keep, metric, values, kept, best):
+def test_the_newest_and_the_best_are_kept(open_run, tmp_path, keep, metric, values, kept, best):
     checkpoints = open_run(keep, metric)
     save(checkpoints, values, metric[0])
     assert steps_of(tmp_path) == kept
-    assert checkpoints.step_of("best") == best
+    for each in (checkpoints, open_run(keep, metric)):
+        last = max(values)
+        assert (each.latest_step, each.best_step) == (last, best)
+        steps = [each.step_of(name) for name in ("latest", "best", str(last))]
+        assert steps == [last, best, last]
 
 
-def test_names_of_steps_that_are_not_there(open_run):
+def test_names_of_steps_that_do_not_exist(open_run):
     checkpoints = open_run()
     assert checkpoints.latest_step is None
     assert checkpoints.latest("one") == "there is no checkpoint yet"
@@ -116,7 +114,7 @@ def test_names_of_steps_that_are_not_there(open_run):
             checkpoints.step_of(name)
 
 
-def test_directories_that_do_not_count(open_run, tmp_path):
+def test_incomplete_and_renamed_directories_are_ignored(open_run, tmp_path):
     save(open_run(), {1: None})
     directory = tmp_path / "checkpoints" / "1"
     shutil.copytree(directory, directory.with_name("2.orbax-checkpoint-tmp-1"))
@@ -181,7 +179,7 @@ def test_a_damaged_file_is_noticed_or_harmless(open_run, abstract, tmp_path, dam
         (lambda path: path.symlink_to(__file__), "a link to .*, which is outside of"),
     ],
 )
-def test_what_is_no_file_of_a_checkpoint_is_refused_by_name(open_run, tmp_path, make, kind):
+def test_pipes_and_links_are_refused_by_name(open_run, tmp_path, make, kind):
     save(open_run(), {1: 2.0, 2: 1.0})
     directory = tmp_path / "checkpoints" / "2"
     for path in [path for name in FILES for path in directory.glob(name) if path.is_file()]:
@@ -220,22 +218,22 @@ def test_a_checkpoint_that_lacks_a_file_is_refused_by_name(open_run, tmp_path):
 
 
 def test_a_removal_that_was_interrupted_leaves_no_checkpoint(open_run, tmp_path, monkeypatch):
-    place = tmp_path / "checkpoints"
+    directory = tmp_path / "checkpoints"
     with monkeypatch.context() as patch:
         patch.setattr(runs, "remove", lambda path: None)  # as if the process had been killed
         save(open_run(keep=1), {1: None, 2: None})
-    assert [path.name for path in (place / "removed").iterdir()] == ["1"]
+    assert [path.name for path in (directory / "removed").iterdir()] == ["1"]
     assert newest_step(tmp_path) == 2
     with RunCheckpoints(tmp_path, keep=1, read_only=True) as checkpoints:
         assert checkpoints.latest_step == 2
         with pytest.raises(UserError, match="has no checkpoint '1'"):
             checkpoints.step_of("1")
-    assert (place / "removed").is_dir()
+    assert (directory / "removed").is_dir()
     open_run(keep=1)
     assert steps_of(tmp_path) == [2]
 
 
-def test_what_a_failed_removal_left_is_removed_at_the_end(open_run, tmp_path):
+def test_checkpoints_after_a_failed_removal_are_removed_at_the_end(open_run, tmp_path):
     save(open_run(keep=9), {1: 2.0, 2: 1.0, 3: 3.0, 4: None})
     with RunCheckpoints(tmp_path, keep=1, best_metric=("loss", False), read_only=True):
         pass
@@ -249,14 +247,14 @@ def test_in_a_bucket_the_remainder_of_an_old_checkpoint_is_removed(bucket):
     workdir = as_path(f"{bucket}/run")
     with RunCheckpoints(workdir, keep=2) as checkpoints:
         save(checkpoints, {1: None, 2: None})
-    place = workdir / "checkpoints"
-    (place / "1" / "position" / "metadata").unlink()
+    directory = workdir / "checkpoints"
+    (directory / "1" / "position" / "metadata").unlink()
     with RunCheckpoints(workdir, keep=2, read_only=True) as checkpoints:
         assert checkpoints.step_of("latest") == 2
     with RunCheckpoints(workdir, keep=2) as checkpoints:
         assert checkpoints.latest_step == 2
-        assert not (place / "1").exists()
-    (place / "2" / "state" / "_METADATA").unlink()
+        assert not (directory / "1").exists()
+    (directory / "2" / "state" / "_METADATA").unlink()
     with pytest.raises(UserError, match="checkpoints/2 is incomplete: it has no state/_METADATA"):
         RunCheckpoints(workdir, keep=2)
 
@@ -295,30 +293,25 @@ def test_a_write_that_fails_is_one_error_and_nothing_else(tmp_path, monkeypatch,
         assert lost[-1] == other
 
 
-def test_a_read_that_fails_is_one_error_and_nothing_else(tmp_path, abstract, monkeypatch, capfd):
+def test_a_read_that_fails_is_one_error_and_nothing_else(tmp_path, monkeypatch, capfd):
     lost = []
     monkeypatch.setattr(sys, "unraisablehook", lost.append)
     state = {f"k{number}": jnp.arange(3000.0) * number for number in range(8)}
-    place = abstract["step"].sharding
-    shapes = {
-        name: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=place)
-        for name, array in state.items()
-    }
     with RunCheckpoints(tmp_path, keep=2) as checkpoints:
         checkpoints.save(1, state, {"next_example": 8}, {})
         checkpoints.wait()
         path = tmp_path / "checkpoints" / "1" / "state" / "array_metadatas" / "process_0"
         path.write_bytes(path.read_bytes()[:100])
         with pytest.raises(UserError, match="/checkpoints/1: Expecting value"):
-            checkpoints.restore(1, shapes)
+            checkpoints.restore(1, shapes_of(state))
         time.sleep(0.1)
         gc.collect()
     assert lost == []
     assert capfd.readouterr().err == ""
 
 
-def test_a_flipped_bit_names_the_array_and_the_checkpoint_before(open_run, abstract, tmp_path):
-    kernel = np.arange(3000, dtype=np.float32)  # long enough for a file of its own
+def test_a_flipped_bit_names_the_array_and_the_checkpoint_before(open_run, tmp_path):
+    kernel = np.arange(3000, dtype=np.float32)  # long enough for a separate file
     state = {"params": {"kernel": jnp.asarray(kernel)}}
     checkpoints = open_run()
     for step in (1, 2):
@@ -326,8 +319,7 @@ def test_a_flipped_bit_names_the_array_and_the_checkpoint_before(open_run, abstr
     checkpoints.wait()
     for path in (tmp_path / "checkpoints" / "2" / "state").rglob("d/*"):
         path.write_bytes(path.read_bytes().replace(np.float32(7).tobytes(), np.float32(15)))
-    place = abstract["step"].sharding
-    shapes = {"kernel": jax.ShapeDtypeStruct(kernel.shape, kernel.dtype, sharding=place)}
+    shapes = shapes_of(state["params"])
     message = "2: the array params/kernel has another checksum; .* continue from step 1"
     with pytest.raises(UserError, match=message):
         open_run().restore(2, {"params": shapes})
@@ -338,10 +330,7 @@ def test_a_flipped_bit_names_the_array_and_the_checkpoint_before(open_run, abstr
 
 def test_a_checkpoint_of_another_model_is_named(open_run, abstract):
     save(open_run(), {1: None})
-    other = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct((*leaf.shape, 2), leaf.dtype, sharding=leaf.sharding),
-        abstract,
-    )
+    other = shapes_of(jax.tree.map(lambda leaf: leaf[..., None] + jnp.zeros(2), state_of(0)))
     with pytest.raises(UserError, match="cannot read the checkpoint .*/checkpoints/1: "):
         open_run().restore(1, other)
     with pytest.raises(UserError, match="cannot read the checkpoint .*/checkpoints/1: "):
@@ -364,18 +353,18 @@ def test_a_store_that_fails_is_tried_again_if_it_has_worked(bucket, monkeypatch)
             save(checkpoints, dict.fromkeys(range(steps)))
             with monkeypatch.context() as patch:
                 patch.setattr(checkpoints._manager, "save", refuses)
-                with pytest.raises(UserError, match=f"the line is dead; {last}") as found:
+                with pytest.raises(UserError, match=f"the line is dead; {last}") as caught:
                     checkpoints.save(9, state_of(9), {}, {})
-        assert type(found.value) is kind
+        assert type(caught.value) is kind
 
 
-def test_in_a_bucket_a_checkpoint_that_is_being_written_does_not_count(bucket):
+def test_in_a_bucket_an_unfinished_checkpoint_is_ignored(bucket):
     workdir = as_path(f"{bucket}/run")
-    place = workdir / "checkpoints" / "5"
-    (place / "state").mkdir(parents=True)
-    (place / "state" / "data").write_bytes(b"half")
+    directory = workdir / "checkpoints" / "5"
+    (directory / "state").mkdir(parents=True)
+    (directory / "state" / "data").write_bytes(b"half")
     assert newest_step(workdir) is None
-    (place / "commit_success.txt").write_bytes(b"")
+    (directory / "commit_success.txt").write_bytes(b"")
     assert newest_step(workdir) == 5
 
 
