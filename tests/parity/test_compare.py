@@ -181,10 +181,6 @@ def transpose(tensors: dict[str, np.ndarray]) -> None:
     tensors[QUERY] = np.ascontiguousarray(tensors[QUERY].T)
 
 
-def disturb(tensors: dict[str, np.ndarray]) -> None:
-    tensors["bert.pooler.dense.bias"][3] += 0.5
-
-
 def halve(tensors: dict[str, np.ndarray]) -> None:
     tensors.update({name: tensor.astype(np.float16) for name, tensor in tensors.items()})
 
@@ -194,13 +190,6 @@ def halve(tensors: dict[str, np.ndarray]) -> None:
     ("change", "fields", "expected", "first"),
     [
         (transpose, {}, f"transposed kernel: {QUERY}", ("hidden states", "layer 1")),
-        (
-            disturb,
-            {},
-            "other weights: bert.pooler.dense.bias; the largest distance is 5.0e-01, in "
-            "bert.pooler.dense.bias",
-            ("logits", "seq_relationship_logits"),
-        ),
         (
             halve,
             {"dtype": "float16"},
@@ -219,23 +208,6 @@ def test_a_change_of_the_weights_is_named(change, fields, expected, first, chang
     assert report.equal_tensors[0] < report.equal_tensors[1]
     if change is halve:  # by itself, the file is read alike by both
         assert compare(directory).agrees
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("lost_by", ["model", "reference"])
-def test_a_missing_tie_is_named(lost_by, changed, pretraining):
-    def untie(tensors: dict[str, np.ndarray]) -> None:
-        tensors[DECODER] = 2 * tensors[WORDS]
-        tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"].copy()
-
-    untied = changed(untie, tie_word_embeddings=False)
-    pair = (untied, pretraining) if lost_by == "model" else (pretraining, untied)
-    report = compare(*pair)
-    assert not report.agrees
-    (cause,) = report.causes
-    keeps = "reference" if lost_by == "model" else "model"
-    assert cause.startswith(f"missing tie: the {keeps} scores words with its word embeddings")
-    assert all(entry.agrees for entry in report.differences if entry.quantity == "hidden states")
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ The format: https://github.com/huggingface/safetensors.
 """
 
 import json
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -63,7 +62,7 @@ class SafetensorsFile(MappedTensorFile):
             size = len(self._map)
             raise ValueError(f"{first_line(error)} (the file has {size:,} bytes)") from error
         begin = LENGTH_BYTES + length
-        header = json.loads(self._map[LENGTH_BYTES:begin], object_pairs_hook=_unique)
+        header = json.loads(self._map[LENGTH_BYTES:begin])  # as the library, the last of two names
         header.pop("__metadata__", None)
         views = {}
         for name, entry in header.items():
@@ -75,13 +74,3 @@ class SafetensorsFile(MappedTensorFile):
             offset = begin + entry["data_offsets"][0]
             views[name] = self._view(offset, DTYPES[entry["dtype"]], tuple(entry["shape"]))
         return views
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object without repeated names, for which the library would pick either value."""
-    entries: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in entries:
-            raise ValueError(f"its header names {name} twice")
-        entries[name] = value
-    return entries

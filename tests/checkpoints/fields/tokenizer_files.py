@@ -4,8 +4,16 @@ Observables are ids of a text (the text is the name), `offsets of TEXT`, `types`
 a pair of one piece each, ids of special tokens and attributes of a `Tokenizer`.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any
+
+from tokenizers import AddedToken, Tokenizer
+from tokenizers.decoders import WordPiece as WordPieceDecoder
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.processors import TemplateProcessing
 
 from tests.checkpoints.fields import (
     COMPUTED,
@@ -26,77 +34,39 @@ _NAMES = {f"{name.lower()}_token": f"[{name.upper()}]" for name in ("pad", "unk"
 _NAMES["mask_token"] = "[MASK]"
 
 
-def _token(number: int, content: str, *, special: bool) -> dict[str, Any]:
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    return {"id": number, "content": content, **flags, "special": special}
-
-
 # A vocabulary and the switches of a BertTokenizer.
 VOCABULARY: Mapping[str, Any] = {
     "vocab.txt": "".join(f"{piece}\n" for piece in PIECES),
     CONFIG: {"tokenizer_class": "BertTokenizer", "do_lower_case": True},
 }
-# A file of the tokenizers library that says everything, and `y` as an added token.
+
+
+def _library() -> dict[str, Any]:
+    """A file of the tokenizers library with every field, and `y` as an added token."""
+    vocabulary = {piece: number for number, piece in enumerate(PIECES)}
+    tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = BertNormalizer()
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    tokenizer.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A $B:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    tokenizer.decoder = WordPieceDecoder()
+    tokenizer.enable_truncation(128)
+    tokenizer.enable_padding(length=128)
+    tokenizer.add_special_tokens(list(PIECES[:5]))
+    tokenizer.add_tokens([AddedToken("y", normalized=False)])
+    content = json.loads(tokenizer.to_str())
+    content["added_tokens"] = [content["added_tokens"].pop(), *content["added_tokens"]]
+    return content
+
+
 LIBRARY: Mapping[str, Any] = {
     CONFIG: {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_input_names": ["input_ids", "token_type_ids"],
         **_NAMES,
     },
-    TOKENIZER: {
-        "version": "1.0",
-        "truncation": {
-            "direction": "Right",
-            "max_length": 128,
-            "strategy": "LongestFirst",
-            "stride": 0,
-        },
-        "padding": {
-            "strategy": {"Fixed": 128},
-            "direction": "Right",
-            "pad_to_multiple_of": None,
-            "pad_id": 0,
-            "pad_type_id": 0,
-            "pad_token": "[PAD]",
-        },
-        "added_tokens": [
-            _token(10, "y", special=False),
-            *(_token(number, name, special=True) for number, name in enumerate(PIECES[:5])),
-        ],
-        "normalizer": {
-            "type": "BertNormalizer",
-            "clean_text": True,
-            "handle_chinese_chars": True,
-            "strip_accents": None,
-            "lowercase": True,
-        },
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": {
-            "type": "TemplateProcessing",
-            "single": [
-                {"SpecialToken": {"id": "[CLS]", "type_id": 0}},
-                {"Sequence": {"id": "A", "type_id": 0}},
-                {"SpecialToken": {"id": "[SEP]", "type_id": 0}},
-            ],
-            "pair": [
-                {"SpecialToken": {"id": "[CLS]", "type_id": 0}},
-                {"Sequence": {"id": "A", "type_id": 0}},
-                {"Sequence": {"id": "B", "type_id": 1}},
-            ],
-            "special_tokens": {
-                name: {"id": name, "ids": [number], "tokens": [name]}
-                for number, name in ((2, "[CLS]"), (3, "[SEP]"))
-            },
-        },
-        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-        "model": {
-            "type": "WordPiece",
-            "unk_token": "[UNK]",
-            "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": 100,
-            "vocab": {piece: number for number, piece in enumerate(PIECES)},
-        },
-    },
+    TOKENIZER: _library(),
 }
 
 # Names of special tokens; any other key that ends in "_token" is one, too.

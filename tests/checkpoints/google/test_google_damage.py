@@ -39,20 +39,10 @@ def test_files_of_the_checkpoint(released, file, change, message):
         load(find(released))
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        (
-            {"intermediate_size": 8},
-            r"layer_0/intermediate/dense/bias has shape \(5,\), but intermediate_size is 8; fix",
-        ),
-        ({"num_hidden_layers": 3}, "has no tensor bert/encoder/layer_2/"),
-        ({"hidden_act": "prelu"}, "bert_config.json: .*hidden_act is 'prelu'; known are gelu"),
-        ({"vocab_size": None}, "lacks vocab_size"),
-    ],
-)
-def test_a_config_of_another_model(released, fields, message):
-    (released / "bert_config.json").write_text(json.dumps({**GOOGLE_CONFIG, **fields}))
+def test_a_config_of_another_model(released):
+    fields = {**GOOGLE_CONFIG, "intermediate_size": 8}
+    (released / "bert_config.json").write_text(json.dumps(fields))
+    message = r"layer_0/intermediate/dense/bias has shape \(5,\), but intermediate_size is 8; fix"
     with pytest.raises(UserError, match=message):
         load(find(released))
 
