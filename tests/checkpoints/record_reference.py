@@ -128,7 +128,7 @@ def random_tensor(name: str, shape: Sequence[int]) -> np.ndarray:
     """The tensor of that name, float32.
 
     No gain, bias or table has the values it begins with. In any width activations stay about 1 and
-    queries prefer some keys; sub-layers add less than what they are given, or all tokens would grow
+    queries prefer some keys; sub-layers add less than their inputs, or all tokens would grow
     alike with depth.
     """
     # NumPy promises that this generator draws the same numbers for ever; default_rng may change.

@@ -68,14 +68,14 @@ def kind(name: str) -> str:
 
 def written(directory: Path) -> dict[str, set[str]]:
     """The names of the fields in each JSON file of a directory, by its kind."""
-    found = {}
+    result = {}
     for path in directory.rglob("*.json"):
         content = json.loads(path.read_text())
         entries = content if isinstance(content, list) else [content]
-        found[kind(path.relative_to(directory).as_posix())] = {
+        result[kind(path.relative_to(directory).as_posix())] = {
             key for fields in entries for key in fields
         }
-    return found
+    return result
 
 
 def listed(name: str) -> set[str]:
@@ -134,7 +134,7 @@ def test_fields_of_sentence_transformers(saved):
 
 def test_modules_and_their_fields():
     """Every module of the library is computed or refused by its class; see `kind_of`."""
-    found = {}
+    result = {}
     for package in (
         "base",
         "sentence_transformer",
@@ -143,11 +143,11 @@ def test_modules_and_their_fields():
         "multi_vector_encoder",
     ):
         modules = importlib.import_module(f"sentence_transformers.{package}.modules")
-        found |= {name: getattr(modules, name) for name in modules.__all__}
-    assert set(found) - COMPUTED_MODULES - REFUSED_MODULES == set()
+        result |= {name: getattr(modules, name) for name in modules.__all__}
+    assert set(result) - COMPUTED_MODULES - REFUSED_MODULES == set()
     for name in COMPUTED_MODULES - {"Transformer"}:
-        assert set(found[name].config_keys) - listed(f"{name}/config.json") == set(), name
-    arguments = set(inspect.signature(found["Transformer"].__init__).parameters)
+        assert set(result[name].config_keys) - listed(f"{name}/config.json") == set(), name
+    arguments = set(inspect.signature(result["Transformer"].__init__).parameters)
     assert arguments - {"self", "model_name_or_path", "backend"} - listed(ENCODER) == set()
 
 
@@ -164,14 +164,14 @@ CONTENTS = (
 
 def paths(content: dict, prefix: str = "") -> set[str]:
     """The paths of all fields, without the numbers of entries of lists."""
-    found = set()
+    result = set()
     for key, value in content.items():
-        found.add(f"{prefix}{key}")
+        result.add(f"{prefix}{key}")
         entries = value if isinstance(value, list) else [value]
         if key not in CONTENTS:
             inner = [entry for entry in entries if isinstance(entry, dict)]
-            found |= {path for entry in inner for path in paths(entry, f"{prefix}{key}.")}
-    return found
+            result |= {path for entry in inner for path in paths(entry, f"{prefix}{key}.")}
+    return result
 
 
 @pytest.mark.parametrize("name", CLASSES_OF_TOKENIZERS)

@@ -36,11 +36,11 @@ def flat(params):
 
 def check_same(params, expected):
     """Compares parameters, or tensors, and their dtypes to the bit."""
-    found, expected = flat(params), flat(expected)
-    assert {name: value.dtype for name, value in found.items()} == {
+    result, expected = flat(params), flat(expected)
+    assert {name: value.dtype for name, value in result.items()} == {
         name: value.dtype for name, value in expected.items()
     }
-    assert all(found[name].tobytes() == expected[name].tobytes() for name in expected)
+    assert all(result[name].tobytes() == expected[name].tobytes() for name in expected)
 
 
 @pytest.fixture
@@ -89,14 +89,16 @@ def test_a_padded_vocabulary_is_filled_up_with_zeros(model_path, model_params):
     described = load_description(model_path)
     params, report = load_params(model_path, described, described.make_module(execution))
     assert report.complete
-    found, expected = flat(params), flat(model_params)
-    padded = {name for name in expected if found[name].shape != expected[name].shape}
+    result, expected = flat(params), flat(model_params)
+    padded = {name for name in expected if result[name].shape != expected[name].shape}
     assert padded == {"bert/embeddings/word_embeddings/embedding", "mlm_head/bias"}
     for name, value in expected.items():
         words = len(value)
-        assert found[name][:words].tobytes() == value.tobytes(), name
-        assert len(found[name]) == (execution.padded_vocab_size(words) if name in padded else words)
-        assert not found[name][words:].any()
+        assert result[name][:words].tobytes() == value.tobytes(), name
+        assert len(result[name]) == (
+            execution.padded_vocab_size(words) if name in padded else words
+        )
+        assert not result[name][words:].any()
 
 
 def test_new_parameters_are_drawn_from_the_seed(model_path):
@@ -245,11 +247,11 @@ def test_half_precision_comes_back_to_the_bit(
     half = dataclasses.replace(description, dtype=dtype)
     written, rewritten = tmp_path / "one", tmp_path / "other"
     model_directory.save(written, half, model_params, tokenizer)
-    found = load_description(written)
-    assert found == half
+    result = load_description(written)
+    assert result == half
     params, _ = load(written, "")
     assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(params))
-    model_directory.save(rewritten, found, params, tokenizer)
+    model_directory.save(rewritten, result, params, tokenizer)
     assert {path.name for path in written.iterdir()} == {path.name for path in rewritten.iterdir()}
     for path in written.iterdir():
         assert (rewritten / path.name).read_bytes() == path.read_bytes()
@@ -296,9 +298,9 @@ def test_every_architecture_comes_back_to_the_bit(head, model_config, tokenizer,
     )
     model_directory.save(tmp_path / "model", description, params, tokenizer)
     assert load_description(tmp_path / "model") == description
-    found, report = load(tmp_path / "model", "")
+    result, report = load(tmp_path / "model", "")
     assert report.complete
-    check_same(found, params)
+    check_same(result, params)
 
 
 EIGHT_DEVICES = """

@@ -134,19 +134,19 @@ def test_a_round_trip(name, file_format, tokenizer, tmp_path):
     case = ROUND_TRIPS[name]
     save, dtype = FORMATS[file_format]
     model = reference_model(case).to(getattr(torch, dtype))
-    expected, given, found = (tmp_path / name for name in ("expected", "given", "found"))
+    expected, source, saved = (tmp_path / name for name in ("expected", "source", "saved"))
     save_whole(model, expected)
-    save(model, given)
-    save_tokenizer(tokenizer, given, case)
+    save(model, source)
+    save_tokenizer(tokenizer, source, case)
 
-    loaded = bert_jax.load(given)
+    loaded = bert_jax.load(source)
     assert loaded.report.complete
     assert loaded.description.class_name == case.architecture
-    loaded.save(found)
+    loaded.save(saved)
 
-    assert tensors_of(found) == with_one_bias(tensors_of(expected))
-    assert config_of(found) == config_of(expected)
-    load_with_transformers(found, case)
+    assert tensors_of(saved) == with_one_bias(tensors_of(expected))
+    assert config_of(saved) == config_of(expected)
+    load_with_transformers(saved, case)
 
 
 def in_the_spelling_of_2018(tensors):
@@ -171,41 +171,41 @@ def in_the_spelling_of_2018(tensors):
     ],
 )
 def test_a_part_of_a_model(source, task, architecture, tokenizer, tmp_path):
-    whole, expected, found = (tmp_path / name for name in ("whole", "expected", "found"))
+    whole, expected, saved = (tmp_path / name for name in ("whole", "expected", "saved"))
     save_whole(reference_model(CASES[source]), whole)
     tokenizer.save(whole)
     getattr(transformers, architecture).from_pretrained(whole).save_pretrained(expected)
     loaded = bert_jax.load(whole, task=task)
     assert not loaded.report.new
     assert set(loaded.report.taken) | set(loaded.report.unexpected_keys) == set(tensors_of(whole))
-    loaded.save(found)
-    assert tensors_of(found) == tensors_of(expected)
-    assert config_of(found) == config_of(expected)
+    loaded.save(saved)
+    assert tensors_of(saved) == tensors_of(expected)
+    assert config_of(saved) == config_of(expected)
 
 
 def test_a_file_as_bert_base_uncased_is(tokenizer, tmp_path):
     """Both heads, LayerNorm of 2018, and a config of transformers 4 that names one head."""
-    given, found = tmp_path / "given", tmp_path / "found"
-    save_whole(reference_model(CASES["pretraining"]), given)
-    tokenizer.save(given)
-    path = given / "model.safetensors"
+    source, saved = tmp_path / "source", tmp_path / "saved"
+    save_whole(reference_model(CASES["pretraining"]), source)
+    tokenizer.save(source)
+    path = source / "model.safetensors"
     tensors = in_the_spelling_of_2018(safetensors_torch.load_file(path))
     safetensors_torch.save_file(tensors, path, metadata={"format": "pt"})
     change_config(
-        given,
+        source,
         architectures=["BertForMaskedLM"],
         gradient_checkpointing=False,
         position_embedding_type="absolute",
         transformers_version="4.6.0.dev0",
     )
-    loaded = bert_jax.load(given)
+    loaded = bert_jax.load(source)
     assert loaded.report.unexpected_keys == (
         "bert.pooler.dense.bias", "bert.pooler.dense.weight",
         "cls.seq_relationship.bias", "cls.seq_relationship.weight",
     )  # fmt: skip
-    loaded.save(found)
-    saved = load_with_transformers(found, Case("BertForMaskedLM")).state_dict()
-    expected = transformers.BertForMaskedLM.from_pretrained(given).state_dict()
+    loaded.save(saved)
+    saved = load_with_transformers(saved, Case("BertForMaskedLM")).state_dict()
+    expected = transformers.BertForMaskedLM.from_pretrained(source).state_dict()
     assert list(saved) == list(expected)
     assert all(torch.equal(saved[name], expected[name]) for name in expected)
-    assert bert_jax.load(given, task="pretraining").report.complete
+    assert bert_jax.load(source, task="pretraining").report.complete

@@ -81,12 +81,12 @@ def test_both_forms_of_a_pooling(write, fields, poolings):
 )  # fmt: skip
 def test_layouts_of_all_versions(write, tmp_path, first, pooling):
     end = ("last", "sentence_transformers.base.modules.normalize.Normalize")
-    found = write(
+    result = write(
         **{"modules.json": modules(("a/b", pooling), end, first=first)},
         **{"a/b/config.json": CLS, f"{first[0] or '.'}/sentence_bert_config.json": LENGTH},
     )
-    assert (found.poolings, found.modules) == (("cls",), (Normalize(),))
-    assert found.max_length == 8
+    assert (result.poolings, result.modules) == (("cls",), (Normalize(),))
+    assert result.max_length == 8
     assert encoder_directory(tmp_path) == tmp_path / first[0]
     assert module_folders(tmp_path) == [*filter(None, [first[0]]), "a/b", "last"]
 
@@ -111,9 +111,9 @@ OUTPUT = {"transformer_task": "feature-extraction", "module_output_name": "token
 )
 def test_the_file_of_the_encoder(write, fields, expected):
     listed = POOLED if "poolings" not in expected else {"modules.json": modules()}
-    found = write(**listed, **{"1_Pooling/config.json": {}, "sentence_bert_config.json": fields})
-    assert not found.unsupported
-    assert {name: getattr(found, name) for name in expected} == expected
+    result = write(**listed, **{"1_Pooling/config.json": {}, "sentence_bert_config.json": fields})
+    assert not result.unsupported
+    assert {name: getattr(result, name) for name in expected} == expected
 
 
 def test_the_file_of_the_model(write):
@@ -126,18 +126,18 @@ def test_the_file_of_the_model(write):
         "truncate_dim": 4,
         "requirements": ["torch>=2"],
     }
-    found = write(
+    result = write(
         **POOLED, **{"1_Pooling/config.json": {}, "config_sentence_transformers.json": fields}
     )
-    assert found.prompt(None) == found.prompt("query") == "query: "
-    assert found.prompt("document") == found.prompt("") == ""
-    assert found.prompt("passage: ") == "passage: "
-    assert (found.similarity, found.truncate_dim, found.width(16)) == ("dot", 4, 4)
-    files = vector_files(found, 16)
+    assert result.prompt(None) == result.prompt("query") == "query: "
+    assert result.prompt("document") == result.prompt("") == ""
+    assert result.prompt("passage: ") == "passage: "
+    assert (result.similarity, result.truncate_dim, result.width(16)) == ("dot", 4, 4)
+    files = vector_files(result, 16)
     written = json.loads(files["config_sentence_transformers.json"])
     assert written == fields | {"prompts": {"query": "query: ", "document": ""}}
     with pytest.raises(UserError, match="prompt is 'passage'; it is none of the model's prompts"):
-        found.prompt("passage")
+        result.prompt("passage")
 
 
 PRETENDED = "custom_st.Transformer"

@@ -51,13 +51,13 @@ def test_a_teacher_is_split_over_devices_and_hosts(
         assert [process.returncode for process in hosts] == [0, 0], texts
         return json.loads(texts[0][0].splitlines()[-1])
 
-    expected, found = alone("one", *layers), together("two", *layers)
+    expected, result = alone("one", *layers), together("two", *layers)
     for row, reference in zip(
         records_of(tmp_path / "two"), records_of(tmp_path / "one"), strict=True
     ):
         assert row == pytest.approx(reference, rel=1e-4)
     for name in ("teacher_parameters", "student_parameters", "teacher_accuracy"):
-        assert found[name] == expected[name]
+        assert result[name] == expected[name]
 
     together("kept", *kept)
     alone("without")

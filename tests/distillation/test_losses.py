@@ -37,8 +37,8 @@ def test_soft_losses():
             "values": ((student - teacher) ** 2).mean(axis=-1),
         }
         for kind, values in expected.items():
-            found = losses.soft_losses(kind, *single(student, teacher), temperature)
-            np.testing.assert_allclose(found, values, rtol=2e-5, atol=1e-6, err_msg=kind)
+            result = losses.soft_losses(kind, *single(student, teacher), temperature)
+            np.testing.assert_allclose(result, values, rtol=2e-5, atol=1e-6, err_msg=kind)
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_what_cannot_be_chosen_counts_nothing(temperature, expected):
         teacher = jnp.array([np.log(3.0), 0.0, MASK_VALUE], jnp.float32)
         return losses.soft_losses("classes", student, teacher, temperature)
 
-    found, gradient = jax.value_and_grad(loss)(jnp.array([0.0, 0.0, MASK_VALUE]))
+    result, gradient = jax.value_and_grad(loss)(jnp.array([0.0, 0.0, MASK_VALUE]))
     # The two logarithms are near log 2 at T = 100: their difference has few digits.
-    assert found == pytest.approx(expected, rel=2e-2 if temperature == 100 else 1e-5)
+    assert result == pytest.approx(expected, rel=2e-2 if temperature == 100 else 1e-5)
     # T · (softmax of the student - softmax of the teacher)
     odds = np.exp(np.float64(min(np.log(3) / temperature, 700)))
     first = temperature * (0.5 - odds / (1 + odds))
@@ -72,8 +72,8 @@ def test_what_cannot_be_chosen_counts_nothing(temperature, expected):
 def test_vectors_of_another_width_are_compared_by_the_cosine_of_a_pair():
     student, teacher = drawn(3, 2, 4), drawn(3, 2, 6)
     own, expected = (cosines_by_numpy(each[:, 0], each[:, 1]) for each in (student, teacher))
-    found = losses.soft_losses("vectors", *single(student, teacher), 1.0)
-    np.testing.assert_allclose(found, (own - expected) ** 2, atol=1e-5)
+    result = losses.soft_losses("vectors", *single(student, teacher), 1.0)
+    np.testing.assert_allclose(result, (own - expected) ** 2, atol=1e-5)
     same = losses.soft_losses("vectors", *single(student, student + 1), 1.0)
     np.testing.assert_allclose(same, np.ones((3, 2)), rtol=1e-5)
 
@@ -90,5 +90,5 @@ def test_attention_weights_of_padding_count_nothing():
     student, teacher = (softmax(drawn(2, 3, 2, 4, 4), axis=-1) for _ in range(2))  # LBNTS
     expected = (teacher * np.log(teacher / student)).sum(-1).mean(axis=(0, 2))  # BT
     padded = [np.pad(each, [(0, 0)] * 4 + [(0, 2)]) for each in (student, teacher)]
-    found = losses.attention_losses(*single(*padded))
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    result = losses.attention_losses(*single(*padded))
+    np.testing.assert_allclose(result, expected, atol=1e-5)

@@ -38,8 +38,8 @@ def memory_on(make_model, tmp_path_factory):
     experiment = Experiment.from_config(config)
 
     def plan(topology: str) -> dict:
-        (found,) = experiment.plan(parse_slice(topology), PlanOptions(search=False))
-        return found
+        (result,) = experiment.plan(parse_slice(topology), PlanOptions(search=False))
+        return result
 
     return plan
 

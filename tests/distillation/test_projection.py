@@ -28,8 +28,8 @@ def test_the_student_does_not_change(tiny_config):
 
     hidden = np.random.default_rng(0).normal(size=(3, 2, 4, 16)).astype(np.float32)  # LBTD
     joined = {"params": {**params, "hidden_projection": {"kernel": kernel}}}
-    found = module.apply(joined, hidden, method="project")
-    np.testing.assert_allclose(found, hidden @ np.asarray(kernel), atol=1e-5)
+    result = module.apply(joined, hidden, method="project")
+    np.testing.assert_allclose(result, hidden @ np.asarray(kernel), atol=1e-5)
     # The student ignores the matrix.
     np.testing.assert_array_equal(student.apply(joined, IDS), student.apply({"params": alone}, IDS))
 

@@ -85,7 +85,7 @@ def test_kept_scores_give_the_same_loss_and_are_computed_once(
 ):
     keys = {"teacher": str(teacher_of(name)), "temperature": 3.0}
     kept = {**keys, "keep_logits": str(tmp_path / "kept")}
-    found = []
+    result = []
     for chosen in (keys, kept, kept):
         # Rows of all lengths are in the scores' file, and batches of 16 or of 24 tokens.
         experiment = experiment_of(name, {"data.length": 24}, **chosen)
@@ -95,11 +95,11 @@ def test_kept_scores_give_the_same_loss_and_are_computed_once(
         compute = jax.jit(task.loss_sums)
         batches = list(task.train_batches(0, 3, host=0, hosts=1))
         assert {*task.batch_shapes()} == {*batches[0]}
-        found.append([compute(params, batch, None, constants) for batch in batches])
+        result.append([compute(params, batch, None, constants) for batch in batches])
     assert capsys.readouterr().err.count("are computed once") == 1
     (file,) = (tmp_path / "kept").glob("*/scores.npy")
-    for sums in found[1:]:
-        for expected, other in zip(found[0], sums, strict=True):
+    for sums in result[1:]:
+        for expected, other in zip(result[0], sums, strict=True):
             soft = float(expected["soft"]["loss"])
             assert float(other["soft"]["loss"]) == pytest.approx(soft, rel=1e-5, abs=1e-6)
     assert np.load(file).dtype == np.float32

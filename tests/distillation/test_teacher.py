@@ -38,9 +38,9 @@ def test_a_teacher_that_does_not_fit_is_refused(experiment_of, make_model, tmp_p
         description = dataclasses.replace(model.description, **fields)
         path = tmp_path / str(number)
         model_directory.save(path, description, model.params, model.tokenizer)
-        with pytest.raises(UserError, match=message) as found:
+        with pytest.raises(UserError, match=message) as result:
             Teacher.of(str(path), task, Execution(), 16)
-        assert "\n" not in str(found.value)
+        assert "\n" not in str(result.value)
 
     model = make_model("classification", num_labels=3)
     description = dataclasses.replace(model.description, **labels)
@@ -54,9 +54,9 @@ def test_another_tokenizer_is_only_for_scores_of_whole_examples(
     experiment_of, teacher_of, tmp_path
 ):
     bert_jax.load(teacher_of("answers")).add_words(["cow"]).save(tmp_path / "answers")
-    with pytest.raises(UserError, match="and the task compares scores of tokens") as found:
+    with pytest.raises(UserError, match="and the task compares scores of tokens") as result:
         _ = experiment_of("answers", teacher=str(tmp_path / "answers")).task
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(result.value)
     bert_jax.load(teacher_of("classes")).add_words(["cow"]).save(tmp_path / "classes")
     teacher = str(tmp_path / "classes")
     with pytest.raises(UserError, match="the states of their tokens cannot be compared"):
@@ -155,12 +155,12 @@ def test_layers_of_bert_begin_a_distilbert(experiment_of, teacher_of, capsys):
     }
     for name, table in params["bert"]["embeddings"].items():
         jax.tree.map(
-            lambda found, old: np.testing.assert_array_equal(found[: len(old)], old),
+            lambda result, old: np.testing.assert_array_equal(result[: len(old)], old),
             table,
             expected["embeddings"][name],
         )
     jax.tree.map(
-        lambda found, old: np.testing.assert_array_equal(found, old[1:2]),
+        lambda result, old: np.testing.assert_array_equal(result, old[1:2]),
         params["bert"]["encoder"],
         expected["encoder"],
     )

@@ -24,7 +24,7 @@ NAMES = [f"layer.{number}.weight" for number in range(5)]
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "expected"),
+    ("model", "reference", "expected"),
     [
         ({"query.weight": SQUARE, "a": BIAS}, {"query.weight": SQUARE, "a": BIAS}, []),
         (
@@ -44,33 +44,33 @@ NAMES = [f"layer.{number}.weight" for number in range(5)]
         ),
     ],
 )
-def test_differences_of_weights(ours, theirs, expected):
-    assert causes_in_tensors(ours, theirs, "float32", DECODER) == expected
+def test_differences_of_weights(model, reference, expected):
+    assert causes_in_tensors(model, reference, "float32", DECODER) == expected
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "expected"),
+    ("model", "reference", "expected"),
     [
         ({DECODER: SQUARE}, {}, "the reference scores words with its word embeddings, the model"),
         ({}, {DECODER: SQUARE}, "the model scores words with its word embeddings, the reference"),
     ],
 )
-def test_a_decoder_on_one_side_alone_is_a_missing_tie(ours, theirs, expected):
-    (cause,) = causes_in_tensors(ours, theirs, "float32", DECODER)
+def test_a_decoder_on_one_side_alone_is_a_missing_tie(model, reference, expected):
+    (cause,) = causes_in_tensors(model, reference, "float32", DECODER)
     assert cause.startswith(f"missing tie: {expected}")
     assert DECODER in cause
 
 
 def test_the_rounding_of_a_half_precision_file_is_named():
-    theirs = {"query.bias": np.array([1.0001, 0.1], np.float32), "key.bias": BIAS}
-    ours = {
-        "query.bias": theirs["query.bias"].astype(np.float16).astype(np.float32),
+    reference = {"query.bias": np.array([1.0001, 0.1], np.float32), "key.bias": BIAS}
+    model = {
+        "query.bias": reference["query.bias"].astype(np.float16).astype(np.float32),
         "key.bias": BIAS,
     }
-    assert causes_in_tensors(ours, theirs, "float16", DECODER) == [
+    assert causes_in_tensors(model, reference, "float16", DECODER) == [
         "precision: the model's file holds float16; rounded are query.bias"
     ]
-    assert causes_in_tensors(ours, theirs, "float32", DECODER)[0].startswith(
+    assert causes_in_tensors(model, reference, "float32", DECODER)[0].startswith(
         "other weights: query.bias"
     )
 
@@ -92,11 +92,11 @@ def states_of(config: EncoderConfig, batch: ParityInput) -> np.ndarray:
     return np.broadcast_to(np.array([embeddings, layer])[:, None, None, None], (2, 1, 3, 6))
 
 
-def causes(**reference: object) -> list[str]:
-    """What is found when the reference computes with another config."""
-    theirs = dataclasses.replace(CONFIG, **reference)
-    case = Case(INPUT, states_of(theirs, INPUT))
-    return causes_in_config(CONFIG, dataclasses.asdict(theirs), states_of, [case])
+def causes(**changes: object) -> list[str]:
+    """The causes when the reference computes with another config."""
+    reference = dataclasses.replace(CONFIG, **changes)
+    case = Case(INPUT, states_of(reference, INPUT))
+    return causes_in_config(CONFIG, dataclasses.asdict(reference), states_of, [case])
 
 
 @pytest.mark.parametrize(
@@ -160,11 +160,11 @@ def entry(name: str, error: float, quantity: str = GRADIENT) -> Difference:
 
 
 def test_rounding_explains_what_the_reference_rounds_as_much():
-    found = causes_in_rounding(
+    result = causes_in_rounding(
         [entry("a", 5e-4), entry("b", 9e-5), entry("c", 8e-4)],
         [entry("a", 6e-5), entry("b", 0.0), entry("c", 7e-4)],
     )
-    assert found == [
+    assert result == [
         "rounding: c (short) is 8.0e-04 from the reference, and the reference in float32 is "
         "7.0e-04 from itself in float64; these weights amplify it"
     ]

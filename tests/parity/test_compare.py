@@ -302,8 +302,8 @@ def computed(**changes) -> Values:
     return named_values(**fields | changes)
 
 
-def wrong(head: str, found: Values, expected: Values) -> list[tuple[str, str]]:
-    entries = compare_values(BERT, head, CONFIG, SPAN, found, expected)
+def wrong(head: str, result: Values, expected: Values) -> list[tuple[str, str]]:
+    entries = compare_values(BERT, head, CONFIG, SPAN, result, expected)
     return [(entry.quantity, entry.name) for entry in entries if not entry.agrees]
 
 

@@ -119,19 +119,19 @@ def test_nan_is_the_worst_and_an_unknown_cause_is_reported():
 
 
 def test_the_dict_has_every_number_and_is_json():
-    found = report(entry(LOSS, "x", "full", math.inf, math.nan), causes=("why",)).as_dict()
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert found["agrees"] is False
-    assert found["causes"] == ["why"]
-    assert (found["tensors"], found["equal_tensors"]) == (42, 42)
-    assert found["tolerances"] == {
+    result = report(entry(LOSS, "x", "full", math.inf, math.nan), causes=("why",)).as_dict()
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+    assert result["agrees"] is False
+    assert result["causes"] == ["why"]
+    assert (result["tensors"], result["equal_tensors"]) == (42, 42)
+    assert result["tolerances"] == {
         "hidden states": 2e-5,
         "logits": 1e-4,
         "loss": 1e-4,
         "gradient": 1e-4,
     }
-    assert len(found["differences"]) == 17
-    assert found["differences"][5] == {
+    assert len(result["differences"]) == 17
+    assert result["differences"][5] == {
         "quantity": "gradient",
         "name": "bert.encoder.layer.0.output.dense.weight",
         "input": "short",
@@ -140,19 +140,19 @@ def test_the_dict_has_every_number_and_is_json():
         "error": 3e-6,
         "agrees": True,
     }
-    assert found["differences"][-1]["max"] == "inf"
-    assert found["differences"][-1]["mean"] == "nan"
+    assert result["differences"][-1]["max"] == "inf"
+    assert result["differences"][-1]["mean"] == "nan"
 
 
 def test_a_difference_is_the_largest_and_the_mean_absolute_one():
-    found = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
+    result = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
     expected = np.array([[1.0, 2.5], [3.0, 3.0]], np.float32)
-    entry = difference(GRADIENT, "a.weight", "short", found, expected, scale=8.0)
+    entry = difference(GRADIENT, "a.weight", "short", result, expected, scale=8.0)
     assert (entry.maximum, entry.mean, entry.count, entry.error) == (1.0, 0.375, 4, 0.125)
 
 
 @pytest.mark.parametrize(
-    ("quantity", "found", "expected", "agrees"),
+    ("quantity", "result", "expected", "agrees"),
     [
         (HIDDEN_STATES, 2e-5, 0.0, True),
         (HIDDEN_STATES, 2.1e-5, 0.0, False),
@@ -164,8 +164,8 @@ def test_a_difference_is_the_largest_and_the_mean_absolute_one():
         (LOSS, math.inf, 0.0, False),
     ],
 )
-def test_the_tolerance_is_the_largest_difference_that_agrees(quantity, found, expected, agrees):
-    assert difference(quantity, "layer 0", "short", found, expected).agrees == agrees
+def test_the_tolerance_is_the_largest_difference_that_agrees(quantity, result, expected, agrees):
+    assert difference(quantity, "layer 0", "short", result, expected).agrees == agrees
 
 
 def test_weight_and_bias_of_one_part_share_their_scale():

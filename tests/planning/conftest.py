@@ -37,15 +37,15 @@ def tiny_overrides() -> Callable[..., list[str]]:
     """`TINY` and other keys as overrides on the command line."""
 
     def make(**keys: object) -> list[str]:
-        given = TINY | {name.replace("__", "."): value for name, value in keys.items()}
-        return [f"--config.{key}={value}" for key, value in given.items()]
+        source = TINY | {name.replace("__", "."): value for name, value in keys.items()}
+        return [f"--config.{key}={value}" for key, value in source.items()]
 
     return make
 
 
 @pytest.fixture(scope="session")
 def tiny_config() -> Callable[..., ConfigDict]:
-    """Builds the config, with `section__key=value` in place of `TINY`'s."""
+    """Builds the config, with `section__key=value` instead of `TINY`'s."""
 
     def make(**keys: object) -> ConfigDict:
         config = default_config(str(keys.pop("task", "pretraining")))
@@ -78,9 +78,9 @@ def lay_out(training_of) -> Callable[..., TrainingOnMesh]:
 
     @functools.cache
     def make(topology: str, shape: MeshShape, **keys: object) -> TrainingOnMesh:
-        found = find_topology(parse_slice(topology))
+        result = find_topology(parse_slice(topology))
         return TrainingOnMesh(
-            training_of(found.slice.hardware.platform, **keys), shape, found.devices
+            training_of(result.slice.hardware.platform, **keys), shape, result.devices
         )
 
     return make

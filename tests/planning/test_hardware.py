@@ -50,8 +50,8 @@ def test_the_peaks_are_those_that_were_published():
     ],
 )
 def test_slices(text, devices, shape):
-    found = parse_slice(text)
-    assert (found.count, found.shape, str(found)) == (devices, shape, text.lower())
+    result = parse_slice(text)
+    assert (result.count, result.shape, str(result)) == (devices, shape, text.lower())
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_wrong_slices(text, message):
     ],
 )
 def test_the_names_that_jax_gives(kind, name):
-    found = hardware_of(kind)
-    assert (found and found.name) == name
+    result = hardware_of(kind)
+    assert (result and result.name) == name
 
 
 @pytest.mark.parametrize(

@@ -85,9 +85,9 @@ def test_a_training_that_fits_no_mesh_is_an_error_with_a_remedy(choose):
     ],
 )
 def test_one_of_each_kind(devices, labels):
-    found = candidate_meshes(devices)
-    assert [label(shape) for shape in found] == labels
-    for shape in found:
+    result = candidate_meshes(devices)
+    assert [label(shape) for shape in result] == labels
+    for shape in result:
         make_mesh(shape, jax.devices()[:1] * devices)
 
 

@@ -40,18 +40,18 @@ def same_environment(monkeypatch):
 
 def test_a_plan_from_shapes(lay_out):
     training, topology = lay_out("h100:8", TWO_BY_FOUR), find_topology(parse_slice("h100:8"))
-    found = make_plan(training, topology, PlanOptions(), dtype="float32")
-    assert (found["mesh"], found["devices"]) == ("data=4,fsdp=2", 8)
-    assert (found["microbatch_per_device"], found["length"]) == (1, 16)
-    assert (found["compiled"], found["fits"]) == (False, True)
-    assert found["collectives"] == {}
-    assert found["sent_bytes_per_device"] == found["least_sent_bytes_per_device"] > 0
-    assert found["flops_per_step"] == pytest.approx(found["flops_per_token"] * 8 * 16)
+    result = make_plan(training, topology, PlanOptions(), dtype="float32")
+    assert (result["mesh"], result["devices"]) == ("data=4,fsdp=2", 8)
+    assert (result["microbatch_per_device"], result["length"]) == (1, 16)
+    assert (result["compiled"], result["fits"]) == (False, True)
+    assert result["collectives"] == {}
+    assert result["sent_bytes_per_device"] == result["least_sent_bytes_per_device"] > 0
+    assert result["flops_per_step"] == pytest.approx(result["flops_per_token"] * 8 * 16)
     # As many rows as fill the memory.
-    memory = found["memory_per_device"]
-    assert sum(memory.values()) == found["peak_bytes_per_device"]
-    rest = found["available_bytes_per_device"] - found["peak_bytes_per_device"]
-    rows = found["largest_microbatch_per_device"]
+    memory = result["memory_per_device"]
+    assert sum(memory.values()) == result["peak_bytes_per_device"]
+    rest = result["available_bytes_per_device"] - result["peak_bytes_per_device"]
+    rows = result["largest_microbatch_per_device"]
     assert rows == pytest.approx(rest / memory["activations"], rel=0.01)
 
 
@@ -89,17 +89,17 @@ def test_the_command_gives_text(run):
 
 def test_several_meshes_are_sorted_and_shown_as_a_table(run):
     _, out, _ = run("--topology", "a100:2", "--mesh", "all", "--json", "--steps", "7")
-    found = json.loads(out)
-    assert sorted(plan["mesh"] for plan in found["meshes"]) == ["data=2", "fsdp=2", "tensor=2"]
-    times = [plan["step_floor_s"] for plan in found["meshes"]]
+    result = json.loads(out)
+    assert sorted(plan["mesh"] for plan in result["meshes"]) == ["data=2", "fsdp=2", "tensor=2"]
+    times = [plan["step_floor_s"] for plan in result["meshes"]]
     assert times == sorted(times)
-    assert found["mesh"] == found["meshes"][0]["mesh"]
-    assert {"flops_per_step", "peak_bytes_per_device", "compile_s"} <= set(found)
-    assert (found["steps"], found["fits"]) == (7, True)
-    assert sum(found["memory_per_device"].values()) == found["peak_bytes_per_device"]
-    rows = [line.split() for line in as_text(found["meshes"]).splitlines()]
+    assert result["mesh"] == result["meshes"][0]["mesh"]
+    assert {"flops_per_step", "peak_bytes_per_device", "compile_s"} <= set(result)
+    assert (result["steps"], result["fits"]) == (7, True)
+    assert sum(result["memory_per_device"].values()) == result["peak_bytes_per_device"]
+    rows = [line.split() for line in as_text(result["meshes"]).splitlines()]
     assert [row[0] for row in rows if len(row) == 9 and row[1] == "yes"] == [
-        plan["mesh"] for plan in found["meshes"]
+        plan["mesh"] for plan in result["meshes"]
     ]
 
 
@@ -115,7 +115,7 @@ def test_a_batch_that_is_too_large_is_reported(run):
 
 
 @pytest.mark.parametrize(
-    ("limit", "known", "guess", "tried", "found"),
+    ("limit", "known", "guess", "tried", "result"),
     [
         (40, {8: True}, 32, [32, 48], 32),
         (40, {8: True}, 100, [96, 64, 48, 32], 32),
@@ -127,14 +127,14 @@ def test_a_batch_that_is_too_large_is_reported(run):
         (1, {1: True}, 0, [2], 1),
     ],
 )
-def test_the_search_for_the_largest_microbatch(limit, known, guess, tried, found):
+def test_the_search_for_the_largest_microbatch(limit, known, guess, tried, result):
     tries = []
 
     def fits(rows: int) -> bool:
         tries.append(rows)
         return rows <= limit
 
-    assert largest_that_fits(fits, known=known, guess=guess, tries=4) == found
+    assert largest_that_fits(fits, known=known, guess=guess, tries=4) == result
     assert tries == tried
 
 
@@ -167,12 +167,12 @@ def test_eight_cpu_devices_are_compiled_for_in_a_separate_process(tiny_overrides
         text=True,
         check=True,
     )
-    found = json.loads(done.stdout)
-    assert found["compiled"]
-    assert found["fits"]
-    assert found["compile_s"] > 0
-    assert found["step_floor_s"] is None  # no published peak
-    assert found["collectives"]["all-gather"]["count"] > 0
+    result = json.loads(done.stdout)
+    assert result["compiled"]
+    assert result["fits"]
+    assert result["compile_s"] > 0
+    assert result["step_floor_s"] is None  # no published peak
+    assert result["collectives"]["all-gather"]["count"] > 0
     # The compiler gathers parameters at least once and scatters gradients.
-    assert found["sent_bytes_per_device"] > 0.8 * found["least_sent_bytes_per_device"]
+    assert result["sent_bytes_per_device"] > 0.8 * result["least_sent_bytes_per_device"]
     assert "compiling" in done.stderr

@@ -54,8 +54,8 @@ def model_flops(training):
     ],
 )
 def test_gigaflops_of_a_sequence(size, length, predictions, gigaflops):
-    found = real_flops(bert.FAMILY.new_config(size), np.array([length]), predictions)
-    assert found / 1e9 == pytest.approx(gigaflops, rel=1e-3)
+    result = real_flops(bert.FAMILY.new_config(size), np.array([length]), predictions)
+    assert result / 1e9 == pytest.approx(gigaflops, rel=1e-3)
 
 
 BY_HAND = EncoderConfig(
@@ -80,8 +80,8 @@ def test_the_formula_is_what_a_program_of_any_family_computes(name):
             {"params": params}, ids, masked_lm_positions=positions
         )
     )(abstract_params(module), ids, positions)
-    found = program_flops(program.jaxpr)
-    assert 3 * found == real_flops(config, np.array([16]), 3)
+    result = program_flops(program.jaxpr)
+    assert 3 * result == real_flops(config, np.array([16]), 3)
 
 
 def test_a_batch_is_all_its_sequences():
@@ -154,10 +154,10 @@ def test_recomputation_is_counted(lay_out):
 
 def test_each_part_at_its_peak():
     amounts = {"program_flops": 4 * 197e12, "moved_bytes": 819e9 / 2, "sent_bytes": 200e9 / 4}
-    found = step_seconds(HARDWARE["v5e"], devices=4, dtype="bfloat16", **amounts)
-    assert found == {"compute": 1.0, "memory": 0.5, "interconnect": 0.25}
-    found = step_seconds(HARDWARE["cpu"], devices=4, dtype="float32", **amounts)
-    assert found == dict.fromkeys(("compute", "memory", "interconnect"))  # no known rate
+    result = step_seconds(HARDWARE["v5e"], devices=4, dtype="bfloat16", **amounts)
+    assert result == {"compute": 1.0, "memory": 0.5, "interconnect": 0.25}
+    result = step_seconds(HARDWARE["cpu"], devices=4, dtype="float32", **amounts)
+    assert result == dict.fromkeys(("compute", "memory", "interconnect"))  # no known rate
 
 
 def test_memory_traffic():
@@ -179,15 +179,15 @@ def test_memory_traffic():
     ],
 )
 def test_what_must_be_sent(sizes, numbers_sent):
-    found = least_sent_bytes(LOCAL, mesh(**sizes), itemsize=2, layer_activations=500, layers=12)
-    assert found == 2 * numbers_sent
+    result = least_sent_bytes(LOCAL, mesh(**sizes), itemsize=2, layer_activations=500, layers=12)
+    assert result == 2 * numbers_sent
 
 
 def test_parameters_of_a_device(lay_out):
     training = lay_out("h100:8", MeshShape(data=2, fsdp=4))
-    found, total = local_parameters(training.abstract.params), lay_out("h100:1", MeshShape())
+    result, total = local_parameters(training.abstract.params), lay_out("h100:1", MeshShape())
     count = sum(leaf.size for leaf in jax.tree.leaves(total.abstract.params))
-    assert found.split * 4 + found.whole == count
+    assert result.split * 4 + result.whole == count
     # LayerNorms and the biases of what is not D wide: those of query, key, value (32), the first
     # feed-forward (64), pooler and word head (32), words (96), sentences (2).
-    assert found.whole == 2 * 32 * 6 + 2 * (3 * 32 + 64) + 2 * 32 + 96 + 2
+    assert result.whole == 2 * 32 * 6 + 2 * (3 * 32 + 64) + 2 * 32 + 96 + 2

@@ -49,9 +49,9 @@ def plan(tmp_path_factory, testrun_uid):
                 command, env=environment, capture_output=True, text=True, check=False
             )
             assert done.returncode == 0, done.stderr
-            found = json.loads(done.stdout) | {"stderr": done.stderr}
-            stored.write(json.dumps(found))
-        return found
+            result = json.loads(done.stdout) | {"stderr": done.stderr}
+            stored.write(json.dumps(result))
+        return result
 
     return make
 
@@ -61,32 +61,32 @@ def on_eight(plan, *arguments: str, **keys: object) -> dict:
 
 
 def test_it_fits_and_says_what_it_takes(plan):
-    found = on_eight(plan)
-    assert found["fits"]
-    assert found["compiled"]
-    assert found["devices"] == 8
-    assert found["peak_bytes_per_device"] == sum(found["memory_per_device"].values())
-    assert found["memory_per_device"]["optimizer"] == pytest.approx(
-        2 * found["memory_per_device"]["parameters"], rel=1e-4
+    result = on_eight(plan)
+    assert result["fits"]
+    assert result["compiled"]
+    assert result["devices"] == 8
+    assert result["peak_bytes_per_device"] == sum(result["memory_per_device"].values())
+    assert result["memory_per_device"]["optimizer"] == pytest.approx(
+        2 * result["memory_per_device"]["parameters"], rel=1e-4
     )
-    assert found["compile_s"] > 1
+    assert result["compile_s"] > 1
     # Only what the command says itself.
-    assert [line.split(":")[0] for line in found["stderr"].splitlines()] == ["v5e", "v5e"]
+    assert [line.split(":")[0] for line in result["stderr"].splitlines()] == ["v5e", "v5e"]
 
 
 def test_replicas_reduce_their_gradients_and_nothing_else(plan):
-    found = on_eight(plan, quickly=False)
-    assert set(found["collectives"]) == {"all-reduce"}
+    result = on_eight(plan, quickly=False)
+    assert set(result["collectives"]) == {"all-reduce"}
     # In bfloat16, as they are computed; the word embeddings come twice, from both their uses.
-    gradients = 2 * found["parameters"]
-    assert gradients <= found["collectives"]["all-reduce"]["bytes"] < 2 * gradients
+    gradients = 2 * result["parameters"]
+    assert gradients <= result["collectives"]["all-reduce"]["bytes"] < 2 * gradients
 
 
 def test_fsdp_splits_the_state_and_gathers_it(plan):
     whole, split = on_eight(plan), on_eight(plan, "--mesh", "fsdp=8")
-    ours, theirs = split["memory_per_device"], whole["memory_per_device"]
-    assert ours["parameters"] < theirs["parameters"] / 7
-    assert ours["optimizer"] < theirs["optimizer"] / 7
+    ours, reference = split["memory_per_device"], whole["memory_per_device"]
+    assert ours["parameters"] < reference["parameters"] / 7
+    assert ours["optimizer"] < reference["optimizer"] / 7
     assert split["peak_bytes_per_device"] < whole["peak_bytes_per_device"]
     least = split["least_sent_bytes_per_device"]
     assert 0.9 * least < split["sent_bytes_per_device"] < 2.2 * least
@@ -105,11 +105,11 @@ def test_remat_and_microbatches_take_less(plan):
 
 
 def test_a_batch_that_is_too_large(plan):
-    found = plan("--topology", "v5e:1x1", "--no-search", train__global_batch_size=16384)
-    assert not found["fits"]
-    assert found["memory_per_device"] is None
-    assert found["peak_bytes_per_device"] > found["available_bytes_per_device"]
-    assert found["available_bytes_per_device"] == pytest.approx(15.75 * 2**30, rel=0.01)
+    result = plan("--topology", "v5e:1x1", "--no-search", train__global_batch_size=16384)
+    assert not result["fits"]
+    assert result["memory_per_device"] is None
+    assert result["peak_bytes_per_device"] > result["available_bytes_per_device"]
+    assert result["available_bytes_per_device"] == pytest.approx(15.75 * 2**30, rel=0.01)
 
 
 def test_the_estimate_is_near(plan):
@@ -134,10 +134,10 @@ def test_the_attention_kernel_is_compiled_for_rows_and_heads_of_each_device(plan
 
 @pytest.mark.parametrize(("topology", "devices"), [("v4:2x2x1", 4), ("v6e:4x4", 16)])
 def test_other_slices(plan, topology, devices):
-    found = plan("--topology", topology, "--no-search")
-    assert found["fits"]
-    assert found["devices"] == devices
-    assert found["flops_per_step"] == on_eight(plan)["flops_per_step"]
+    result = plan("--topology", topology, "--no-search")
+    assert result["fits"]
+    assert result["devices"] == devices
+    assert result["flops_per_step"] == on_eight(plan)["flops_per_step"]
 
 
 def test_a_slice_that_does_not_exist(capsys):

@@ -23,10 +23,10 @@ def test_tensors_keep_their_types(tmp_path):
         assert list(file.tensors) == ["half", "scope/matrix", "whole"]
         for name, tensor in tensors.items():
             assert file.tensors[name] == (tensor.shape, tensor.dtype)
-            found = file.read(name)
-            assert found.dtype == tensor.dtype
-            assert found.tolist() == tensor.tolist()
-            assert not found.flags.writeable
+            result = file.read(name)
+            assert result.dtype == tensor.dtype
+            assert result.tolist() == tensor.tolist()
+            assert not result.flags.writeable
     write_checkpoint(tmp_path / "again.ckpt", dict(reversed(tensors.items())))  # any order
     for ending in ("index", "data-00000-of-00001"):
         first, again = (tmp_path / f"{name}.ckpt.{ending}" for name in ("odd", "again"))
