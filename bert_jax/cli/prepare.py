@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
             limit=options.limit,
             workers=options.workers,
         )
-        for name, value in dataclasses.asdict(counts).items():
+        for name, value in counts.items():
             shown = f"{value:,.4f}" if isinstance(value, float) else f"{value:,}"
             show(f"{name:24} {shown}")
         return 0

@@ -246,22 +246,20 @@ class Tokenizer(abc.ABC):
         """
         joined = Encoding([], [], [], [], [], [])
         for name, type_id in self.template.parts(pair=len(texts) == 2):
-            if name in TEXTS:
-                text = texts[TEXTS.index(name)]
-                joined.ids.extend(text.ids)
-                joined.type_ids.extend([type_id] * len(text))
-                joined.tokens.extend(text.tokens)
-                joined.offsets.extend(text.offsets)
-                joined.word_ids.extend(text.word_ids)
-                joined.special_tokens_mask.extend([0] * len(text))
+            is_text = name in TEXTS
+            if is_text:
+                part = texts[TEXTS.index(name)]
             elif add_special_tokens:
                 token_id = self.template_id(name)
-                joined.ids.append(token_id)
-                joined.type_ids.append(type_id)
-                joined.tokens.append(self._pieces[token_id])
-                joined.offsets.append((0, 0))
-                joined.word_ids.append(None)
-                joined.special_tokens_mask.append(1)
+                part = Pieces([token_id], [self._pieces[token_id]], [(0, 0)], [None])
+            else:
+                continue
+            joined.ids.extend(part.ids)
+            joined.tokens.extend(part.tokens)
+            joined.offsets.extend(part.offsets)
+            joined.word_ids.extend(part.word_ids)
+            joined.type_ids.extend([type_id] * len(part))
+            joined.special_tokens_mask.extend([int(not is_text)] * len(part))
         return joined
 
     def encode_words(self, texts: Sequence[str]) -> list[Encoding]:

@@ -34,67 +34,57 @@ def test_documents_of_both_splits(tiny_vocabulary):
             (9, "train", "dog dog"),
         ],
     )
-    train, validation = encoded["train"], encoded["validation"]
+    assert encoded.tokens.tolist() == [5, 6, 8, 11, 5, 1, 9, 12, 6, 10, 7, 10, 7, 7]
+    assert encoded.tokens.dtype == np.uint16
+    assert encoded.sentence_lengths.tolist() == [4, 4, 2, 2, 2]
+    # number, split, sentences, tokens, unknown, cut
+    expected = [[7, 0, 2, 8, 1, 0], [8, 1, 1, 2, 0, 0], [9, 0, 2, 4, 0, 0]]
+    assert encoded.documents.tolist() == expected
+    train, validation = encoded.of_split("train"), encoded.of_split("validation")
     assert train.tokens.tolist() == [5, 6, 8, 11, 5, 1, 9, 12, 7, 10, 7, 7]
-    assert train.tokens.dtype == np.uint16
     assert train.sentence_lengths.tolist() == [4, 4, 2, 2]
-    # number, sentences, tokens, unknown, cut
-    assert train.documents.tolist() == [[7, 2, 8, 1, 0], [9, 2, 4, 0, 0]]
-    assert validation.tokens.tolist() == [6, 10]
-    assert validation.documents.tolist() == [[8, 1, 2, 0, 0]]
+    assert train.documents.tolist() == expected[::2]
+    assert (validation.tokens.tolist(), validation.documents.tolist()) == ([6, 10], expected[1:2])
 
 
-def test_paragraphs_are_split_into_sentences(tiny_vocabulary):
-    blocks = [(0, "train", "The cat sat. The dog ran!\nCats")]
-    train = encode(tiny_vocabulary, blocks, "split")["train"]
-    assert train.sentence_lengths.tolist() == [4, 4, 2]
+@pytest.mark.parametrize(
+    ("text", "mode", "lengths", "documents"),
+    [
+        ("The cat sat. The dog ran!\nCats", "split", [4, 4, 2], [[0, 0, 3, 10, 0, 0]]),
+        # The bell is a control character, which BERT's cleaning removes.
+        ("\x07\ncat\n\x07\ndog", "lines", [1, 1], [[0, 0, 2, 2, 0, 0]]),
+        ("\x07", "lines", [], []),
+        (
+            "\n".join(["dog", "cat " * 1200, "dog", "zebra " * 1024, "dog"]),
+            *("lines", [1, 512, 512, 176, 1, 512, 512, 1], [[0, 0, 8, 2227, 1024, 2]]),
+        ),
+    ],
+)
+def test_sentences_are_split_cut_at_512_tokens_and_dropped_without_a_token(
+    tiny_vocabulary, text, mode, lengths, documents
+):
+    encoded = encode(tiny_vocabulary, [(0, "train", text)], mode)
+    assert encoded.sentence_lengths.tolist() == lengths
+    assert encoded.documents.tolist() == documents
+    assert encoded.documents.shape[1] == 6
 
 
-def test_sentences_without_a_token_are_dropped(tiny_vocabulary):
-    # The bell is a control character, which BERT's cleaning removes.
-    blocks = [(0, "train", "\x07"), (1, "train", "\x07\ncat\n\x07\ndog"), (2, "train", "\x07")]
-    train = encode(tiny_vocabulary, blocks)["train"]
-    assert train.tokens.tolist() == [6, 7]
-    assert train.sentence_lengths.tolist() == [1, 1]
-    assert train.documents.tolist() == [[1, 2, 2, 0, 0]]
-
-
-def test_long_sentences_are_cut_at_512_tokens(tiny_vocabulary):
-    text = "\n".join(["dog", "cat " * 1200, "dog", "zebra " * 1024, "dog"])
-    train = encode(tiny_vocabulary, [(0, "train", text)])["train"]
-    assert train.sentence_lengths.tolist() == [1, 512, 512, 176, 1, 512, 512, 1]
-    assert train.documents.tolist() == [[0, 8, 2227, 1024, 2]]
-
-
-def test_an_empty_batch(tiny_vocabulary):
-    train = encode(tiny_vocabulary, [(0, "validation", "cat")])["train"]
-    assert (len(train.tokens), len(train.sentence_lengths)) == (0, 0)
-    assert train.documents.shape == (0, 5)
-
-
-def test_english_sentences():
-    paragraph = " Mr. Smith paid 3.50 dollars in the U.S. last week.  Did he? He said: “I did!” "
-    assert split_sentences(paragraph) == [
-        "Mr. Smith paid 3.50 dollars in the U.S. last week.",
-        "Did he?",
-        "He said: “I did!”",
-    ]
-
-
-def test_other_languages():
-    assert split_sentences("今天天气很好。我们去公园吧！", "split", "zh") == [
-        "今天天气很好。",
-        "我们去公园吧！",
-    ]
-    assert split_sentences("Das sind z. B. drei Hunde. Sie bellen.", "split", "de") == [
-        "Das sind z. B. drei Hunde.",
-        "Sie bellen.",
-    ]
-
-
-def test_a_line_is_a_sentence_by_choice():
-    assert split_sentences(" One. Two. ", "lines") == ["One. Two."]
-    assert split_sentences("  ", "lines") == split_sentences("  ", "split") == []
+@pytest.mark.parametrize(
+    ("language", "paragraph", "sentences"),
+    [
+        (
+            "en",
+            " Mr. Smith paid 3.50 dollars in the U.S. last week.  Did he? He said: “I did!” ",
+            ["Mr. Smith paid 3.50 dollars in the U.S. last week.", "Did he?", "He said: “I did!”"],
+        ),
+        ("zh", "今天天气很好。我们去公园吧！", ["今天天气很好。", "我们去公园吧！"]),
+        ("de", "Das sind z. B. drei Hunde. Wuff.", ["Das sind z. B. drei Hunde.", "Wuff."]),
+        ("en", "  ", []),
+    ],
+)
+def test_sentences_of_a_language(language, paragraph, sentences):
+    assert split_sentences(paragraph, "split", language) == sentences
+    assert split_sentences(paragraph, "lines") == ([paragraph.strip()] if sentences else [])
 
 
 def test_a_sentence_across_the_end_of_a_piece_stays_whole():

@@ -91,40 +91,42 @@ SENTENCE_TOKENS = 512
 _BATCH_SENTENCES = 4096
 
 
-class EncodedSplit(NamedTuple):
-    """The token ids of one split of a batch of text; M sentences, D documents.
+class EncodedBatch(NamedTuple):
+    """The token ids of a batch of text, documents in order.
 
     Attributes:
         tokens: uint16 or uint32 [tokens], ids of all sentences.
         sentence_lengths: int64 [sentences], each in [1, 512].
-        documents: int64 [D, 5], for each document with at least one sentence: its number, and its
-            numbers of sentences, tokens, unknown tokens and cut sentences.
+        documents: int64 [documents, 6], for each document with at least one sentence: its number,
+            the index of its split in `SPLITS`, and its numbers of sentences, tokens, unknown tokens
+            and cut sentences.
     """
 
     tokens: np.ndarray
     sentence_lengths: np.ndarray
     documents: np.ndarray
 
+    def of_split(self, split: str) -> "EncodedBatch":
+        """The documents of one split."""
+        chosen = self.documents[:, 1] == SPLITS.index(split)
+        sentences = np.repeat(chosen, self.documents[:, 2])
+        tokens = np.repeat(sentences, self.sentence_lengths)
+        return EncodedBatch(
+            self.tokens[tokens], self.sentence_lengths[sentences], self.documents[chosen]
+        )
+
 
 def encode_blocks(
     blocks: Sequence[NumberedBlock], tokenizer: Tokenizer, options: PrepareOptions
-) -> dict[str, EncodedSplit]:
-    """The sentences of "train" and of "validation"; those without a token are dropped."""
-    encoded = {}
-    for split in SPLITS:
-        sentences: list[str] = []
-        documents: list[int] = []
-        for block in blocks:
-            if block.split == split:
-                for paragraph in block.text.split("\n"):
-                    sentences += split_sentences(paragraph, options.sentences, options.language)
-                documents += [block.document] * (len(sentences) - len(documents))
-        encoded[split] = _encode(sentences, np.array(documents, np.int64), tokenizer)
-    return encoded
-
-
-def _encode(sentences: list[str], documents: np.ndarray, tokenizer: Tokenizer) -> EncodedSplit:
-    """Encodes sentences; `documents` int64 [sentences] are the numbers of their documents."""
+) -> EncodedBatch:
+    """Splits blocks into sentences and encodes them; sentences without a token are dropped."""
+    sentences: list[str] = []
+    keys: list[tuple[int, int]] = []  # document and split of each sentence
+    for block in blocks:
+        for paragraph in block.text.split("\n"):
+            sentences += split_sentences(paragraph, options.sentences, options.language)
+        key = block.document, SPLITS.index(block.split)
+        keys += [key] * (len(sentences) - len(keys))
     dtype = token_dtype(tokenizer.vocab_size)
     batches, all_lengths = [np.zeros(0, dtype)], [np.zeros(0, np.int64)]
     for start in range(0, len(sentences), _BATCH_SENTENCES):
@@ -137,11 +139,12 @@ def _encode(sentences: list[str], documents: np.ndarray, tokenizer: Tokenizer) -
     ends = np.cumsum(lengths)
     unknown = is_unknown[ends] - is_unknown[ends - lengths]
     kept = lengths > 0
-    lengths, unknown, documents = lengths[kept], unknown[kept], documents[kept]
+    lengths, unknown = lengths[kept], unknown[kept]
     pieces = -(-lengths // SENTENCE_TOKENS)
     cut_lengths = np.full(int(pieces.sum()), SENTENCE_TOKENS, np.int64)
     cut_lengths[np.cumsum(pieces) - 1] = lengths - (pieces - 1) * SENTENCE_TOKENS
-    numbers, first = np.unique(documents, return_index=True)
+    documents = np.array(keys, np.int64).reshape(-1, 2)[kept]
+    _, first = np.unique(documents[:, 0], return_index=True)
     columns = np.stack([pieces, lengths, unknown, pieces > 1], axis=1)  # one row a sentence
     sums = np.add.reduceat(columns, first) if len(first) else columns
-    return EncodedSplit(tokens, cut_lengths, np.column_stack([numbers, sums]))
+    return EncodedBatch(tokens, cut_lengths, np.hstack([documents[first], sums]))

@@ -36,7 +36,7 @@ from bert_jax.data.pretraining.corpus import (
     sync_directory,
     token_dtype,
 )
-from bert_jax.data.pretraining.diagnostics import PreparationStatistics, corpus_statistics
+from bert_jax.data.pretraining.diagnostics import corpus_statistics
 from bert_jax.data.pretraining.options import PrepareOptions, PretrainingOptions
 from bert_jax.data.pretraining.preparation.shards import (
     EncodeShards,
@@ -161,8 +161,8 @@ def statistics(
     limit: int | None = None,
     workers: int | None = None,
     progress: bool = True,
-) -> PreparationStatistics:
-    """Prepares a corpus in a temporary directory, measures it and removes it.
+) -> dict[str, int | float]:
+    """Prepares a corpus in a temporary directory, removes it and returns its `corpus_statistics`.
 
     Args:
         options: see `prepare`.

@@ -1,11 +1,12 @@
 """Encoded text between reading and joining: one file a batch, made by any process or machine.
 
     DIRECTORY/tokenizer/             the tokenizer, which all machines load
-    DIRECTORY/000002-000007.npz      batch 7 of shard 2: the arrays of `EncodedSplit` by split
+    DIRECTORY/000002-000007.npz      batch 7 of shard 2: the arrays of `EncodedBatch`
 
 A shard is a group of files of one source, read by one process. Its batches are encoded by others:
-worker processes of this machine, or those of a Beam runner. Files that exist are not made again, so
-an interrupted call continues, also with another runner; at the end they are joined in their order.
+worker processes of this machine, or the machines of a Beam runner. Files that exist are not made
+again, so an interrupted call continues, also with another runner; at the end they are joined in
+their order.
 """
 
 import dataclasses
@@ -19,10 +20,10 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from bert_jax.data.pretraining.corpus import SPLITS, TOKENIZER_DIRECTORY
+from bert_jax.data.pretraining.corpus import TOKENIZER_DIRECTORY
 from bert_jax.data.pretraining.options import PrepareOptions
 from bert_jax.data.pretraining.preparation.encoding import (
-    EncodedSplit,
+    EncodedBatch,
     NumberedBlock,
     encode_blocks,
     numbered_blocks,
@@ -147,15 +148,10 @@ def encode_batch(batch: TextBatch, work: EncodingWork) -> int:
     """Writes the file of a batch; returns the number of its tokens."""
     tokenizer = _tokenizer(f"{work.directory}/{TOKENIZER_DIRECTORY}")
     encoded = encode_blocks(batch.blocks, tokenizer, work.options)
-    arrays = {
-        f"{split}.{field}": array
-        for split, part in encoded.items()
-        for field, array in part._asdict().items()
-    }
     content = io.BytesIO()
-    np.savez(content, is_last=batch.is_last, **arrays)
+    np.savez(content, is_last=batch.is_last, **encoded._asdict())
     write_atomically(as_path(work.directory) / batch.name, content.getvalue())
-    return sum(len(part.tokens) for part in encoded.values())
+    return len(encoded.tokens)
 
 
 # A process loads it once.
@@ -164,7 +160,7 @@ _tokenizer = functools.lru_cache(maxsize=1)(load_tokenizer)
 
 def join_shards(
     shards: Sequence[Shard], work: EncodingWork
-) -> Iterator[tuple[Shard, dict[str, EncodedSplit]]]:
+) -> Iterator[tuple[Shard, EncodedBatch]]:
     """The encoded batches of all shards, in the order of the corpus.
 
     Raises:
@@ -178,14 +174,11 @@ def join_shards(
                 break
 
 
-def _read_batch(directory: str, name: str) -> tuple[dict[str, EncodedSplit], bool]:
+def _read_batch(directory: str, name: str) -> tuple[EncodedBatch, bool]:
     path = as_path(directory) / name
     try:
         with reachable(path), _open(path) as file, np.load(file, allow_pickle=False) as arrays:
-            encoded = {
-                split: EncodedSplit(*(arrays[f"{split}.{field}"] for field in EncodedSplit._fields))
-                for split in SPLITS
-            }
+            encoded = EncodedBatch(*map(arrays.__getitem__, EncodedBatch._fields))
             return encoded, bool(arrays["is_last"])
     except (OSError, ValueError, TypeError, LookupError, EOFError, zipfile.BadZipFile) as error:
         raise UserError(f"{path}: cannot be read: {error}; remove it and run again") from error

@@ -17,12 +17,12 @@ from bert_jax.data.pretraining.corpus import (
     Manifest,
     split_file,
 )
-from bert_jax.data.pretraining.preparation.encoding import EncodedSplit
+from bert_jax.data.pretraining.preparation.encoding import EncodedBatch
 from bert_jax.data.pretraining.preparation.shards import Shard
 from bert_jax.errors import UserError
 from bert_jax.files import is_remote, reachable
 
-Joined = Iterable[tuple[Shard, dict[str, EncodedSplit]]]
+Joined = Iterable[tuple[Shard, EncodedBatch]]
 """The encoded batches of a corpus in their order, see `shards.join_shards`."""
 
 _OFFSET = np.dtype("<i8")
@@ -60,7 +60,8 @@ def write_splits(
             files[split, kind].write(values.astype(dtypes[kind]).tobytes())
 
         for shard, encoded in batches:
-            for split, part in encoded.items():
+            for split in SPLITS:
+                part = encoded.of_split(split)
                 before, numbers = totals[split], part.documents[:, 0].tolist()
                 is_new = np.ones(len(numbers), bool)
                 if numbers:  # the first document may continue from the batch before
@@ -68,9 +69,9 @@ def write_splits(
                     last[split] = (shard.number, numbers[-1])
                 write(split, "tokens", part.tokens)
                 write(split, "sentences", _starts(before.tokens, part.sentence_lengths))
-                starts = _starts(before.sentences, part.documents[:, 1])
+                starts = _starts(before.sentences, part.documents[:, 2])
                 write(split, "documents", starts[is_new])
-                added = Counts(int(is_new.sum()), *part.documents[:, 1:].sum(axis=0).tolist())
+                added = Counts(int(is_new.sum()), *part.documents[:, 2:].sum(axis=0).tolist())
                 counts[split][shard.source] += added
                 totals[split] += added
         for split, total in totals.items():  # the ends of the last sentence and document
@@ -88,7 +89,7 @@ def _starts(first: int, lengths: np.ndarray) -> np.ndarray:
 
 
 def last_document(batches: Joined, *, is_split: bool) -> tuple[int, int] | None:
-    """The document that has to move where chance has left a split empty, else None.
+    """The document that has to move because by chance a split is empty, else None.
 
     Args:
         batches: the encoded batches.
@@ -100,34 +101,27 @@ def last_document(batches: Joined, *, is_split: bool) -> tuple[int, int] | None:
     Raises:
         LookupError: there is no document at all.
     """
-    first: dict[str, tuple[int, int]] = {}
-    last: dict[str, tuple[int, int]] = {}
+    train = SPLITS.index("train")
+    first: dict[int, tuple[int, int]] = {}
+    last: dict[int, tuple[int, int]] = {}
     for shard, encoded in batches:
-        for split, part in encoded.items():
-            for number in part.documents[[0, -1], 0] if len(part.documents) else ():
-                last[split] = (shard.number, int(number))
-                first.setdefault(split, last[split])
-        if len(last) == len(SPLITS) or ("train" in last and not is_split):
+        for number, split in encoded.documents[:, :2].tolist():
+            last[split] = shard.number, number
+            first.setdefault(split, last[split])
+        if len(last) == len(SPLITS) or (train in last and not is_split):
             return None
     if not last:
         raise LookupError
     [(split, document)] = last.items()
-    return None if split == "train" and first[split] == document else document
+    return None if split == train and first[split] == document else document
 
 
 def with_moved(batches: Joined, document: tuple[int, int] | None) -> Joined:
-    """Moves the last document of all to the other split, which has none."""
+    """Moves a document to the other split."""
     for shard, encoded in batches:
-        if document is None or shard.number != document[0]:
-            yield shard, encoded
-            continue
-        origin = max(SPLITS, key=lambda split: len(encoded[split].documents))
-        tokens, lengths, documents = encoded[origin]
-        kept = int(np.searchsorted(documents[:, 0], document[1]))
-        sentence, token = documents[:kept, 1:3].sum(axis=0).tolist()
-        moved = EncodedSplit(tokens[token:], lengths[sentence:], documents[kept:])
-        stays = EncodedSplit(tokens[:token], lengths[:sentence], documents[:kept])
-        yield shard, {split: stays if split == origin else moved for split in SPLITS}
+        if document is not None and shard.number == document[0]:
+            encoded.documents[encoded.documents[:, 0] == document[1], 1] ^= 1
+        yield shard, encoded
 
 
 def finished_manifest(output: Path, fingerprint: str) -> Manifest | None:

@@ -28,7 +28,7 @@ class SourceSpec:
 
     Attributes:
         source: "KIND:LOCATION", such as "text:books/*.txt.gz".
-        weight: weight of this source in a mixture, relative to the others.
+        weight: weight of this source in a mixture, relative to the other sources.
         format: format of `text:` files; "bert" (blank lines between documents), "lines" (one
             document per line), "wikiextractor" (`<doc …>` to `</doc>`), or "auto": "wikiextractor"
             if a file starts with `<doc`, else "bert".
@@ -51,23 +51,34 @@ class SourceSpec:
 
     def __post_init__(self) -> None:
         for name, known in (("format", FORMATS), ("paragraphs", PARAGRAPHS), ("errors", ERRORS)):
-            if getattr(self, name) not in known:
-                value = getattr(self, name)
-                problem = f"source {self.source!r}: {name} {value!r} is unknown"
-                rule = f"data.{name} must be {' or '.join(known)}"
-                raise UserError(f"{problem}; {rule}")
+            if (value := getattr(self, name)) not in known:
+                raise UserError(
+                    f"source {self.source!r}: {name} {value!r} is unknown; data.{name} must be "
+                    f"{' or '.join(known)}"
+                )
         is_number = isinstance(self.weight, int | float) and not isinstance(self.weight, bool)
         if not is_number or not (math.isfinite(self.weight) and self.weight > 0):
-            problem = f"source {self.source!r}: weight {self.weight!r} is not a number above 0"
-            raise UserError(f"{problem}; correct it in data.source")
+            raise UserError(
+                f"source {self.source!r}: weight {self.weight!r} is not a number above 0; correct "
+                "it in data.source"
+            )
         if not isinstance(self.field, str) or not self.field:
-            problem = f"source {self.source!r}: {self.field!r} names no field"
-            raise UserError(f"{problem}; set data.field")
+            raise UserError(
+                f"source {self.source!r}: {self.field!r} names no field; set data.field"
+            )
 
     def error(self, reason: str) -> UserError:
         """The error for a source that cannot be read."""
-        problem = f"source {self.source!r}: {reason}"
-        return UserError(f"{problem}; give another data.source")
+        return UserError(f"source {self.source!r}: {reason}; give another data.source")
+
+    def check_field(self, fields: Iterable[str], location: str) -> None:
+        """Raises UserError unless a record at `location` has the field with the text."""
+        names = list(fields)
+        if self.field not in names:
+            raise UserError(
+                f"{location} no field {self.field!r}; its fields are "
+                f"{', '.join(map(repr, names)) or 'none'}; set data.field to one of them"
+            )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -179,8 +190,10 @@ def open_source(spec: SourceSpec) -> Source:
     kind, colon, location = spec.source.partition(":")
     if not colon or kind not in KINDS:
         known = ", ".join(f"{name}:" for name in KINDS)
-        problem = f"source {spec.source!r} does not begin with a known kind ({known})"
-        raise UserError(f"{problem}; set data.source, for example to text:FILES")
+        raise UserError(
+            f"source {spec.source!r} does not begin with a known kind ({known}); set data.source, "
+            "for example to text:FILES"
+        )
     module, _, name = KINDS[kind].partition(".")
     kind_of_source = getattr(importlib.import_module(f"{__name__}.{module}"), name)
     return cast(Source, kind_of_source(spec, location))
@@ -209,23 +222,26 @@ def source_specs(
 
 def no_source() -> UserError:
     """The error for a corpus without a source."""
-    rule = "set data.source, for example to text:FILES"
-    return UserError(f"there is no source of text; {rule}")
+    return UserError("there is no source of text; set data.source, for example to text:FILES")
 
 
 def _spec(entry: str | Mapping[str, object], defaults: dict[str, object]) -> SourceSpec:
     if not isinstance(entry, str) and not hasattr(entry, "items"):  # a ConfigDict is not a Mapping
-        problem = f"source {entry!r} is neither text:FILES nor a mapping"
-        raise UserError(f"{problem}; correct data.source")
+        raise UserError(
+            f"source {entry!r} is neither text:FILES nor a mapping; correct data.source"
+        )
     fields = {"source": entry} if isinstance(entry, str) else dict(entry.items())
     known = [field.name for field in dataclasses.fields(SourceSpec)]
     for key in fields:
         if key not in known:
             nearest = difflib.get_close_matches(str(key), known, n=1, cutoff=0.0)[0]
-            problem = f"source {entry!r}: unknown key {key!r}, the nearest known is {nearest!r}"
-            raise UserError(f"{problem}; correct data.source")
+            raise UserError(
+                f"source {entry!r}: unknown key {key!r}, the nearest known is {nearest!r}; correct "
+                "data.source"
+            )
     if not isinstance(fields.get("source"), str):
-        problem = f"the entry {fields} names no source ('source': 'text:FILES')"
-        raise UserError(f"{problem}; correct data.source")
+        raise UserError(
+            f"the entry {fields} names no source ('source': 'text:FILES'); correct data.source"
+        )
     values = defaults | fields
     return SourceSpec(**values)  # type: ignore[arg-type]  # __post_init__ checks the values

@@ -183,18 +183,11 @@ class JsonLinesSource(FileSource):
     def _text(self, line: str, path: Path, number: int) -> str:
         location = f"{path}:{number}"
         record = parse_object(line, location)
-        field = self.spec.field
-        if field not in record:
-            fields = ", ".join(map(repr, record)) or "none"
-            problem = f"{location}: no field {field!r}; its fields are {fields}"
-            raise UserError(f"{problem}; set data.field to one of them")
-        return self._without_surrogates(string_field(record, field, location), location)
-
-    def _without_surrogates(self, text: str, location: str) -> str:
-        r"""Checks for half of a surrogate pair ("\ud83d" in JSON), which no encoding can write."""
+        self.spec.check_field(record, f"{location}:")
+        text = string_field(record, self.spec.field, location)
         try:
             text.encode()
-        except UnicodeEncodeError as error:
+        except UnicodeEncodeError as error:  # half of a surrogate pair, "\\ud83d" in JSON
             if self.spec.errors == "strict":
                 raise UserError(
                     f"{location}: field {self.spec.field!r} has half a surrogate pair at "

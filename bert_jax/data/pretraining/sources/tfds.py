@@ -30,28 +30,21 @@ class TensorFlowDataset(Source):
         }
 
     def blocks(self) -> Iterator[Block]:
-        self._check_field(sorted(self._dataset.features))
+        fields = sorted(self._dataset.features)
+        self.spec.check_field(fields, f"source {self.spec.source!r} has")
         count = self._dataset.count
         for number, value in enumerate(self._dataset.examples(self.spec.field), start=1):
             yield from document_blocks(self._text(value, number), self.spec.paragraphs)
             self.position = self.size * number // count
-
-    def _check_field(self, fields: list[str]) -> None:
-        if self.spec.field not in fields:
-            problem = (
-                f"source {self.spec.source!r} has no field {self.spec.field!r}; its fields are "
-                f"{', '.join(fields)}"
-            )
-            rule = "set data.field to one of them"
-            raise UserError(f"{problem}; {rule}")
 
     def _text(self, value: object, number: int) -> str:
         """The text of a string, or of a list of strings, one paragraph each."""
         parts = value.tolist() if isinstance(value, np.ndarray) else [value]
         lines = [part for part in parts if isinstance(part, bytes)]
         if len(lines) < len(parts):
-            problem = f"source {self.spec.source!r}: field {self.spec.field!r} holds no text"
-            rule = "set data.field to one that does"
-            raise UserError(f"{problem}; {rule}")
+            raise UserError(
+                f"source {self.spec.source!r}: field {self.spec.field!r} holds no text; set "
+                "data.field to one that does"
+            )
         location = f"{self.spec.source} example:{number}"
         return decode(b"\n".join(lines), location, self.spec.errors, REMEDY)
