@@ -1,5 +1,6 @@
 """A text, a vocabulary and corpora that are small enough to check by eye."""
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bert_jax.data.pipeline import Batch
 from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.data.pretraining.corpus import CorpusSplit
 from bert_jax.data.pretraining.options import PrepareOptions, PretrainingOptions
@@ -176,3 +178,13 @@ def tiny_corpus(make_tiny_corpus: Callable[..., Path]) -> Path:
 def directory_bytes(path: Path) -> dict[str, bytes]:
     """The content of every file below a directory, by its relative path."""
     return {f.relative_to(path).as_posix(): f.read_bytes() for f in path.rglob("*") if f.is_file()}
+
+
+def rows_of(batch: Batch) -> list[Batch]:
+    """The rows of a batch, each with the keys of the batch."""
+    return [{name: a[row] for name, a in batch.items()} for row in range(len(batch["input_ids"]))]
+
+
+def within(count: int, total: int, share: float) -> bool:
+    """Whether `count` of `total` draws is within four standard deviations of `share`."""
+    return abs(count - total * share) <= 4 * math.sqrt(total * share * (1 - share))

@@ -1,14 +1,14 @@
 """Batches for pre-training: rules for any corpus, rates over many tokens, and hosts."""
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bert_jax.data.pretraining import packing
 from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.data.pretraining.options import UNITS, PretrainingOptions
+from tests.corpora import rows_of, within
 
 SHAPES_AND_DTYPES = {
     "input_ids": ("BT", np.int32),
@@ -42,13 +42,6 @@ def numbered_batches(numbered_tokenizer, make_numbered_split):
     return make
 
 
-def rows_of(batch):
-    return [
-        {name: array[row] for name, array in batch.items()}
-        for row in range(len(batch["input_ids"]))
-    ]
-
-
 def check_row(row, objective: str, unit: str, probability: float = 0.15) -> None:
     """Rules of one example of a numbered corpus, read back without any of the code."""
     length = int(row["attention_mask"].sum())
@@ -66,7 +59,7 @@ def check_row(row, objective: str, unit: str, probability: float = 0.15) -> None
     original = row["input_ids"][:length].copy()
     original[positions] = row["masked_lm_ids"][chosen]
 
-    # Special tokens were never masked: they stand in the restored text where they belong.
+    # Special tokens were never masked: the restored text has them.
     separators = np.flatnonzero(original == 3).tolist()
     assert original[0] == 2
     assert len(separators) == (1 if objective == "none" else 2)
@@ -81,20 +74,20 @@ def check_row(row, objective: str, unit: str, probability: float = 0.15) -> None
         steps = np.diff(original[start + 1 : end])
         assert set(steps.tolist()) <= {1, 5 - 2999}
 
-    wanted = max(1, min(round(length * probability), len(chosen)))
+    expected = max(1, min(round(length * probability), len(chosen)))
     words = words_of(original)
     partly = [w for w in words if 0 < len(set(w) & set(positions)) < len(w)]
     if unit in ("whole_word", "ngram"):
         assert partly == []
-        left = wanted - count
+        left = expected - count
         assert left >= 0
         unmasked = [word for word in words if not set(word) & set(positions)]
         # An n-gram of a masked and an unmasked word is skipped; a single word never is.
         assert unit == "ngram" or all(len(word) > left for word in unmasked)
     elif unit == "token_with_replacement":
-        assert 1 <= count <= wanted
+        assert 1 <= count <= expected
     else:
-        assert count == wanted
+        assert count == expected
     if unit == "span":
         assert len(partly) <= 1
 
@@ -169,40 +162,49 @@ def test_rates_over_many_tokens(numbered_batches, unit):
     assert 4 not in batch["input_ids"][everywhere]
 
 
+@pytest.fixture
+def make(numbered_batches, monkeypatch):
+    """Batches of rows of 64 tokens, packed on request in groups of 64 rows."""
+    monkeypatch.setattr(packing, "GROUP_ROWS", 64)
+
+    def make_batches(*, packed=False, **options):
+        batches = numbered_batches(length=64, **options)
+        return packing.PackedBatches(batches) if packed else batches
+
+    return make_batches
+
+
+def assert_same(batches, expected) -> None:
+    """Compares the rows of batches, one after the other, with one batch."""
+    assert all(list(batch) == list(expected) for batch in batches)
+    for name, array in expected.items():
+        assert np.concatenate([batch[name] for batch in batches]).tobytes() == array.tobytes(), name
+
+
 @pytest.mark.parametrize(
     "options",
     [
         *({"masking": unit} for unit in UNITS),
         {"objective": "none", "cross_documents": True, "mask_rounding": "random"},
         {"objective": "none", "masking": "span", "span_boundary": True, "random_tokens": "corpus"},
+        {"packed": True},
+        {"packed": True, "masking": "whole_word"},
     ],
 )
-def test_four_hosts_make_the_rows_of_one(numbered_batches, options):
-    batches = numbered_batches(length=64, **options)
-    whole = batches.batch(5, 12)
-    parts = [batches.batch(5, 3, host=host, hosts=4) for host in range(4)]
-    for name in whole:
-        joined = np.concatenate([part[name] for part in parts])
-        assert joined.tobytes() == whole[name].tobytes(), name
+def test_four_hosts_make_the_rows_of_one(make, options):
+    whole = make(**options).batch(5, 24)  # rows 120 … 143 are in two groups
+    # Each host has its own planner, as it has its own process.
+    assert_same([make(**options).batch(5, 6, host=host, hosts=4) for host in range(4)], whole)
 
 
-def test_a_batch_does_not_depend_on_what_was_made_before(numbered_batches):
-    batches = numbered_batches(length=64)
-    in_order = [batches.batch(number, 7) for number in range(4)]
-    again = numbered_batches(length=64)
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_batch_does_not_depend_on_what_was_made_before(make, packed):
+    batches, again = make(packed=packed), make(packed=packed)
+    in_order = [batches.batch(number, 40) for number in range(4)]
     for number in (3, 1, 1, 0, 2):
-        for name, array in again.batch(number, 7).items():
-            assert array.tobytes() == in_order[number][name].tobytes()
+        assert_same([again.batch(number, 40)], in_order[number])
     # Nor on how examples are grouped to batches.
-    single = [again.batch(number, 1) for number in range(28)]
-    for name in in_order[0]:
-        grouped = np.concatenate([batch[name] for batch in in_order])
-        assert grouped.tobytes() == np.concatenate([row[name] for row in single]).tobytes()
-
-
-def within(count: int, total: int, share: float) -> bool:
-    """Whether `count` of `total` draws is within four standard deviations of `share`."""
-    return abs(count - total * share) <= 4 * math.sqrt(total * share * (1 - share))
+    assert_same([again.batch(number, 1) for number in range(80, 120)], in_order[2])
 
 
 def test_seed_and_epoch_change_the_examples(tiny_batches):
@@ -244,9 +246,9 @@ def test_an_evaluation_counts_each_example_once(tiny_batches, rows, slots, hosts
     expected = batches.batch(0, size)
     count = -(-size // rows)
     found = [
-        batches.evaluation_batch(number, rows, places)
+        batches.evaluation_batch(number, rows, columns)
         for number in range(count)
-        for places in np.split(np.arange(slots), hosts)
+        for columns in np.split(np.arange(slots), hosts)
     ]
     joined = {name: np.concatenate([batch[name] for batch in found]) for name in expected}
     assert len(joined["input_ids"]) == count * slots

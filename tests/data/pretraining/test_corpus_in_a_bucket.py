@@ -1,4 +1,4 @@
-"""A corpus whose text, output and place in training are in a bucket."""
+"""A corpus in a bucket: text, output, and training data."""
 
 import dataclasses
 import gzip
@@ -70,7 +70,7 @@ def test_the_corpus_is_that_of_local_text(options, bucket, tmp_path, pieces):
         make(dataclasses.replace(options, validation_fraction=0.2), remote)
 
 
-def test_text_is_streamed_with_its_place(options):
+def test_text_is_streamed_with_its_position(options):
     (spec,) = options.sources
     source = open_source(spec)
     assert [path.name for path in source.paths] == ["a.txt", "b.txt.gz"]
@@ -80,8 +80,11 @@ def test_text_is_streamed_with_its_place(options):
         open_source(dataclasses.replace(spec, source=f"{spec.source}/nothing"))
 
 
-def test_an_upload_that_is_interrupted_goes_on(options, bucket, monkeypatch):
+def test_an_upload_that_is_interrupted_goes_on_but_other_files_stay(options, bucket, monkeypatch):
     remote = as_path(f"{bucket}/corpus")
+    write_atomically(as_path(f"{bucket}/other/thesis.txt"), b"")
+    with pytest.raises(UserError, match="exists and is not a corpus"):
+        make(options, f"{bucket}/other")
 
     def breaks(source, target, names):
         upload(source, target, names[:3])
@@ -95,13 +98,6 @@ def test_an_upload_that_is_interrupted_goes_on(options, bucket, monkeypatch):
         Corpus.open(remote)
     manifest = make(options, remote)
     assert Corpus.open(remote).manifest.files == manifest.files
-
-
-def test_what_is_no_corpus_is_not_overwritten(options, bucket):
-    remote = as_path(f"{bucket}/other")
-    write_atomically(remote / "thesis.txt", b"")
-    with pytest.raises(UserError, match="exists and is not a corpus"):
-        make(options, remote)
 
 
 def test_a_damaged_copy_is_detected_and_replaced(options, bucket):

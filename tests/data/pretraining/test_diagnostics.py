@@ -1,4 +1,4 @@
-"""What a training says of its examples, against the ids in them and by documents' lengths."""
+"""Share of shown tokens against the ids of the examples; warnings about the examples."""
 
 import itertools
 
@@ -28,8 +28,8 @@ def test_the_share_is_that_of_the_ids_in_the_examples(
         rows = batches.examples(np.arange(batches.examples_per_epoch))
         # Without the masks, some of which are other ids.
         example, column = rows["masked_lm_weights"].nonzero()
-        places = rows["masked_lm_positions"][example, column]
-        rows["input_ids"][example, places] = rows["masked_lm_ids"][example, column]
+        position = rows["masked_lm_positions"][example, column]
+        rows["input_ids"][example, position] = rows["masked_lm_ids"][example, column]
         seen = {*rows["input_ids"].ravel().tolist()} & {*split.tokens.tolist()}
         found = shown_share(split, numbered_tokenizer, options)
         assert found == pytest.approx(len(seen) / len(split.tokens), abs=1e-12)

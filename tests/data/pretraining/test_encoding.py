@@ -13,7 +13,6 @@ from bert_jax.data.pretraining.preparation.encoding import (
     split_sentences,
 )
 from bert_jax.data.pretraining.sources import SourceSpec
-from bert_jax.errors import UserError
 from bert_jax.tokenization import load_tokenizer
 
 
@@ -114,12 +113,3 @@ def test_nothing_but_white_space_is_lost(text, times):
     for mode in ("split", "lines"):
         joined = "".join(split_sentences(paragraph, mode))
         assert "".join(joined.split()) == "".join(paragraph.split())
-
-
-def test_wrong_choices_are_named():
-    sources = (SourceSpec("text:a"),)
-    PrepareOptions(sources, sentences="split", language="zh-hant")
-    with pytest.raises(UserError, match="^data.sentences is 'words'; known are split, lines$"):
-        PrepareOptions(sources, sentences="words")
-    with pytest.raises(UserError, match="^data.language is 'English'; it must be a language code"):
-        PrepareOptions(sources, language="English")

@@ -9,17 +9,13 @@ from bert_jax.data import randomness
 from bert_jax.data.pretraining import masking
 from bert_jax.data.pretraining.masking import choose_positions, replace_tokens
 from bert_jax.data.pretraining.options import PretrainingOptions
+from tests.corpora import within
 
 # Two sentences; "##a" to "##c" continue the word "w" before them.
 TEXT = "[CLS] w w ##a ##b w w ##a [SEP] w w w ##a ##b ##c w ##a w [SEP] [PAD] [PAD]"
 SENTENCES = TEXT.split()
 
 MASK_ID, VOCAB_SIZE = 4, 3000
-
-
-def within(count: int, total: int, share: float) -> bool:
-    """Whether `count` of `total` draws is within four standard deviations of `share`."""
-    return abs(count - total * share) <= 4 * math.sqrt(total * share * (1 - share))
 
 
 def options_of(unit="token", max_predictions=8, **changes) -> PretrainingOptions:
@@ -135,18 +131,6 @@ def test_a_span_is_replaced_as_one():
     spans = [ids for ids in outcomes.values() if len(ids) > 1]
     assert len(spans) > 30
     assert {tuple(set(ids)) for ids in spans} == {(MASK_ID,), (7,)}
-
-
-def test_all_tokens_are_chosen_equally_often():
-    candidates = np.zeros((40_000, 16), bool)
-    candidates[:, 1:11] = True
-    rows = len(candidates)
-    found = choose_positions(
-        candidates, ~candidates, np.full(rows, 13), keys_of(rows), options_of()
-    )
-    shares = np.bincount(found.positions[found.chosen], minlength=16)[1:11] / rows
-    # 15 % of 13 tokens are 1.95: two of ten candidates.
-    np.testing.assert_allclose(shares, 0.2, atol=0.008)
 
 
 def run_lengths(unit: str) -> np.ndarray:

@@ -1,9 +1,14 @@
-"""Options of pre-training examples that are out of range, or do not go together."""
+"""Options of preparation and of pre-training examples that are out of range or conflict."""
 
 import pytest
 
 from bert_jax.data.pretraining.batches import PretrainingBatches
-from bert_jax.data.pretraining.options import PretrainingOptions
+from bert_jax.data.pretraining.options import (
+    PrepareOptions,
+    PretrainingOptions,
+    VocabularyOptions,
+)
+from bert_jax.data.pretraining.sources import SourceSpec
 from bert_jax.errors import UserError
 
 
@@ -16,14 +21,8 @@ from bert_jax.errors import UserError
         ({"max_predictions": 0}, "data.max_predictions is 0; it must be at least 1"),
         ({"short_probability": -0.1}, "data.short_probability is -0.1; it must be at least 0"),
         ({"short_probability": 1.1}, "data.short_probability is 1.1; it must be at least 0"),
-        (
-            {"cross_documents": True},
-            "data.cross_documents is True; only data.objective=none continues",
-        ),
-        (
-            {"span_boundary": True},
-            "data.span_boundary is True; set data.masking=span, which is token",
-        ),
+        ({"cross_documents": True}, "data.cross_documents is True; only data.objective=none"),
+        ({"span_boundary": True}, "data.span_boundary is True; set data.masking=span, which is"),
         (
             {"span_boundary": True, "masking": "span"},
             "data.span_boundary is True; set data.objective=none",
@@ -34,11 +33,25 @@ from bert_jax.errors import UserError
         ),
         ({"mask_rounding": "down"}, "data.mask_rounding is 'down'; known are nearest, up, random"),
         ({"random_tokens": "words"}, "data.random_tokens is 'words'; known are vocabulary, "),
+        ({"sources": ()}, "there is no source of text; set data.source, for "),
+        ({"validation_fraction": 1.0}, "data.validation_fraction is 1.0; it must be"),
+        ({"sentences": "words"}, "data.sentences is 'words'; known are split, lines"),
+        ({"language": "English"}, "data.language is 'English'; it must be a language code"),
+        ({"kind": "bpe"}, "tokenizer.kind is 'bpe'; known are"),
+        ({"kind": "byte_level_bpe"}, "tokenizer.lowercase is True; byte-level BPE"),
+        ({"train_characters": 0}, "tokenizer.train_characters is 0; it must"),
     ],
 )
 def test_wrong_options(changes, message):
+    defaults = {
+        PretrainingOptions: {},
+        PrepareOptions: {"sources": (SourceSpec("text:a"),), "language": "zh-hant"},
+        VocabularyOptions: {},
+    }
+    (kind,) = (kind for kind in defaults if changes.keys() <= kind.__dataclass_fields__.keys())
+    kind(**defaults[kind])
     with pytest.raises(UserError, match=f"^{message}"):
-        PretrainingOptions(**changes)
+        kind(**defaults[kind] | changes)
 
 
 def test_an_empty_split(make_split, tokenizer):

@@ -10,6 +10,7 @@ from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.data.pretraining.options import ROUNDINGS, UNITS, PretrainingOptions
 from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.errors import UserError
+from tests.corpora import rows_of
 
 LABEL_KEYS = ("next_sentence_positions", "next_sentence_labels", "next_sentence_weights")
 SPAN_KEYS = ("span_left_positions", "span_right_positions", "span_weights")
@@ -36,10 +37,6 @@ def make_batches(numbered_tokenizer, make_numbered_split):
     return make
 
 
-def rows_of(batch):
-    return [{name: a[row] for name, a in batch.items()} for row in range(len(batch["input_ids"]))]
-
-
 def examples_of(row) -> list[tuple]:
     """The examples of a packed row, read back without any of the code; checks the filling."""
     is_token = row["segment_ids"] > 0
@@ -58,22 +55,22 @@ def examples_of(row) -> list[tuple]:
 
     found = []
     for number in range(1, count + 1):
-        places = np.flatnonzero(row["segment_ids"] == number)
-        start, end = int(places[0]), int(places[-1]) + 1
+        columns = np.flatnonzero(row["segment_ids"] == number)
+        start, end = int(columns[0]), int(columns[-1]) + 1
         if "next_sentence_positions" in row:
             assert row["next_sentence_positions"][number - 1] == start
         assert row["position_ids"][start:end].tolist() == list(range(end - start))
         assert row["input_ids"][start] == 2
-        own = [place for place, position in enumerate(positions) if start <= position < end]
+        inside = [i for i, position in enumerate(positions) if start <= position < end]
         found.append(
             (
                 tuple(row["input_ids"][start:end].tolist()),
                 tuple(row["token_type_ids"][start:end].tolist()),
-                tuple(positions[place] - start for place in own),
-                tuple(row["masked_lm_ids"][own].tolist()),
+                tuple(positions[i] - start for i in inside),
+                tuple(row["masked_lm_ids"][inside].tolist()),
                 *(row[name][number - 1].item() for name in LABEL_KEYS[1:] if name in row),
                 *(
-                    tuple((row[name][own] - start * name.endswith("positions")).tolist())
+                    tuple((row[name][inside] - start * name.endswith("positions")).tolist())
                     for name in SPAN_KEYS
                     if name in row
                 ),
@@ -83,7 +80,7 @@ def examples_of(row) -> list[tuple]:
 
 
 def unpacked(batch) -> list[tuple]:
-    """The same of rows that hold one example each."""
+    """The examples of rows with one example each, as `examples_of`."""
     found = []
     for row in rows_of(batch):
         length, masked = int(row["attention_mask"].sum()), int(row["masked_lm_weights"].sum())
@@ -109,7 +106,7 @@ def unpacked(batch) -> list[tuple]:
     spare=st.integers(0, 5),
     seed=st.integers(0, 1000),
 )
-@example([[2], [2]], "nsp", "token", 80, 0, 1)  # a row has places for 10 labels, but tokens for 13
+@example([[2], [2]], "nsp", "token", 80, 0, 1)  # a row has 10 labels, but tokens for 13
 def test_rows_hold_whole_examples_of_the_stretch_of_their_group(
     make_numbered_split, numbered_tokenizer, lengths, objective, unit, length, spare, seed
 ):
@@ -143,7 +140,7 @@ def test_nearly_all_tokens_are_real_and_few_examples_are_left_out(
     found = packed.statistics()
     assert found.filled > 0.965 > 0.945 > real
     assert found.left_out < 0.01
-    # The figures are those of the batches themselves.
+    # The figures agree with the batches.
     masks = np.concatenate([packed.batch(n, 1024)["segment_ids"] for n in range(8)])
     assert found.filled == pytest.approx((masks > 0).mean())
     # An epoch of rows holds as many examples as an epoch has, but for those left out.
@@ -167,62 +164,21 @@ def test_other_examples_are_left_out_in_each_epoch(make_batches):
     groups = 2 * size // packed._pool + 1
     shown = np.concatenate([packed._group(group).numbers for group in range(groups)])
     left_out = [set(range(e * size, (e + 1) * size)) - set(shown.tolist()) for e in range(2)]
-    # As places in the corpus: numbers of an epoch are shuffled.
+    # By their lengths: numbers of an epoch are shuffled.
     lengths = [set(batches.lengths(np.array(sorted(numbers))).tolist()) for numbers in left_out]
     assert 0 < len(left_out[0]) < 0.05 * size
     assert lengths[0] != lengths[1]
 
 
-def same(found, expected) -> None:
-    assert list(found) == list(expected)
-    for name, array in expected.items():
-        assert found[name].tobytes() == array.tobytes(), name
-
-
-@pytest.mark.parametrize("unit", ["token", "whole_word", "span"])
-def test_four_hosts_make_the_rows_of_one(make_batches, unit):
-    batches = make_batches(masking=unit, length=64)
-    whole = PackedBatches(batches).batch(5, 24)  # rows 120 … 143 lie in two groups
-    for hosts in (2, 4):
-        rows = 24 // hosts
-        # Each host has its own planner, as it has its own process.
-        parts = [
-            PackedBatches(batches).batch(5, rows, host=host, hosts=hosts) for host in range(hosts)
-        ]
-        same({name: np.concatenate([part[name] for part in parts]) for name in whole}, whole)
-
-
-def test_a_batch_does_not_depend_on_what_was_made_before(make_batches):
-    batches = make_batches(length=64)
-    in_order = PackedBatches(batches)
-    expected = [in_order.batch(number, 40) for number in range(8)]
-    for number in (7, 0, 7, 3):
-        same(PackedBatches(batches).batch(number, 40), expected[number])
-    # Nor on how rows are grouped to batches.
-    single = [in_order.batch(number, 1) for number in range(80, 120)]
-    same(
-        {name: np.concatenate([batch[name] for batch in single]) for name in expected[2]},
-        expected[2],
-    )
-
-
-def test_a_row_without_any_example_is_padding(make_batches):
-    packed = PackedBatches(make_batches(length=64))
-    packed._group = lambda index: packing._Group(*np.zeros((3, 0), np.int64))
-    empty = packed.batch(0, 1)
-    same({name: array[:1] for name, array in packed.batch(0, 3).items()}, empty)
-    assert not any(array.any() for array in empty.values())
-
-
 def test_a_batch_far_into_a_run_costs_no_more_than_the_first(make_batches):
     batches = make_batches(length=64)
-    asked: list[int] = []
+    sizes: list[int] = []
     draw = batches.lengths
-    batches.lengths = lambda numbers: (asked.append(len(numbers)), draw(numbers))[1]
+    batches.lengths = lambda numbers: (sizes.append(len(numbers)), draw(numbers))[1]
     packed = PackedBatches(batches)
-    asked.clear()
+    sizes.clear()
     packed.batch(10**9, 32)
-    assert asked == [packed._pool]
+    assert sizes == [packed._pool]
 
 
 def test_too_little_room_for_masks_is_refused(make_batches):

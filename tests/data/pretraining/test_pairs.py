@@ -39,40 +39,45 @@ def lengths_of(segments: Segments) -> np.ndarray:
     return np.stack([first, segments.second_end - segments.second_start], axis=1)
 
 
-def test_next_sentences_by_eye(make_numbered_split):
+@pytest.mark.parametrize(
+    ("objective", "expected"),
+    [
+        (
+            "nsp",
+            [
+                [0, 3, 4, 9, 0],  # 0-2, then 3-8 without its first token, since 3 + 6 > 8
+                [9, 14, 14, 17, 0],  # two whole sentences
+                [9, 13, 21, 25, 1],  # 9-13 cut at its end, then the last sentence of document 1
+                [17, 21, 21, 25, 0],  # all of document 1
+                [27, 31, 9, 13, 1],  # one sentence alone: what follows is always random
+            ],
+        ),
+        (
+            "sop",
+            [
+                [0, 3, 4, 9, 0],
+                [14, 17, 7, 12, 1],  # 14-16 before 7-13, which is cut at its end
+                [14, 17, 9, 14, 1],
+                [21, 25, 17, 21, 1],
+                [28, 31, 25, 28, 1],  # one sentence alone is cut in its middle
+            ],
+        ),
+        (
+            "none",
+            [
+                [0, 7, 7, 7, 0],  # a third sentence would make nine tokens
+                [7, 14, 14, 14, 0],
+                [9, 17, 17, 17, 0],
+                [17, 25, 25, 25, 0],
+                [25, 31, 31, 31, 0],
+            ],
+        ),
+    ],
+)
+def test_segments_by_eye(make_numbered_split, objective, expected):
     split = make_numbered_split(THREE_DOCUMENTS)
-    _, segments = plan_epoch(split, objective="nsp", max_tokens=8, short_probability=0.0)
-    assert np.stack(segments, axis=1).tolist() == [
-        [0, 3, 4, 9, 0],  # 0-2, then 3-8 without its first token, since 3 + 6 > 8
-        [9, 14, 14, 17, 0],  # two whole sentences
-        [9, 13, 21, 25, 1],  # 9-13 cut at its end, then the last sentence of document 1
-        [17, 21, 21, 25, 0],  # all of document 1
-        [27, 31, 9, 13, 1],  # one sentence alone: what follows is always random
-    ]
-
-
-def test_ordered_sentences_by_eye(make_numbered_split):
-    split = make_numbered_split(THREE_DOCUMENTS)
-    _, segments = plan_epoch(split, objective="sop", max_tokens=8, short_probability=0.0)
-    assert np.stack(segments, axis=1).tolist() == [
-        [0, 3, 4, 9, 0],
-        [14, 17, 7, 12, 1],  # 14-16 before 7-13, which is cut at its end
-        [14, 17, 9, 14, 1],
-        [21, 25, 17, 21, 1],
-        [28, 31, 25, 28, 1],  # one sentence alone is cut in its middle
-    ]
-
-
-def test_full_sentences_by_eye(make_numbered_split):
-    split = make_numbered_split(THREE_DOCUMENTS)
-    _, segments = plan_epoch(split, objective="none", max_tokens=8, short_probability=0.0)
-    assert np.stack(segments, axis=1).tolist() == [
-        [0, 7, 7, 7, 0],  # a third sentence would make nine tokens
-        [7, 14, 14, 14, 0],
-        [9, 17, 17, 17, 0],
-        [17, 25, 25, 25, 0],
-        [25, 31, 31, 31, 0],
-    ]
+    _, segments = plan_epoch(split, objective=objective, max_tokens=8, short_probability=0.0)
+    assert np.stack(segments, axis=1).tolist() == expected
 
 
 def test_full_sentences_across_documents_by_eye(make_numbered_split):
@@ -131,10 +136,9 @@ def test_rules_of_full_sentences_across_documents(
 
 
 def test_weights_repeat_the_source_that_is_scarce_for_its_weight(make_numbered_split):
-    lengths = [[80], [80], [40], [40]]  # 160 tokens of the first source, 80 of the second
-
-    def examples(weights, **arguments):
-        split = make_numbered_split(lengths, [0, 2, 4], weights)
+    def examples(weights, boundaries=(0, 2, 4), **arguments):
+        # 160 tokens of the first source, 80 of the second.
+        split = make_numbered_split([[80], [80], [40], [40]], boundaries, weights)
         options = PretrainingOptions(objective="none")
         return ExamplePlan(split, options, 8, **arguments).examples_per_epoch
 
@@ -144,12 +148,7 @@ def test_weights_repeat_the_source_that_is_scarce_for_its_weight(make_numbered_s
     assert examples([6.0, 1.0]) == 60 + 10  # the first three times
     assert examples([100.0, 200.0]) == 20 + 40  # only their ratio counts
     assert examples([1.0, 2.0], weighted=False) == 20 + 10
-
-
-def test_a_source_without_a_document_in_the_split_changes_nothing(make_numbered_split):
-    options = PretrainingOptions(objective="none")
-    split = make_numbered_split([[80], [40]], [0, 1, 1, 2], [1.0, 5.0, 1.0])
-    assert ExamplePlan(split, options, 8).examples_per_epoch == 10 + 10
+    assert examples([2.0, 5.0, 1.0], (0, 2, 2, 4)) == 20 + 10  # the second has no document
 
 
 @pytest.mark.parametrize("objective", ["nsp", "sop"])
@@ -219,7 +218,7 @@ def test_documents_of_one_sentence(make_numbered_split):
 
 
 def times_seen(split, epochs: int, **options) -> np.ndarray:
-    """How often each token stood in an example, as itself and not as a random second sentence."""
+    """How often each token is in an example, random second sentences not counted."""
     changes = np.zeros(len(split.tokens) + 1)
     for epoch in range(epochs):
         _, found = plan_epoch(split, seed=epoch, epoch=epoch, **options)

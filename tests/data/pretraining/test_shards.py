@@ -1,5 +1,6 @@
 """Shards: who encodes their batches, and in which order, does not change a byte of the corpus."""
 
+import functools
 import gzip
 
 import pytest
@@ -58,9 +59,8 @@ def test_shards_joined_are_the_corpus(
     options, tmp_path, monkeypatch, shard_bytes, batch_characters, limit
 ):
     make(options, tmp_path / "local", limit=limit)
-    monkeypatch.setattr(
-        prepare_module, "plan_shards", lambda *given: plan_shards(*given, shard_bytes)
-    )
+    sized = functools.partial(plan_shards, shard_bytes=shard_bytes)
+    monkeypatch.setattr(prepare_module, "plan_shards", sized)
     how = {"encode_shards": backwards, "batch_characters": batch_characters, "limit": limit}
     make(options, tmp_path / "others", **how)
     assert directory_bytes(tmp_path / "others") == directory_bytes(tmp_path / "local")
@@ -89,7 +89,9 @@ def test_each_shard_begins_a_document_and_the_last_one_may_move(
 ):
     for name, text in (("a", "cat"), ("b", "dog\ndog"), ("c", "sat")):
         (tmp_path / f"{name}.txt").write_text(text)
-    monkeypatch.setattr(prepare_module, "plan_shards", lambda *given: plan_shards(*given, 1))
+    monkeypatch.setattr(
+        prepare_module, "plan_shards", functools.partial(plan_shards, shard_bytes=1)
+    )
     specs = source_specs([f"text:{tmp_path}/[abc].txt"])
     options = PrepareOptions(
         specs, tokenizer=str(tiny_vocabulary), validation_fraction=1e-9, sentences="lines"
@@ -113,8 +115,8 @@ def test_what_is_encoded_is_not_encoded_again_and_damage_is_noticed(options, tmp
     assert [path.name for path in files] == [f"000000-00000{n}.npz" for n in range(3)]
     times = [path.stat().st_mtime_ns for path in files]
     content = files[0].read_bytes()
-    place = content.index(b"\x93NUMPY", len(content) // 3) + 128  # the first element of an array
-    damaged = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+    at = content.index(b"\x93NUMPY", len(content) // 3) + 128  # the first element of an array
+    damaged = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
     for change, message in [
         (lambda: files[0].write_bytes(damaged), "Bad CRC-32 for file '.*'; remove it and run"),
         (lambda: (files[0].unlink(), files[0].symlink_to(files[1])), "is a link"),
@@ -127,9 +129,9 @@ def test_what_is_encoded_is_not_encoded_again_and_damage_is_noticed(options, tmp
     make(options, tmp_path / "local")
     joined = prepare_module.join_shards
 
-    def unchanged(*given):
+    def unchanged(*arguments):
         assert [path.stat().st_mtime_ns for path in files][1:] == times[1:]
-        return joined(*given)
+        return joined(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prepare_module, "join_shards", unchanged)

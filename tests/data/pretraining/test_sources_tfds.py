@@ -98,7 +98,11 @@ def test_what_is_not_there_is_named(data_dir):
         ("no_text", {}, "prepared no such data set in .*; it has .*tiny_text/1.9.0"),
         ("tiny_text:1.8.0", {}, "prepared no such data set"),
         ("tiny_text:validation", {}, "no split 'validation'; known: test, train"),
-        ("tiny_text", {"field": "body"}, "no field 'body'; its fields are number, parts, text"),
+        (
+            "tiny_text",
+            {"field": "body"},
+            "no field 'body'; its fields are 'number', 'parts'",
+        ),
         ("tiny_text", {"field": "number"}, "field 'number' holds no text"),
         ("latin_text", {}, "tfds:latin_text example:2: byte 4 .* is not UTF-8"),
         (":train", {}, "is not of the form tfds:NAME"),
