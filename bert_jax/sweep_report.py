@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.files import save_figure
-from bert_jax.metrics.baselines import baseline_warning, baselines_of
+from bert_jax.metrics import baseline_warning, baselines_of
 from bert_jax.metrics.tables import aligned
 
 

@@ -63,10 +63,10 @@ class ConfusionMatrix:
         """Number of examples by gold and predicted class.
 
         Args:
-            classes: distinct numbers of K classes.
+            classes: distinct numbers of some of the C classes, int [n].
 
         Returns:
-            int64 [K, K].
+            int64 [n, n].
         """
         indices = np.full(len(self.labels), -1)
         indices[classes] = np.arange(len(classes))
@@ -83,7 +83,7 @@ class ConfusionMatrix:
     @property
     def accuracy(self) -> float:
         """The fraction of examples on the diagonal."""
-        return float(self._score("accuracy_score"))
+        return float(_score("accuracy_score", self.gold, self.predicted))
 
     def f1(self, positive: str) -> float:
         """F1 of one class, which is the second one for MRPC and QQP.
@@ -101,12 +101,12 @@ class ConfusionMatrix:
     @property
     def macro_f1(self) -> float:
         """The mean F1 of the classes that are gold or predicted for some example."""
-        return float(self._score("f1_score", average="macro", zero_division=0))
+        return _f1(self.gold, self.predicted, average="macro")
 
     @property
     def weighted_f1(self) -> float:
         """The mean F1 of the classes, weighted by support."""
-        return float(self._score("f1_score", average="weighted", zero_division=0))
+        return _f1(self.gold, self.predicted, average="weighted")
 
     @property
     def matthews(self) -> float:
@@ -122,9 +122,6 @@ class ConfusionMatrix:
         covariance = correct * total - gold @ predicted
         variances = (total**2 - gold @ gold) * (total**2 - predicted @ predicted)
         return float(covariance / np.sqrt(variances)) if variances else 0.0
-
-    def _score(self, name: str, **options: Any) -> Any:
-        return _score(name, self.gold, self.predicted, **options)
 
     def as_text(self) -> str:
         """The scores of each class, their averages, and the matrix (or its largest errors)."""
@@ -179,7 +176,7 @@ class ConfusionMatrix:
         side = cell * classes
         figure = Figure(figsize=(side + 3.5, side + 2.2), layout="constrained")
         axes = figure.subplots()
-        shares = counts / np.maximum(support[drawn, None], 1)  # KK
+        shares = counts / np.maximum(support[drawn, None], 1)  # [drawn, drawn]
         axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
         for gold, predicted in np.argwhere(counts >= _least_drawn(counts)):
             count = str(counts[gold, predicted])
@@ -248,17 +245,17 @@ class LabelSets:
     @property
     def micro_f1(self) -> float:
         """F1 of all labels of all examples together."""
-        return self._f1("micro")
+        return _f1(*self._indicators, labels=range(len(self.labels)), average="micro")
 
     @property
     def macro_f1(self) -> float:
         """The mean F1 of the labels."""
-        return self._f1("macro")
+        return _f1(*self._indicators, labels=range(len(self.labels)), average="macro")
 
     @property
     def samples_f1(self) -> float:
         """The mean over examples of F1 of their labels; 0 if gold and predicted sets are empty."""
-        return self._f1("samples")
+        return _f1(*self._indicators, labels=range(len(self.labels)), average="samples")
 
     def as_text(self) -> str:
         """The scores of each label, and their averages."""
@@ -270,13 +267,6 @@ class LabelSets:
         }
         return self.scores.as_text(self.labels, len(self.gold), averages)
 
-    def _f1(self, average: str) -> float:
-        labels = range(len(self.labels))
-        score = _score(
-            "f1_score", *self._indicators, labels=labels, average=average, zero_division=0
-        )
-        return float(score)
-
 
 def _score(name: str, gold: np.ndarray, predicted: np.ndarray, **options: Any) -> Any:
     """A metric of scikit-learn; 0 without examples, which it refuses."""
@@ -287,6 +277,10 @@ def _score(name: str, gold: np.ndarray, predicted: np.ndarray, **options: Any) -
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="A single label was found")
         return getattr(sklearn.metrics, name)(gold, predicted, **options)
+
+
+def _f1(gold: np.ndarray, predicted: np.ndarray, **options: Any) -> float:
+    return float(_score("f1_score", gold, predicted, zero_division=0, **options))
 
 
 def _class_scores(gold: np.ndarray, predicted: np.ndarray, classes: int) -> ClassScores:

@@ -1,6 +1,6 @@
 """Entities in sequences of tags, and their precision, recall and F1 as in conlleval.
 
-The rules are those of the CoNLL-2000 to 2003 shared tasks (Tjong Kim Sang and Buchholz 2000; Tjong
+The rules of the CoNLL-2000 to 2003 shared tasks (Tjong Kim Sang and Buchholz 2000; Tjong
 Kim Sang and Veenstra 1999 for the schemes): lenient, every sequence of tags has one reading. The
 script itself has no rule for tags of BIOES. The rule of this module: S is a single entity
 (the script does not know it), and B begins one after E of the same type, too (the script joins).
@@ -39,8 +39,8 @@ class Span(NamedTuple):
 def spans(tags: Sequence[str]) -> list[Span]:
     """The entities of one sentence, from left to right.
 
-    An entity begins at B and S, at a type that differs from that of the token before, and after O,
-    E and S; any other I or E continues the entity before it.
+    An entity begins at B and S, where the type differs from the token before, and after O, E and S;
+    any other I or E continues the entity before it.
 
     Args:
         tags: O, or a prefix, a hyphen and a type, which may contain hyphens; a prefix alone

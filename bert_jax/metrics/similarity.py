@@ -59,12 +59,12 @@ def similarities(left: np.ndarray, right: np.ndarray, kind: str) -> np.ndarray:
     """How similar every vector is to every other, as in sentence-transformers.
 
     Args:
-        left: float32 [B, D].
-        right: float32 [S, D].
+        left: float32 [n, D].
+        right: float32 [m, D].
         kind: "cosine", from -1 to 1; "dot"; "euclidean" or "manhattan", the distance with a minus.
 
     Returns:
-        float32 [B, S].
+        float32 [n, m].
     """
     if kind in ("euclidean", "manhattan"):
         from scipy.spatial.distance import cdist

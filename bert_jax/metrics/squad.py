@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from bert_jax.errors import UserError
-
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 
@@ -42,26 +40,17 @@ def score_v1(gold: Mapping[str, Sequence[str]], predicted: Mapping[str, str]) ->
     """The metrics of SQuAD 1.1, in percent.
 
     Args:
-        gold: accepted answers by id of the question; the best match counts.
+        gold: one or more accepted answers by id of the question; the best match counts.
         predicted: answer by id. A question without one scores 0; other ids are ignored.
 
     Returns:
         `exact_match` and `f1`.
-
-    Raises:
-        UserError: there are no questions, or a question has no answers, as in 2.0.
     """
-    _check_questions(gold)
     exact = 0
     f1 = 0.0
     # Added up one by one in the order of the questions, like the script: the last digit depends on
     # it.
     for identity, answers in gold.items():
-        if not answers:
-            raise UserError(
-                f"question {identity!r} has no answer, which SQuAD 1.1 does not allow; "
-                "score it as version 2.0"
-            )
         if identity in predicted:
             guess = predicted[identity]
             exact += max(exact_match(answer, guess) for answer in answers)
@@ -80,10 +69,9 @@ def score_v2(
 
     Args:
         gold: accepted answers by id of the question; empty if it has no answer.
-        predicted: answer by id, "" for no answer. Every question needs one (the script stops
-            otherwise); other ids are ignored.
+        predicted: answer by id, "" for no answer. Every question needs one; other ids are ignored.
         null_scores: by id, the certainty that there is no answer; called `na_probs` in the script.
-            `predicted` then has the best answer, for any value of this score.
+            Every question needs one. `predicted` then has the best answer, for any null score.
         threshold: a question with a higher null score is scored as if answered by "". The script's
             default is meant for probabilities.
 
@@ -91,14 +79,10 @@ def score_v2(
         `exact`, `f1`, `total`, and if there are such questions the same with the prefixes `HasAns_`
         and `NoAns_`; with null scores also `best_exact`, `best_f1`, and the thresholds at which
         they are reached, `best_exact_thresh`, `best_f1_thresh` (0 if "" for all questions is best).
-
-    Raises:
-        UserError: there are no questions, or a question has no prediction or no null score.
     """
     per_question = _scores_v2(gold, predicted)
     best = {}
     if null_scores is not None:
-        _check_complete(gold, null_scores, "null score")
         for name, scores in per_question.items():
             best[f"best_{name}"], best[f"best_{name}_thresh"] = _best_threshold(
                 gold, predicted, scores, null_scores
@@ -120,12 +104,8 @@ def best_f1_threshold(
     The script returns the null score of the last answered question, and rounding decides whether it
     is answered. Half way to the next null score the answers are the same, and stay the same on
     another machine. If "" for all questions is best, the threshold is below all null scores.
-
-    Raises:
-        UserError: see `score_v2`.
     """
     f1 = _scores_v2(gold, predicted)["f1"]
-    _check_complete(gold, null_scores, "null score")
     order = sorted(gold, key=lambda identity: null_scores[identity])
     scores = np.array([null_scores[identity] for identity in order], np.float64)
     gains = np.array([f1[identity] - float(not gold[identity]) for identity in order])
@@ -143,29 +123,13 @@ def best_f1_threshold(
     return float(middle if middle < following else last)  # no number lies between neighbours
 
 
-def _check_questions(gold: Mapping[str, Sequence[str]]) -> None:
-    if not gold:
-        raise UserError("there are no questions to score; give a file that has some")
-
-
-def _check_complete(gold: Mapping[str, object], values: Mapping[str, object], what: str) -> None:
-    missing = [identity for identity in gold if identity not in values]
-    if missing:
-        raise UserError(
-            f"{len(missing)} of {len(gold)} questions have no {what}, first {missing[0]!r}; SQuAD "
-            "2.0 needs one for each"
-        )
-
-
 def _scores_v2(
     gold: Mapping[str, Sequence[str]], predicted: Mapping[str, str]
 ) -> dict[str, dict[str, float]]:
     """`exact` and `f1` of the prediction for each question, by id, from 0 to 1."""
-    _check_questions(gold)
-    _check_complete(gold, predicted, "prediction")
     exact, f1 = {}, {}
     for identity, answers in gold.items():
-        # An answer that is empty when normalised cannot be found; without any other, "" is right.
+        # An answer that is empty when normalised cannot be matched; without any other, "" is right.
         accepted = [answer for answer in answers if normalise_answer(answer)] or [""]
         guess = predicted[identity]
         exact[identity] = float(max(exact_match(answer, guess) for answer in accepted))

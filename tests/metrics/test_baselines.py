@@ -1,6 +1,6 @@
 """A metric against its baselines."""
 
-from bert_jax.metrics.baselines import baseline_warning, baselines_of
+from bert_jax.metrics import baseline_warning, baselines_of
 
 BASELINES = {"accuracy_majority": 0.75, "f1_majority": 0.0, "loss_majority": 0.5}
 

@@ -28,9 +28,9 @@ from bert_jax.metrics.similarity import (
 def test_similarities_by_hand(kind, expected):
     pair = np.float32([[3, 0], [3, 4]])
     assert similarity_of_pair(pair, kind) == pytest.approx(expected)
-    found = similarities(pair[:1], pair, kind)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found[0, 1], expected, rtol=1e-6)
+    scores = similarities(pair[:1], pair, kind)
+    assert scores.dtype == np.float32
+    np.testing.assert_allclose(scores[0, 1], expected, rtol=1e-6)
 
 
 def test_opposite_vectors_and_zero():
@@ -55,10 +55,11 @@ def test_spearman_gives_ties_their_mean_rank():
 
 def test_mean_squared_error_by_hand():
     assert mean_squared_error(np.array([1, 2]), np.array([0, 4])) == 2.5
+    assert mean_squared_error(np.array([]), np.array([])) == 0
 
 
 @pytest.mark.parametrize("correlation", [pearson, spearman])
-def test_what_is_constant_correlates_with_nothing(correlation):
+def test_a_correlation_with_a_constant_is_zero(correlation):
     varied, constant = np.array([1.0, 2, 3]), np.array([0.1, 0.1, 0.1])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -70,13 +71,8 @@ def test_what_is_constant_correlates_with_nothing(correlation):
 
 
 @pytest.mark.parametrize("metric", [pearson, spearman, mean_squared_error])
-def test_what_is_no_number_stays_none(metric):
-    # A model that broke down must not pass for one that is merely bad.
+def test_nan_stays_nan(metric):
     assert math.isnan(metric(np.array([1.0, 2, 3]), np.array([1.0, math.nan, 3])))
-
-
-def test_nothing_has_no_error():
-    assert mean_squared_error(np.array([]), np.array([])) == 0
 
 
 def test_predictions_in_single_precision_lose_no_digits():
@@ -105,7 +101,7 @@ def test_the_formulas(example):
 
 
 def mean_ranks(values: np.ndarray) -> np.ndarray:
-    """Below, and half of those that are equal."""
+    """Ranks, where equal values share their mean rank."""
     return np.array([(values < x).sum() + ((values == x).sum() + 1) / 2 for x in values])
 
 
@@ -118,10 +114,11 @@ def test_average_precision_by_hand():
     # Equal scores come together.
     assert average_precision([True, False], [1, 1]) == 0.5
     assert average_precision([False, False], [2, 1]) == 0
+    assert average_precision(np.array([], bool), np.array([])) == 0
 
 
 @given(pairs)
-def test_average_precision_is_that_of_scikit_learn(drawn):
+def test_average_precision_equals_scikit_learn(drawn):
     similar, scores = map(np.array, zip(*drawn, strict=True))
     if similar.any():
         expected = average_precision_score(similar, scores)
@@ -139,12 +136,12 @@ def test_average_precision_is_that_of_scikit_learn(drawn):
     ],
 )
 def test_the_best_threshold_by_hand(similar, scores, accuracy, threshold):
-    found = best_accuracy(np.array(similar, bool), np.array(scores))
-    assert found == (pytest.approx(accuracy), pytest.approx(threshold, abs=0, rel=1e-15))
+    expected = pytest.approx(accuracy), pytest.approx(threshold, abs=0, rel=1e-15)
+    assert best_accuracy(np.array(similar, bool), np.array(scores)) == expected
 
 
 @given(pairs)
-def test_the_best_threshold_is_what_it_says_and_none_is_better(drawn):
+def test_no_threshold_is_better(drawn):
     similar, scores = map(np.array, zip(*drawn, strict=True))
     accuracy, threshold = best_accuracy(similar, scores)
     assert ((scores >= threshold) == similar).mean() == pytest.approx(accuracy)
@@ -155,7 +152,6 @@ def test_the_best_threshold_is_what_it_says_and_none_is_better(drawn):
 @settings(max_examples=40)
 @given(st.lists(st.tuples(st.booleans(), st.integers(-3, 3)), min_size=1, max_size=9))
 def test_the_best_threshold_between_neighbouring_numbers(drawn):
-    """Between two neighbouring floats there is no third: the middle is one of them."""
     similar, steps = map(np.array, zip(*drawn, strict=True))
     for centre in (0.7, -0.3, 1.0):
         scores = centre + steps * np.spacing(centre)
@@ -163,10 +159,6 @@ def test_the_best_threshold_between_neighbouring_numbers(drawn):
         assert ((scores >= threshold) == similar).mean() == accuracy
         every = [((scores >= other) == similar).mean() for other in [*scores, 2.0]]
         assert accuracy == max(every)
-
-
-def test_no_pairs_have_no_precision():
-    assert average_precision(np.array([], bool), np.array([])) == 0
 
 
 @settings(max_examples=40)
@@ -192,15 +184,12 @@ def test_ranks_by_hand():
     east, north, west = [1, 0], [0, 1], [-1, 0]
     vectors = np.array([[east, east], [north, west], [east, north]], np.float32)
     texts = np.arange(6).reshape(3, 2)
-    # The second asks for north and its own stands at 90°, as does that of the first: 3 are as good.
+    # The second text of each pair is at least as similar to "north" as its own, at 90°: rank 3.
     assert reciprocal_ranks(vectors, texts).tolist() == [1, 1 / 3, 1 / 2]
-    texts[1, 1] = texts[0, 1]  # the same text twice is found either way
+    texts[1, 1] = texts[0, 1]  # the same text does not compete with itself
     assert reciprocal_ranks(vectors, texts).tolist() == [1, 1 / 2, 1 / 2]
-
-
-def test_equal_scores_for_everything_rank_last():
-    ranks = reciprocal_ranks(np.ones((4, 2, 3), np.float32), np.arange(8).reshape(4, 2))
-    assert ranks.tolist() == [1 / 4] * 4
+    equal = np.ones((4, 2, 3), np.float32)
+    assert reciprocal_ranks(equal, np.arange(8).reshape(4, 2)).tolist() == [1 / 4] * 4
 
 
 def test_ranks_in_parts_are_the_same(monkeypatch):

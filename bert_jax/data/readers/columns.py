@@ -37,7 +37,7 @@ EMPTY = ("error", "keep")
 class LabelledFileOptions(FileOptions):
     """How a file of labelled texts or sentences is read; keys of the same names in section `data`.
 
-    A column is named, or numbered from 0; "" stands for one with a usual name.
+    A column is named, or numbered from 0; "": a column with a usual name.
 
     Attributes:
         text_column: column of the text or the words.
@@ -99,7 +99,7 @@ class TextOptions(LabelledFileOptions):
         return super().names or (self.layout.classes if self.layout else ())
 
     def resolved(self) -> "TextOptions":
-        """The same options, or those of GLUE's files, where empty texts count in its numbers."""
+        """The same options; for a GLUE task the options of its files, which keep empty texts."""
         if (layout := self.layout) is None:
             return self
         return TextOptions(
@@ -161,7 +161,7 @@ def find_columns(
     *,
     regression: bool = False,
 ) -> TextColumns:
-    """Finds the columns among those of a file.
+    """Finds the columns of text, pair, label and id in a file.
 
     A text column that is not configured is chosen by `USUAL_PAIRS` and `USUAL_TEXTS`; if it is
     configured and the pair is not, there is no pair. A label column that is not configured is

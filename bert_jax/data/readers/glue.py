@@ -22,8 +22,8 @@ class GlueLayout:
         text: column of the text.
         pair: column of the second text; "": single texts.
         label: column of the label; test sets have none.
-        classes: labels as spelled in the files, in the order of their ids (those of Hugging Face's
-            data sets); () for a regression.
+        classes: labels as spelled in the files, in the order of their ids in Hugging Face's
+            data sets; () for a regression.
         test: one test file, or the matched and the mismatched, each with the name of the file of
             its predictions in a submission.
         metric: metric that chooses the best checkpoint: the benchmark's own; of its two for MRPC

@@ -25,7 +25,7 @@ _BITS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true
 def names_by_number(names: Sequence[str]) -> dict[str, str]:
     """The names of classes by their numbers, from "0"; {} if a name is a number itself.
 
-    Then "1" is the class of this name, and never the one in the second place.
+    Then "1" is the class of this name, and never the second class.
     """
     if any(map(is_number, names)):
         return {}
@@ -65,7 +65,7 @@ class Labels:
         """The label of a row; None if its file has no labels. A list is not final, see `named`.
 
         Raises:
-            UserError: a label is empty, of another kind than the one before, not a number, or not
+            UserError: a label is empty, of another kind than the label before, not a number, or not
                 one of the classes; or it looks like a list and is none.
         """
         if not self._columns:

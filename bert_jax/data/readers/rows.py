@@ -68,7 +68,7 @@ class TableShape:
 
 
 Report = Callable[[TableShape], None]
-"""What is done with the shape of a file whose rows are not its lines."""
+"""Receives the shape of a file if its rows are not its lines."""
 
 
 def table_rows(lines: Lines, form: str, quotes: str, shape: TableShape) -> NumberedFields:

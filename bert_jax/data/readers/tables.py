@@ -32,7 +32,7 @@ class Record:
     """A row of a table, or a JSON object.
 
     Attributes:
-        fields: values by column or key; those of a table are text.
+        fields: values by column or key; text in a table.
         location: "file:line", for errors.
         columns: names of the columns of a table; None: the record has its own keys.
     """

@@ -244,7 +244,7 @@ def open_sentences(
     Args:
         source: a file, also compressed; "-" for stdin; or "tfds:…".
         options: options for columns of words.
-        texts: options for texts; the format "" stands for columns of words. Tags are kept, and
+        texts: options for texts; the format "" means columns of words. Tags are kept, and
             read in tables only.
         with_lines: whether, for a file in columns, every line of the file is in an example.
 
@@ -313,7 +313,7 @@ def _of_text(example: Example[Text]) -> Example[Any]:
         raise OptionError(
             "data.text_column",
             None,
-            "set data.text_column to the one that has the words",
+            "set data.text_column to the column of the words",
             f"{example.location}: a pair of texts",
         )
     if example.input.startswith(DOCUMENT_START):

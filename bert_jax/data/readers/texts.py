@@ -125,9 +125,9 @@ def read_texts(
                 allowed = (columns, columns.without_labels)
             if columns not in allowed:
                 raise UserError(
-                    f"{record.location}: the keys are {', '.join(map(repr, record.keys))}, but "
-                    "those of the first object mean another text, pair, label or id; give all "
-                    "objects the same"
+                    f"{record.location}: the keys are {', '.join(map(repr, record.keys))}, but the "
+                    "first object has another text, pair, label or id key; give all objects the "
+                    "same"
                 )
             label = labels.read(record)
             if not all(map(str.strip, texts_of(example.input))):

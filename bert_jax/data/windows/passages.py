@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from bert_jax.data.examples import GoldAnswer
-from bert_jax.data.windows.ranges import Range, max_context_ranges, window_ranges
+from bert_jax.data.windows import Range, max_context_ranges, window_ranges
 from bert_jax.errors import OptionError
 from bert_jax.tokenization.encoding import Encoding
 from bert_jax.tokenization.interface import Tokenizer
@@ -23,7 +23,7 @@ _LENGTH_BONUS = 0.01
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PassageWindow(Encoding):
-    """A row; offsets of its question are characters of the question, the others of the passage.
+    """A row; its offsets are characters of the question, then characters of the passage.
 
     Attributes:
         first: index in the passage of the first passage token of the row.
@@ -137,13 +137,13 @@ def token_span(tokens: Encoding, start: int, stop: int) -> tuple[int, int] | Non
 
 
 @dataclasses.dataclass(frozen=True)
-class AnswerPlace:
+class AnswerSpan:
     """Characters of a passage, `passage[start:stop]`.
 
     Attributes:
         start: first character.
         stop: one past the last character.
-        is_stated: whether the file states this place; otherwise the answer was searched for.
+        is_stated: whether the file states this start; otherwise the answer was searched for.
     """
 
     start: int
@@ -151,22 +151,22 @@ class AnswerPlace:
     is_stated: bool
 
 
-def find_answer(passage: str, answer: GoldAnswer) -> AnswerPlace | None:
-    """Finds a gold answer: at the stated place, else nearby, else in another spelling.
+def find_answer(passage: str, answer: GoldAnswer) -> AnswerSpan | None:
+    """Finds a gold answer: at the stated start, else nearby, else in another spelling.
 
-    Of several occurrences, the one nearest to the stated start is used. If there is none, all white
+    Of several occurrences, the nearest to the stated start is used. If there is none, all white
     space (including U+00A0 and U+202F) and all compatible forms of a character (é as one or as two,
     ﬁ, ½) are treated as equal.
 
     Returns:
-        The place; None if the passage does not contain the answer.
+        The span; None if the passage does not contain the answer.
     """
     stop = answer.start + len(answer.text)
     if answer.start >= 0 and passage[answer.start : stop] == answer.text:
-        return AnswerPlace(answer.start, stop, is_stated=True)
+        return AnswerSpan(answer.start, stop, is_stated=True)
     start = _nearest(passage, answer.text, answer.start)
     if start is not None:
-        return AnswerPlace(start, start + len(answer.text), is_stated=False)
+        return AnswerSpan(start, start + len(answer.text), is_stated=False)
     text, _ = _folded(answer.text)
     text = text.strip(" ")
     folded, origins = _folded(passage)
@@ -174,11 +174,11 @@ def find_answer(passage: str, answer: GoldAnswer) -> AnswerPlace | None:
     start = _nearest(folded, text, near) if text else None
     if start is None:
         return None
-    return AnswerPlace(origins[start], origins[start + len(text) - 1] + 1, is_stated=False)
+    return AnswerSpan(origins[start], origins[start + len(text) - 1] + 1, is_stated=False)
 
 
 def _nearest(passage: str, text: str, start: int) -> int | None:
-    """The occurrence that begins nearest to a place."""
+    """The start of the occurrence that begins nearest to another start."""
     start = max(start, 0)
     starts = (passage.rfind(text, 0, start + len(text)), passage.find(text, start))
     return min((at for at in starts if at >= 0), key=lambda at: abs(at - start), default=None)
@@ -186,7 +186,7 @@ def _nearest(passage: str, text: str, start: int) -> int | None:
 
 @functools.lru_cache(maxsize=8)  # several questions are about the same passage
 def _folded(text: str) -> tuple[str, list[int]]:
-    """A text in compatible decomposition with single spaces, and the place of each character."""
+    """A text in compatible decomposition with single spaces, and the index of each character."""
     characters: list[str] = []
     origins: list[int] = []
     for index, character in enumerate(text):

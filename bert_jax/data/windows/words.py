@@ -2,32 +2,36 @@
 
 A row is `[CLS] words [SEP]`. A word is represented by its first token, which carries its label
 (paper, section 5.3), or by the second where the first is a bare "▁". Windows slide over a sentence
-that is too long for a row; each word is read in only one window: the one where it has most context.
+that is too long for a row; each word is read in only one window, where it has most context.
 """
 
 import bisect
 import dataclasses
-import functools
 import re
-import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bert_jax.data.windows.ranges import max_context_ranges, window_ranges
+from tokenizers import Regex, pre_tokenizers
+
+from bert_jax.data.windows import max_context_ranges, window_ranges
 from bert_jax.errors import OptionError
-from bert_jax.tokenization.encoding import Encoding, Pieces
+from bert_jax.tokenization.encoding import Encoding, Pieces, check_texts
 from bert_jax.tokenization.interface import Tokenizer
 
-# Blocks of Chinese characters, of which each is a word (google-research/bert, tokenization.py).
-_CHINESE = (
-    (0x3400, 0x4DBF),
-    (0x4E00, 0x9FFF),
-    (0xF900, 0xFAFF),
-    (0x20000, 0x2A6DF),
-    (0x2A700, 0x2B73F),
-    (0x2B740, 0x2B81F),
-    (0x2B820, 0x2CEAF),
-    (0x2F800, 0x2FA1F),
+# The words of BERT's basic tokenizer. White space includes the separators U+001C to U+001F; each
+# punctuation mark is a word, and each Chinese character (google-research/bert, tokenization.py).
+_BASIC = pre_tokenizers.Sequence(
+    [
+        pre_tokenizers.Split(Regex(r"[\s\x1c-\x1f]+"), "removed"),
+        pre_tokenizers.Punctuation("isolated"),
+        pre_tokenizers.Split(
+            Regex(
+                r"[\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{20000}-\x{2a6df}"
+                r"\x{2a700}-\x{2ceaf}\x{2f800}-\x{2fa1f}]"
+            ),
+            "isolated",
+        ),
+    ]
 )
 
 # Characters of scripts that are written without spaces between words: Thai and Lao, Burmese,
@@ -40,14 +44,12 @@ _UNSPACED = re.compile(
     "\U0001b000-\U0001b16f\U00020000-\U0003ffff]"
 )
 
-# The piece of SentencePiece that stands for a space and nothing else.
+# SentencePiece's piece for a space and nothing else.
 _SPACE_PIECE = "\u2581"
-
-_SPACE, _ALONE, _INSIDE = range(3)
 
 
 class Word(NamedTuple):
-    """A word and its place in the text.
+    """A word and its characters in the text.
 
     Attributes:
         text: the word.
@@ -63,25 +65,15 @@ class Word(NamedTuple):
 def split_words(text: str) -> list[Word]:
     """Splits at white space; each punctuation mark and Chinese character is a word.
 
-    The rule is that of BERT's basic tokenizer, where every ASCII character that is neither letter
+    The rule of BERT's basic tokenizer, where every ASCII character that is neither letter
     nor digit is punctuation. It does not depend on the model's tokenizer, which may split
     differently.
+
+    Raises:
+        UserError: the text has half of a surrogate pair.
     """
-    words = []
-    start = -1
-    for position, character in enumerate(text):
-        kind = _kind(character)
-        if kind == _INSIDE:
-            start = position if start < 0 else start
-            continue
-        if start >= 0:
-            words.append(Word(text[start:position], start, position))
-            start = -1
-        if kind == _ALONE:
-            words.append(Word(character, position, position + 1))
-    if start >= 0:
-        words.append(Word(text[start:], start, len(text)))
-    return words
+    check_texts([text])
+    return [Word(word, start, end) for word, (start, end) in _BASIC.pre_tokenize_str(text)]
 
 
 def has_unspaced(text: str) -> bool:
@@ -90,11 +82,11 @@ def has_unspaced(text: str) -> bool:
 
 
 def piece_words(text: str, tokens: Pieces) -> list[Word]:
-    """The words of a text that has such characters: between its spaces there, each piece is one.
+    """The words of a text with characters of such scripts, see `has_unspaced`.
 
-    So entities are found as Hugging Face's pipelines find them (`aggregation_strategy="simple"`).
-    What stands between spaces without such characters has the words of `split_words`. Characters
-    that the tokenizer drops are in no word.
+    A run of characters without spaces that contains one has a word for each piece, as in Hugging
+    Face's pipelines (`aggregation_strategy="simple"`); any other has the words of `split_words`.
+    Characters that the tokenizer drops are in no word.
 
     Args:
         text: the text.
@@ -123,27 +115,12 @@ def piece_words(text: str, tokens: Pieces) -> list[Word]:
 
 
 def join_words(words: Sequence[str]) -> list[Word]:
-    """The text `" ".join(words)`, as its words with their places."""
+    """The words of the text `" ".join(words)`."""
     joined, start = [], 0
     for word in words:
         joined.append(Word(word, start, start + len(word)))
         start += len(word) + 1
     return joined
-
-
-@functools.lru_cache(maxsize=1 << 16)
-def _kind(character: str) -> int:
-    if character.isspace():
-        return _SPACE
-    if character.isalnum() and ord(character) < 0x3400:
-        return _INSIDE
-    if character.isascii():
-        # BERT does not treat control characters as punctuation; its tokenizer drops them later.
-        return _ALONE if character.isprintable() else _INSIDE
-    code = ord(character)
-    if unicodedata.category(character).startswith("P"):
-        return _ALONE
-    return _ALONE if any(first <= code <= last for first, last in _CHINESE) else _INSIDE
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -248,7 +225,7 @@ def _word_ids(offsets: Sequence[tuple[int, int]], words: Sequence[Word], text: s
 
 
 def _skip_spaces(text: str, start: int, end: int) -> int:
-    """The start of a token without spaces: it may include the one before a word, or be that one."""
+    """The start of a token without the space before a word; the space may be the whole token."""
     while start < end and text[start].isspace():
         start += 1
     return start

@@ -15,7 +15,7 @@ from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pipeline import Batch
-from bert_jax.metrics.baselines import baseline_warning
+from bert_jax.metrics import baseline_warning
 from bert_jax.models.call import apply_model, model_inputs
 from bert_jax.models.config import ComputedModel
 from bert_jax.models.execution import Execution

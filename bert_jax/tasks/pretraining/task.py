@@ -28,7 +28,7 @@ from bert_jax.data.pretraining.options import PrepareOptions, PretrainingOptions
 from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.data.pretraining.sources import SourceSpec
 from bert_jax.errors import require_at_least, require_between
-from bert_jax.metrics.baselines import baseline_warning
+from bert_jax.metrics import baseline_warning
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.span_boundary import SpanBoundaryModel
 from bert_jax.options import keys_of

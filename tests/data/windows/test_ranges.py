@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.windows.ranges import max_context_ranges, window_ranges
+from bert_jax.data.windows import max_context_ranges, window_ranges
 
 
 def test_windows_by_hand():
