@@ -17,9 +17,9 @@ from bert_jax.distillation.options import DistillationOptions
 from bert_jax.distillation.teacher import Teacher
 from bert_jax.distillation.teacher_scores import TeacherScores
 from bert_jax.errors import OptionError, UserError
-from bert_jax.models.call import apply_model
 from bert_jax.models.config import ComputedModel
 from bert_jax.models.encoder import EncoderOutputs
+from bert_jax.models.encoder_with_head import apply_model
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.hidden_projection import ProjectedStudent
 from bert_jax.models.layers import cosines

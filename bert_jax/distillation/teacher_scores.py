@@ -22,8 +22,8 @@ from bert_jax.distillation.teacher import Teacher
 from bert_jax.errors import OptionError
 from bert_jax.files import Journal, as_path, check_directory, is_remote
 from bert_jax.models.attention_inputs import MASK_VALUE
-from bert_jax.models.call import apply_model
 from bert_jax.models.encoder import abstract_params
+from bert_jax.models.encoder_with_head import apply_model
 from bert_jax.models.parameter_sharding import gathered
 from bert_jax.process import say
 from bert_jax.sharding.hosts import batch_share, fetch, from_all_hosts, is_main_host, to_global

@@ -97,11 +97,9 @@ FAMILY = Family(
     },
     optional_fields=("embedding_size", "num_hidden_groups"),
     required_fields=(
-        *bert.REQUIRED_FIELDS,
+        *bert.REQUIRED_IN_RELATIVES,
         "embedding_size",
         "num_hidden_groups",
-        "hidden_act",
-        "max_position_embeddings",
         "type_vocab_size",
     ),
     fixed_fields={"inner_group_num": 1},

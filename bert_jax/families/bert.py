@@ -10,7 +10,6 @@ from types import MappingProxyType
 
 from bert_jax.families.family import Family, Rule, TensorNames
 from bert_jax.models.config import ENCODER_SCOPE
-from bert_jax.tokenization.interface import WORDPIECE
 
 _EMBEDDINGS, _LAYERS = f"{ENCODER_SCOPE}/embeddings", f"{ENCODER_SCOPE}/encoder/layers"
 
@@ -88,7 +87,7 @@ def encoder_rules(prefix: str) -> tuple[Rule, ...]:
 
 
 # The heads of tasks, in every family. Hugging Face's classes have the first two. The names of the
-# CRF are as in the package pytorch-crf, which is commonly used with them; the others are our own.
+# CRF are as in the package pytorch-crf, which is commonly used with them; `qa_joint` is only here.
 TASK_HEAD_RULES = (
     *dense("classifier", "classifier"),
     *dense("qa_outputs", "qa_outputs"),
@@ -115,7 +114,7 @@ _SPELLINGS = (
 def names(
     *rules: Rule, prefix: str = "", aliases: Mapping[str, str] = MappingProxyType({})
 ) -> TensorNames:
-    """The names of a family's tensors in Hugging Face's files, with what is old in all families."""
+    """The names of a family's tensors in Hugging Face's files, also older ones."""
     return TensorNames(rules, prefix, ignored=_IGNORED, spellings=_SPELLINGS, aliases=aliases)
 
 
@@ -129,7 +128,7 @@ HEAD_RULES = (
     *TASK_HEAD_RULES,
 )
 
-# The decoder is a PyTorch Linear with its own bias, which is the one it uses.
+# The decoder is a PyTorch Linear, which computes with its own bias.
 DECODER_BIAS = {"cls.predictions.decoder.bias": "cls.predictions.bias"}
 
 HUGGINGFACE = names(*encoder_rules("bert."), *HEAD_RULES, prefix="bert.", aliases=DECODER_BIAS)
@@ -231,14 +230,14 @@ REQUIRED_FIELDS = (
     "num_attention_heads",
     "intermediate_size",
 )
+# The relatives' classes have other defaults of these.
+REQUIRED_IN_RELATIVES = (*REQUIRED_FIELDS, "hidden_act", "max_position_embeddings")
 
 FAMILY = Family(
     model_type="bert",
     class_names=class_names("Bert"),
-    # [CLS] A [SEP] or [CLS] A [SEP] B [SEP], where B and its [SEP] have token type 1.
     huggingface=HUGGINGFACE,
     google=GOOGLE,
     sizes=SIZES,
     required_fields=REQUIRED_FIELDS,
-    tokenizer_kind=WORDPIECE,
 )

@@ -51,7 +51,7 @@ FAMILY = Family(
         ),
     },
     optional_fields=("qa_dropout",),
-    required_fields=(*bert.REQUIRED_FIELDS, "hidden_act", "max_position_embeddings"),
+    required_fields=bert.REQUIRED_IN_RELATIVES,
     field_names={
         "hidden_size": "dim",
         "num_hidden_layers": "n_layers",

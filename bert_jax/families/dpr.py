@@ -1,7 +1,7 @@
 """DPR: Karpukhin et al., 2020 (https://arxiv.org/abs/2004.04906), `model_type` "dpr".
 
 Source: Hugging Face transformers, models/dpr/modeling_dpr.py. Its three models are BERT under other
-names: encoders of passages and of questions, whose vector is the hidden state of [CLS], and a
+names: encoders of passages and of questions (their vector is the hidden state of [CLS]), and a
 reader, which scores passages and the spans in them.
 """
 
@@ -12,7 +12,7 @@ from bert_jax.families.family import Family, Rule, TensorNames
 
 
 def _names(prefix: str, *head: Rule) -> TensorNames:
-    """The names of a model whose encoder is named `prefix`."""
+    """The names of a model with the encoder `prefix`."""
     return bert.names(*bert.embedding_rules(f"{prefix}."), *bert.layer_rules(f"{prefix}."), *head)
 
 
@@ -28,7 +28,7 @@ READER = Family(
     ),
     sizes=bert.SIZES,
     constants={"classifier_activation": False},
-    required_fields=(*bert.REQUIRED_FIELDS, "hidden_act", "max_position_embeddings"),
+    required_fields=bert.REQUIRED_IN_RELATIVES,
     fixed_fields={"projection_dim": 0},
     pooling="cls",
 )

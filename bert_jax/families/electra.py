@@ -56,13 +56,7 @@ FAMILY = Family(
         ),
     },
     optional_fields=("embedding_size", "summary_last_dropout"),
-    required_fields=(
-        *bert.REQUIRED_FIELDS,
-        "embedding_size",
-        "hidden_act",
-        "max_position_embeddings",
-        "type_vocab_size",
-    ),
+    required_fields=(*bert.REQUIRED_IN_RELATIVES, "embedding_size", "type_vocab_size"),
     fixed_fields_of_heads={
         "multiple_choice": {
             "summary_type": "first",

@@ -23,7 +23,7 @@ from bert_jax.tokenization.interface import WORDPIECE
 # The default for a config.json without it, such as Google's bert_config.json.
 DEFAULT_MODEL_TYPE = "bert"
 
-# Keys of `config.json` in every family, with the only supported value; another one changes the
+# Keys of `config.json` in every family, with the only supported value; other values change the
 # function in some version of transformers.
 FIXED_FIELDS: Mapping[str, Any] = {
     "position_embedding_type": "absolute",
@@ -143,11 +143,11 @@ class Family:
         constants: fields of `EncoderConfig` with one value in the whole family, such as its
             switches; they are not in `config.json`.
         optional_fields: fields in `models.config.OPTIONAL_FIELDS` that are in `config.json`.
-        required_fields: fields of `EncoderConfig` that a `config.json` must contain: those whose
-            value in published files differs from the default of transformers or of the encoder.
+        required_fields: fields of `EncoderConfig` that a `config.json` must contain: in published
+            files their values are not the defaults of transformers or of the encoder.
         fixed_fields: keys of `config.json` with the only supported value, beside `FIXED_FIELDS`.
         fixed_fields_of_heads: the same for keys that only one head reads.
-        field_names: fields of `EncoderConfig` that have another key in `config.json`.
+        field_names: keys in `config.json` of fields of `EncoderConfig` with another name.
         synonyms: second names of keys of `config.json`, which transformers reads first.
         sizes: fields of `EncoderConfig` for each named size of a new model.
         defaults: fields of a new model of any size.

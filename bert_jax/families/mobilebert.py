@@ -90,13 +90,11 @@ FAMILY = Family(
         "classifier_activation",
     ),
     required_fields=(
-        *bert.REQUIRED_FIELDS,
+        *bert.REQUIRED_IN_RELATIVES,
         "embedding_size",
         "intra_bottleneck_size",
         "num_feedforward_networks",
         "classifier_activation",
-        "hidden_act",
-        "max_position_embeddings",
         "type_vocab_size",
     ),
     fixed_fields={

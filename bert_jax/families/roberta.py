@@ -35,17 +35,15 @@ FAMILY = Family(
     class_names=class_names("Roberta"),
     huggingface=HUGGINGFACE,
     sizes=bert.SIZES,
-    # Two rows of the position table stand before the first token's. The defaults of transformers
-    # are BERT's values, with which published weights would compute something else.
+    # The first token has row 2 of the position table. The defaults of transformers are BERT's
+    # values, with which published weights would have other outputs.
     defaults={"max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5},
     constants={
         "positions_after_padding": True,
         "heads": (MaskedLMOptions("gelu"), ClassifierOptions("tanh", input_dropout=True)),
     },
     required_fields=(
-        *bert.REQUIRED_FIELDS,
-        "hidden_act",
-        "max_position_embeddings",
+        *bert.REQUIRED_IN_RELATIVES,
         "type_vocab_size",
         "layer_norm_eps",
         "pad_token_id",

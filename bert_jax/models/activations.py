@@ -62,7 +62,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "linear": lambda x: x,
 }
 
-# By the name of PyTorch's class, with the values of its parameters when none is given.
+# By the name of PyTorch's class, with the defaults of its parameters.
 PYTORCH_ACTIVATIONS: dict[str, Activation] = {
     "Identity": lambda x: x,
     "Tanh": jnp.tanh,

@@ -11,12 +11,12 @@ from flax import struct
 from bert_jax.models.dropout import ElementIndices, dropped
 
 MASK_VALUE = jnp.finfo(jnp.float32).min
-"""A score that becomes 0 in softmax; minus infinity would give NaN in a row of nothing else."""
+"""A score that becomes 0 in softmax; a row of minus infinities would be NaN."""
 
 
 @struct.dataclass
 class AttentionMask:
-    """Which keys a query sees: those with its segment id that `causal` and `window` allow.
+    """The keys that a query sees: keys with its segment id that `causal` and `window` allow.
 
     The [T, S] mask is never stored: it is computed together with the scores. Segment ids have the
     meaning of JAX's flash attention. (The paper's segments, the sentences A and B of one text, are

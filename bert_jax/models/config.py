@@ -17,8 +17,7 @@ from bert_jax.models.activations import ACTIVATIONS
 ENCODER_SCOPE = "bert"
 """The name of the encoder among the parameters of a model with a head, in every family.
 
-Initialisation and dropout fold it into their keys, and runs are saved under it: with another name
-the same seed would give other numbers.
+It must not change: initialisation and dropout fold it into their keys, and runs are saved under it.
 """
 
 # More would be traced for hours.
@@ -59,10 +58,10 @@ SWITCHES = (
 
 @dataclasses.dataclass(frozen=True)
 class HeadOptions:
-    """What a family, a file or a config chooses of one head, in a dataclass of its own."""
+    """Options of one head; a subclass has the fields, which families, files and configs set."""
 
     keys: ClassVar[tuple[str, ...]] = ()
-    """The fields that are keys of `config.json` and of section `model`; families set the others."""
+    """The fields that are keys of `config.json` and of section `model`; families set the rest."""
 
     def check(self, config: "EncoderConfig") -> None:
         """Checks the options with the sizes of the encoder.
@@ -186,7 +185,7 @@ class EncoderConfig:
 
     @property
     def attention_size(self) -> int:
-        """The width of all attention heads together: D, but in a bottleneck."""
+        """The width of all attention heads together: D, except in a bottleneck."""
         size: int = getattr(self, self.width_field)
         return size
 
@@ -213,7 +212,7 @@ class EncoderConfig:
 
     @property
     def num_stacked_layers(self) -> int:
-        """The number of layers that have parameters of their own."""
+        """The number of layers with different parameters."""
         return self.num_hidden_layers if self.num_hidden_groups is None else self.num_hidden_groups
 
     @property
@@ -228,7 +227,7 @@ class EncoderConfig:
 
 
 def check_fields(fields: Mapping[str, Any]) -> None:
-    """Checks the type and the range of some fields of an `EncoderConfig`, each on its own.
+    """Checks the type and the range of each of some fields of an `EncoderConfig`.
 
     Raises:
         OptionError: a value has another type, or is out of range.

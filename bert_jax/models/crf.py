@@ -151,8 +151,8 @@ def marginals(emissions: jax.Array, mask: jax.Array, crf: CRFParams) -> jax.Arra
     automatic differentiation B·W·C².
     """
 
-    # alpha covers the words up to here, beta those after here, both log [B, C] up to a constant of
-    # the row; so the softmax of their sum is the probability of each tag.
+    # alpha covers the words up to here, beta the words after here, both log [B, C] up to a constant
+    # of the row; so the softmax of their sum is the probability of each tag.
     def forward(alpha: jax.Array, word: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         emission, is_word = word
         reached = jax.nn.logsumexp(alpha[:, :, None] + crf.transitions, axis=1)  # BC

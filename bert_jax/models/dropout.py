@@ -33,7 +33,7 @@ class ElementIndices(NamedTuple):
 
 
 def random_bits(key: jax.Array, indices: ElementIndices) -> jax.Array:
-    """A hash of the index of each element, sufficient for dropout only; not a general generator.
+    """A hash of the index of each element; good enough for dropout, not as a general generator.
 
     Args:
         key: uint32 [2].
@@ -49,8 +49,7 @@ def random_bits(key: jax.Array, indices: ElementIndices) -> jax.Array:
 def _mixed(x: jax.Array) -> jax.Array:
     """A bijection of 32 bits; each input bit changes half of the output bits on average.
 
-    Source: multipliers and shifts found in a search by Wellons ("Prospecting for hash functions",
-    2018).
+    Source: multipliers and shifts of Wellons ("Prospecting for hash functions", 2018).
     """
     x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
     x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)

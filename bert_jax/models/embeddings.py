@@ -15,8 +15,8 @@ from bert_jax.models.layers import dense, kernel_init, norm, word_rows_init
 class Embeddings(nn.Module):
     """Sum of word, position and token-type embeddings, then LayerNorm, then dropout (figure 2).
 
-    The token type is what the paper calls the segment: sentence A or B. Their width is E; with
-    `trigram_input` only that of the words, and that of the sum is D.
+    The token type is the segment of the paper: sentence A or B. All tables have the width E; with
+    `trigram_input` only the words have, and positions, token types and the sum have the width D.
     """
 
     config: EncoderConfig

@@ -68,7 +68,7 @@ REMAT_POLICIES = {
 }
 
 
-# On a CPU about so many tokens pass all layers before the next ones do: activations of more do not
+# The number of tokens that a CPU computes through all layers at a time: activations of more do not
 # stay in the cache (32 MiB of two cores). In float32, all-MiniLM-L6-v2 then takes 0.97 to 0.92
 # times as long for 32 rows of 64 to 512 tokens. Training gains nothing.
 _TOKENS_IN_CACHE = {"float32": 1024, "bfloat16": 2048}
@@ -168,7 +168,7 @@ class LayerStack(nn.Module):
 
 
 def rows_in_cache(execution: Execution, rows: int, length: int) -> int:
-    """How many of the rows [B, T] pass all layers before the next ones do, a divisor of B."""
+    """The number of rows [B, T] that are computed through all layers at a time, a divisor of B."""
     platform = execution.platform or jax.default_backend()
     # A loop over rows that are split over several devices would gather them on each device.
     if platform != "cpu" or jax.sharding.get_abstract_mesh().size > 1:
@@ -181,7 +181,7 @@ def rows_in_cache(execution: Execution, rows: int, length: int) -> int:
 def _in_parts(
     layers: nn.Module, rows: int, hidden: jax.Array, tokens: Tokens
 ) -> tuple[jax.Array, LayerValues]:
-    """What the layers return for [B, T, D] without dropout, computed for some rows at a time."""
+    """The result of the layers for [B, T, D] without dropout, computed for some rows at a time."""
 
     def compute(layers: Any, carry: None, part: tuple[jax.Array, Tokens]) -> Any:
         hidden, tokens = part
@@ -210,7 +210,7 @@ def _intermediates(
     requested layers alone.
 
     Args:
-        outputs: what is requested.
+        outputs: the requested values.
         embedded: input of the first layer.
         values: values of all layers, [L, ...].
         mask: see `AttentionInputs`, like `scale`.
@@ -295,22 +295,22 @@ class Encoder(nn.Module):
             input_ids: int32 [B, T].
             token_type_ids: int32 [B, T], first or second sentence; None for all 0.
             attention_mask: int32 or bool [B, T], 0 for tokens that no token sees, such as padding;
-                None if there are none. These tokens do see the others.
+                None if there are none. These tokens see all visible ones.
             position_ids: int32 [B, T]; None for 0 … T-1, or with `positions_after_padding` the
-                number of each token among those that are not padding.
+                number of each token among the tokens that are not padding.
             segment_ids: int32 [B, T], number of the text in its row that a token belongs to, from
                 1, and 0 for padding; None if each row is one text.
             cls_positions: int32 [B, K], positions of the [CLS] of K texts; None for 0 only.
             packed_rows: if set, the layers compute rows without `segment_ids` in packed rows; then
                 their hidden states, attention weights and value relations are not available.
-            row_indices: int32 [B], index of each row in the global batch, so that the dropout masks
-                of a micro-batch are those of the batch; None for 0 … B-1.
+            row_indices: int32 [B], index of each row in the global batch, so that dropout masks do
+                not depend on micro-batches; None for 0 … B-1.
             deterministic: False for training, with dropout from the RNG stream "dropout".
             output_hidden_states: for this and the next three see `EncoderOutputs`.
             output_attentions: whether to return attention weights.
             output_value_relations: whether to return value relations.
             attention_layers: of which layers.
-            layers: computes these layers in place of the encoder's own, on its embeddings.
+            layers: layers to compute on its embeddings; None for the layers of the encoder.
         """
         if token_type_ids is None:
             token_type_ids = jnp.zeros_like(input_ids)
@@ -389,5 +389,5 @@ def abstract_params(module: nn.Module) -> Any:
 
 @functools.lru_cache(maxsize=128)
 def _abstract_params(module: nn.Module) -> Any:
-    # Tracing takes a good part of a second; a plan of several meshes asks for each of them.
+    # Tracing takes nearly a second, and a plan of several meshes needs the shapes for each mesh.
     return jax.eval_shape(lambda: init_params(module, jax.random.key(0)))

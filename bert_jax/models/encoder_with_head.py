@@ -1,10 +1,12 @@
 """The encoder with a head, and with a classifier (BERT paper, figures 1 and 4).
 
-All models have one call, see `EncoderWithHead.__call__`. The parameters of the encoder are in the
-scope `ENCODER_SCOPE`, the parameters of the head next to it.
+All models have one call, see `EncoderWithHead.__call__`; training, evaluation and prediction use it
+by `model_inputs` and `apply_model`. The parameters of the encoder are in the scope `ENCODER_SCOPE`,
+the parameters of the head next to it.
 """
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -70,8 +72,8 @@ class EncoderWithHead(nn.Module):
             next_sentence_positions: int32 [B, K], positions of the [CLS] of K texts per row; None
                 for 0 only.
             deterministic: False for training, with dropout from the RNG stream "dropout".
-            encoder_outputs: what the encoder returns beside its last layer; None: the result is
-                the output of the head alone.
+            encoder_outputs: values that the encoder returns beside its last layer; None: the result
+                is the output of the head alone.
         """
 
         def rows(array: jax.Array | None) -> Any:
@@ -182,7 +184,7 @@ class Classifier(EncoderWithHead):
         return classifier_dropout(self.config)
 
     def _has_transform(self) -> bool:
-        """Whether a dense map of [CLS] belongs to the head, in place of the pooler."""
+        """Whether the head has a dense map of [CLS] instead of the pooler."""
         return False
 
     def _classify(self, vectors: jax.Array, deterministic: bool) -> jax.Array:
@@ -195,3 +197,53 @@ class Classifier(EncoderWithHead):
         if self._has_transform():
             return self.classifier(encoded.last_hidden_state[:, 0], deterministic)
         return self._classify(encoded.pooled, deterministic)
+
+
+# The arrays of a batch that models read; a batch has the arrays that its model takes.
+_INPUTS = (
+    "input_ids",
+    "token_type_ids",
+    "attention_mask",
+    "position_ids",
+    "segment_ids",
+    "masked_lm_positions",
+    "next_sentence_positions",
+    "span_left_positions",
+    "span_right_positions",
+    "row_indices",
+)
+
+
+def model_inputs(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a model for a batch, by name; arrays that no model reads are left out."""
+    inputs = {name: batch[name] for name in _INPUTS if name in batch}
+    packed_rows = PackedRows.of_batch(batch)
+    return inputs if packed_rows is None else inputs | {"packed_rows": packed_rows}
+
+
+def apply_model(
+    module: nn.Module,
+    params: Any,
+    inputs: Mapping[str, Any],
+    dropout_key: jax.Array | None = None,
+    encoder_outputs: EncoderOutputs | None = None,
+) -> Any:
+    """The outputs of a model.
+
+    Args:
+        module: a model with any head.
+        params: its parameters.
+        inputs: its arguments, as from `model_inputs`.
+        dropout_key: key of the dropout masks; None: without dropout.
+        encoder_outputs: see `EncoderWithHead`; None: the outputs of the head alone.
+    """
+    options: dict[str, Any] = (
+        {} if encoder_outputs is None else {"encoder_outputs": encoder_outputs}
+    )
+    return module.apply(
+        {"params": params},
+        **inputs,
+        **options,
+        deterministic=dropout_key is None,
+        rngs=None if dropout_key is None else {"dropout": dropout_key},
+    )

@@ -8,7 +8,7 @@ from bert_jax.errors import OptionError, require_at_least, require_one_of
 from bert_jax.models.kernels import SETTINGS, automatic_setting, runs_on
 from bert_jax.sharding.runtime import multiplies_bfloat16
 
-# What is saved for the backward pass, from most to least; see `encoder.REMAT_POLICIES`.
+# From the most to the fewest values saved for the backward pass, see `encoder.REMAT_POLICIES`.
 REMAT = ("none", "dots", "dots_with_no_batch_dims", "full")
 
 # NVIDIA GPUs multiply bfloat16 fast from this compute capability on: Ampere.
@@ -73,8 +73,8 @@ def resolve_execution(
     Args:
         precision: "auto" or a dtype.
         scan_layers: see `Execution`; None for the faster choice.
-        attention: "auto", or see `Execution`. A config may move from one kind of device to another,
-            so a kernel that does not run on this platform is replaced by "xla".
+        attention: "auto", or see `Execution`. A kernel that does not run on this platform is
+            replaced by "xla", since a config may be used on several kinds of devices.
         platform: "cpu", "gpu" or "tpu", to plan for other devices; "" for the local devices.
     """
     capability = None

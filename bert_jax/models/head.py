@@ -31,7 +31,7 @@ Arrays = Mapping[str, jax.Array]
 
 @dataclasses.dataclass
 class Draw:
-    """One drawn batch, whose labels a head adds.
+    """A random batch, to which a head adds labels.
 
     Attributes:
         ids: int32 [R, T] with R rows of the encoder: B, or B · C for multiple choice.
@@ -40,8 +40,8 @@ class Draw:
         hidden_size: D.
         num_labels: C, number of outputs of a classifier.
         problem_type: problem type of a sequence classifier.
-        mask_id: gives the id of [MASK].
-        generator: where all random values come from.
+        mask_id: returns the id of [MASK].
+        generator: generator of all random values.
     """
 
     ids: np.ndarray
@@ -80,7 +80,7 @@ class Comparison:
         losses: parts of the loss; if there are several, followed by their sum. The last has
             gradients.
         labels: labels of a drawn batch, by argument of Hugging Face's class; or, if the class has
-            no loss, coefficients of outputs, whose sum is the loss.
+            no loss, coefficients of outputs: the loss is their sum.
         loss: logits by name, labels, problem type → `losses`, float32 scalars; None: the class has
             no loss.
         losses_of_class: output of the class, labels, PyTorch's cross entropy → `losses`; None: its
@@ -126,16 +126,16 @@ class Head:
 
     Attributes:
         module: model of encoder and head, from an `EncoderConfig` and an `Execution`; None: the
-            head exists in a training only, whose task has the model.
+            head exists in a training only; the task has its model.
         axes: the parameters outside the encoder, each with the logical axes that the sharding
             rules split; the first match wins. LayerNorm needs none.
         decay: parameters that are neither kernel, bias nor LayerNorm: whether their weights decay.
         shown_by: alternative sets of parameters by which a file without a class name has this
             head; of several heads the one with the largest set.
         options: the class of its options; None: it has none.
-        label_parameters: prefixes of the parameters whose meaning depends on the labels, and on the
-            head of several that have these names.
-        comparison: what `parity` compares; None: transformers has no class with this head.
+        label_parameters: prefixes of the parameters that depend on the meaning of the labels, and
+            on the head, of several heads with these names.
+        comparison: outputs that `parity` compares; None: transformers has no class with this head.
     """
 
     module: type[nn.Module] | None = None
@@ -183,7 +183,7 @@ def head_parameters() -> str:
 
 
 def label_parameters() -> tuple[str, ...]:
-    """The prefixes of all parameters whose meaning depends on the labels."""
+    """The prefixes of all parameters that depend on the meaning of the labels."""
     prefixes = (prefix for head in all_heads().values() for prefix in head.label_parameters)
     return tuple(dict.fromkeys(prefixes))
 
@@ -202,7 +202,7 @@ def model_keys() -> list[str]:
 
 
 def fields_of(config: EncoderConfig) -> dict[str, Any]:
-    """The fields of a config, with the options of heads that are keys in place of `heads`."""
+    """The fields of a config, with the keys among the options of heads instead of `heads`."""
     options = {key: getattr(config.of_head(kind), key) for key, kind in option_keys().items()}
     return {name: value for name, value in vars(config).items() if name != "heads"} | options
 
@@ -239,14 +239,14 @@ def _output(output: Any, name: str) -> Any:
 
 
 def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    """[..., C] and int [...] → the mean over the labels other than `IGNORED_LABEL`."""
+    """[..., C] and int [...] → the mean over the labels, without `IGNORED_LABEL`."""
     import optax  # here, since models are used without it
 
     return _mean_of_labelled(optax.softmax_cross_entropy_with_integer_labels, logits, labels)
 
 
 def sigmoid_cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    """Two [...] → the mean over the labels other than `IGNORED_LABEL`."""
+    """Two [...] → the mean over the labels, without `IGNORED_LABEL`."""
     import optax
 
     return _mean_of_labelled(optax.sigmoid_binary_cross_entropy, logits, labels)

@@ -1,4 +1,4 @@
-"""The parts that all modules share: initialisers, dense layers, LayerNorm, activations.
+"""Parts of all models: initialisers, dense layers, LayerNorm, and operations on vectors.
 
 Dimensions have the letters of docs/concepts.md throughout the project.
 """
@@ -94,7 +94,7 @@ def layer_norm(config: EncoderConfig, execution: Execution, name: str) -> nn.Lay
 
 
 class NoNorm(nn.Module):
-    """A scale and a bias in place of LayerNorm (MobileBERT, section 4.2)."""
+    """A scale and a bias without normalisation (MobileBERT, section 4.2)."""
 
     dtype: Any
 
@@ -120,11 +120,11 @@ def gather_positions(hidden: jax.Array, positions: jax.Array) -> jax.Array:
 
 
 def l2_normalize(vectors: jax.Array) -> jax.Array:
-    """Vectors [..., D] divided by their length, zeros for zeros; differentiable there, too."""
+    """Vectors [..., D] divided by their length, zeros for zeros, with gradients at zeros, too."""
     squares = jnp.square(vectors).sum(axis=-1, keepdims=True)
     return vectors * jax.lax.rsqrt(jnp.maximum(squares, 1e-24))
 
 
 def cosines(u: jax.Array, v: jax.Array) -> jax.Array:
-    """Cosine of two vectors each: two [..., D] → [...]; 0 for a zero vector."""
+    """Cosines of pairs of vectors: two [..., D] → [...]; 0 for a zero vector."""
     return (l2_normalize(u) * l2_normalize(v)).sum(axis=-1)

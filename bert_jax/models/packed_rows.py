@@ -1,4 +1,4 @@
-"""Tokens in rows of one text, and in packed rows of several texts that do not see each other.
+"""Tokens of rows with one text, and of packed rows with several texts that do not see each other.
 
 Rows are packed in two ways. Pre-training packs its data, see `data.pretraining.packing`: its
 batches come with `segment_ids`. Labelled tasks pack for the encoder only, see `PackedRows`: code
@@ -31,7 +31,7 @@ class Tokens(NamedTuple):
     ) -> "Tokens":
         """Tokens in B rows of a batch, for ids see `AttentionMask`.
 
-        `row_indices`, int32 [B], are those of the rows in the whole batch; None: 0 … B-1.
+        `row_indices`, int32 [B], are the indices of the rows in the whole batch; None: 0 … B-1.
         """
         rows, length = key_ids.shape
         indices = jnp.arange(rows * length, dtype=jnp.int32).reshape(rows, length)
@@ -48,11 +48,11 @@ class Tokens(NamedTuple):
 class PackedRows(NamedTuple):
     """The positions of the tokens of B rows of T tokens in R packed rows of U tokens, and back.
 
-    No text sees another, and dropout masks depend on the token's index in the batch: results are
-    those of the unpacked batch, except for padding, whose vectors are zeros.
+    Texts do not see each other, and dropout masks depend on the token's index in the batch: results
+    equal the results of the unpacked batch, except that padding has vectors of zeros.
 
-    A batch has G groups of B rows; each group has packed rows of its own. Where the groups are on
-    different devices, packing therefore moves nothing between them.
+    A batch has G groups of B rows, and each group is packed separately: where the groups are on
+    different devices, packing moves nothing between them.
 
     Attributes:
         pack_indices: int32 [G, R, U], index b · T + t, in its group, of the token at each packed
@@ -116,7 +116,7 @@ def gather_or_zero(values: jax.Array, indices: jax.Array, inverse: jax.Array) ->
     """`_gather_or_zero` with a gradient.
 
     No vector is gathered twice, so the gradient is a gather as well, with the `inverse` indices,
-    int32 [G, ...]: where each vector of `values` goes, -1: nowhere. JAX's own gradient would be a
+    int32 [G, ...]: the target of each vector of `values`, -1: none. JAX's own gradient would be a
     scatter-add, token by token.
     """
     return _gather_or_zero(values, indices)

@@ -1,6 +1,6 @@
 """The axes of all parameters, and the shardings that follow from them and `sharding.rules`.
 
-Activations name their axes where they arise; the parameters of a head stand in its `HEAD`.
+The modules name the axes of their activations; `HEAD` of a head names the axes of its parameters.
 """
 
 import math

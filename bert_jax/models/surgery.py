@@ -1,4 +1,4 @@
-"""Another vocabulary, longer texts and fewer layers for a model that is already trained.
+"""More words, longer texts and fewer layers for a trained model.
 
 The functions take the parameters of any model, as NumPy or JAX arrays, and return a new tree:
 changed tables are NumPy arrays, all other leaves are shared with the old tree.
@@ -17,7 +17,7 @@ from bert_jax.errors import OptionError, UserError, require_at_least
 from bert_jax.models.config import EncoderConfig
 from bert_jax.sharding.rules import name_of
 
-# The parameters with one row per word, and those with one row per position.
+# Parameters with one row per word, and with one row per position.
 WORD_ROWS = r"(word_embeddings/embedding|mlm_head/(decoder(_extension)?|bias))$"
 _POSITION_ROWS = r"position_embeddings/embedding$"
 _STACKED = r"\blayers/"
@@ -28,9 +28,8 @@ def add_vocabulary(
 ) -> tuple[Any, EncoderConfig]:
     """Rows for new words, each the mean of the rows of the pieces that the word had before.
 
-    So a new word starts from the meaning of its pieces; a word that was [UNK] starts as [UNK], and
-    the outputs of the model stay the same. This applies to the table of word embeddings, and to the
-    logits of words: their bias and, if it is a separate table, their decoder.
+    So a new word starts with the meaning of its pieces, of [UNK] for an unknown word. Tables are
+    the word embeddings, and for the logits of words their bias and, if it is untied, their decoder.
 
     Tables grow only beyond their end: some have rows beyond the tokenizer's ids, to make their size
     even, and new words use these rows first.
@@ -50,7 +49,7 @@ def add_vocabulary(
     if first_id > config.vocab_size:
         raise UserError(
             f"the first new word has id {first_id}, but the model has {config.vocab_size} rows: "
-            "the tokenizer is of another model; give the one that it was trained with"
+            "the tokenizer is of another model; give the tokenizer that it was trained with"
         )
     for index, ids in enumerate(pieces):
         if not ids or not all(0 <= piece < first_id for piece in ids):
@@ -78,9 +77,9 @@ def without_padding(params: Any, config: EncoderConfig) -> Any:
 def extend_positions(params: Any, config: EncoderConfig, length: int) -> tuple[Any, EncoderConfig]:
     """A longer position table, the learned rows repeated (Longformer, section 5).
 
-    Copies keep what attention has learned about nearby tokens, except at the boundaries between
-    copies (Beltagy et al., 2020, https://arxiv.org/abs/2004.05150). Texts within the old length
-    keep their outputs; for longer ones continue training for a few steps.
+    Copies keep the learned attention to nearby tokens, except at the boundaries between copies
+    (Beltagy et al., 2020, https://arxiv.org/abs/2004.05150). Texts within the old length keep their
+    outputs; for longer texts continue training for a few steps.
 
     Args:
         params: parameters of any model.
@@ -184,7 +183,7 @@ def with_layers(
 
 
 def _changed(params: Any, pattern: str, change: Callable[[np.ndarray], np.ndarray]) -> Any:
-    """The tree with the leaves changed whose names match the pattern."""
+    """The tree with changed leaves where the name matches the pattern."""
 
     def leaf_of(path: tuple[Any, ...], leaf: Any) -> Any:
         return change(np.asarray(leaf)) if re.search(pattern, name_of(path)) else leaf

@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from bert_jax.models.call import apply_model, model_inputs
 from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoder_with_head import apply_model, model_inputs
 from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
 from bert_jax.tasks.base.predictor import (
     LARGE_OUTPUT_WINDOW,

@@ -11,8 +11,8 @@ import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Text
-from bert_jax.models.call import apply_model, model_inputs
 from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoder_with_head import apply_model, model_inputs
 from bert_jax.models.heads.text_vectors import TEXT_VECTORS, TextPooling, TextVectors
 from bert_jax.models.layers import l2_normalize
 from bert_jax.process import say

@@ -12,7 +12,7 @@ import numpy as np
 from bert_jax.data.examples import Text
 from bert_jax.data.outputs import float32_repr
 from bert_jax.errors import require_at_least
-from bert_jax.models.call import apply_model, model_inputs
+from bert_jax.models.encoder_with_head import apply_model, model_inputs
 from bert_jax.models.heads.pretraining import PreTrainingOutput
 from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
 from bert_jax.tasks.base.predictor import (

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.errors import require_one_of
-from bert_jax.models.call import apply_model, model_inputs
 from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoder_with_head import apply_model, model_inputs
 from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
 from bert_jax.tasks.base.predictor import (
     LARGE_OUTPUT_WINDOW,

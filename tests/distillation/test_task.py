@@ -6,8 +6,8 @@ import pytest
 from scipy.special import rel_entr, softmax
 
 import bert_jax
-from bert_jax.models.call import apply_model
 from bert_jax.models.encoder import init_params
+from bert_jax.models.encoder_with_head import apply_model
 from bert_jax.tasks.base.task import means
 from tests.distillation.rows import ROWS
 

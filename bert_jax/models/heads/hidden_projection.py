@@ -18,7 +18,7 @@ from bert_jax.models.layers import kernel_init
 class ProjectedStudent(nn.Module):
     """A student, and the matrix "hidden_projection" beside its parameters.
 
-    The parameters of the student have the names, and for a seed the values, that they have alone.
+    Names and initial values of the student's parameters do not depend on the projection.
 
     Attributes:
         config: architecture of the student.
@@ -39,8 +39,8 @@ class ProjectedStudent(nn.Module):
 
     def __call__(self, input_ids: jax.Array) -> jax.Array:
         """The projected hidden states of the student for int32 [B, T]; to initialise both."""
-        wanted = EncoderOutputs(output_hidden_states=True)
-        _, encoded = self.model(input_ids, encoder_outputs=wanted)
+        requested = EncoderOutputs(output_hidden_states=True)
+        _, encoded = self.model(input_ids, encoder_outputs=requested)
         return self.project(encoded.hidden_states)
 
     def project(self, hidden: jax.Array) -> jax.Array:

@@ -48,8 +48,8 @@ class MaskedLMOptions(HeadOptions):
 class MaskedLanguageModelHead(nn.Module):
     """Logits of all words at some positions: dense → activation → LayerNorm → word embeddings.
 
-    The decoder is the table of word embeddings, with another bias; if `tie_word_embeddings` is
-    false it is a separate table. With `extended_decoder` the table has additional columns.
+    The decoder is the table of word embeddings with a bias; if `tie_word_embeddings` is false it is
+    a separate table. With `extended_decoder` the table has additional columns.
     """
 
     config: EncoderConfig

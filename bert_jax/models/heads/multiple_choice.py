@@ -18,7 +18,7 @@ _CHOICES = 2
 
 @dataclasses.dataclass(frozen=True)
 class ChoiceOptions(HeadOptions):
-    """What scores a choice.
+    """How a choice is scored.
 
     Attributes:
         kind: "pooled", dropout and a dense map of the pooler's output; "classifier", as for
@@ -72,8 +72,8 @@ def _labels(draw: Draw) -> Labels:
     return {"labels": draw.classes(len(draw.ids) // _CHOICES, _CHOICES)}
 
 
-# A softmax ignores what its choices have in common: in an untrained model, which scores all choices
-# about equally, the gradients of the loss alone are hardly more than rounding.
+# The choices of an untrained model have nearly equal scores: then the gradients of a softmax alone
+# are hardly more than rounding.
 def _loss(logits: Arrays, labels: Arrays, _: str) -> list[jax.Array]:
     choice, score = cross_entropy(logits["logits"], labels["labels"]), jnp.mean(logits["logits"])
     return [choice, score, choice + score]
@@ -85,7 +85,7 @@ def _losses_of_class(output: Any, *_: Any) -> list[Any]:
 
 
 HEAD = Head(
-    MultipleChoiceModel,  # the axes of "classifier" stand with classification
+    MultipleChoiceModel,  # heads/classification.py has the axes of "classifier"
     axes=dense_axes("sequence_summary"),
     shown_by=(("classifier/kernel", "sequence_summary/kernel"),),
     options=ChoiceOptions,

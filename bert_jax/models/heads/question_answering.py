@@ -1,7 +1,7 @@
 """The head of question answering (BERT paper, section 4.2): first and last token of the answer.
 
-The independent head scores first and last tokens apart. The joint head scores the last token given
-the first:
+The independent head scores first and last tokens separately. In the joint head the score of the
+last token j depends on the first token i:
 
     start_i   = w · h_i                                    P(i): softmax over i
     end_ij    = v · gelu(W [h_i ; h_j])                    P(j | i): softmax over j
@@ -136,11 +136,11 @@ class QuestionAnsweringModel(EncoderWithHead):
 
 
 class JointScores(NamedTuple):
-    """The scores of rows with a known start.
+    """The joint head's scores of rows with a known start.
 
     Attributes:
         start_logits: float32 [B, T]; the lowest finite number outside the answer mask.
-        end_logits: float32 [B, T], given the start; masked likewise.
+        end_logits: float32 [B, T], for this start; masked likewise.
         no_answer_logits: float32 [B].
     """
 
@@ -176,7 +176,7 @@ def joint_scores(
         params: parameters of the head.
         hidden: [B, T, D], hidden states of the last layer.
         passages: int32 [B, 2], first position of the passage's tokens, and one past the last.
-        starts: int32 [B], positions of the gold starts; 0, [CLS], where there is none.
+        starts: int32 [B], positions of the gold starts; 0, [CLS], if there is none.
     """
     mask = _answer_mask(passages, hidden.shape[1])
     start_logits = _start_logits(params, hidden, mask)

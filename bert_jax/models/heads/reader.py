@@ -44,7 +44,7 @@ def _labels(draw: Draw) -> Labels:
 
 HEAD = Head(
     ReaderModel,
-    axes=dense_axes("relevance"),  # the axes of "qa_outputs" stand with question answering
+    axes=dense_axes("relevance"),  # heads/question_answering.py has the axes of "qa_outputs"
     shown_by=(("qa_outputs/kernel", "relevance/kernel"),),
     comparison=Comparison(
         ("start_logits", "end_logits", "relevance_logits"),

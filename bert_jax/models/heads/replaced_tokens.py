@@ -39,8 +39,8 @@ class ReplacedTokenOutput(NamedTuple):
     Attributes:
         prediction_logits: float32 [B, P, V], the generator's logits of the masked tokens.
         input_ids: int32 [B, T], the input of the discriminator.
-        replaced: bool [B, T], whether a token is another one than the original; a right guess of
-            the generator is the original.
+        replaced: bool [B, T], whether a token differs from the original; it does not if the
+            generator predicts the original.
         replaced_logits: float32 [B, T], the discriminator's logits of `replaced`.
     """
 
@@ -84,7 +84,7 @@ class ReplacedTokenModel(EncoderWithHead):
 
 
 class ReplacedTokenPretraining(ReplacedTokenModel):
-    """A discriminator, and a generator that has its embeddings.
+    """A discriminator, and a generator that shares its embeddings.
 
     The layers of the generator are under "generator", its head under "mlm_head"; all other
     parameters belong to the discriminator.
@@ -116,7 +116,7 @@ class ReplacedTokenPretraining(ReplacedTokenModel):
         masked_lm_weights: jax.Array | None = None,
         deterministic: bool = True,
     ) -> ReplacedTokenOutput:
-        """Computes the generator on masked tokens and the discriminator on what it makes of them.
+        """Computes the generator on masked tokens and the discriminator on the tokens it draws.
 
         Args:
             input_ids: int32 [B, T], masked.
@@ -126,7 +126,7 @@ class ReplacedTokenPretraining(ReplacedTokenModel):
             segment_ids: number of the text that a token of a packed row belongs to.
             masked_lm_positions: int32 [B, P], positions of the masked tokens; None for the first.
             masked_lm_ids: int32 [B, P], the original tokens; None for the tokens of `input_ids`.
-            masked_lm_weights: float32 [B, P], 0 for positions that are none; None for 0.
+            masked_lm_weights: float32 [B, P], 0 for unused positions; None for 0.
             deterministic: False for training: dropout, and each call draws other words, both from
                 the RNG stream "dropout". Otherwise the same words are drawn in each call.
         """
@@ -152,7 +152,7 @@ class ReplacedTokenPretraining(ReplacedTokenModel):
         logits = self.mlm_head(hidden, self.encoder.word_embeddings())
         key = jax.random.key(0) if deterministic else self.make_rng("dropout")
         drawn = draw_words(logits, key, self.temperature)
-        # A position that is none keeps its token, whatever was drawn there.
+        # An unused position keeps its token.
         replacements = jnp.where(is_masked, drawn, originals)
         rows = jnp.arange(len(input_ids))[:, None]
         corrupted = input_ids.at[rows, positions].set(replacements)

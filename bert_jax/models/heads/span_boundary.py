@@ -11,11 +11,10 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.models.activations import ACTIVATIONS
-from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import Head
-from bert_jax.models.heads.masked_lm import MaskedLanguageModelHead, word_logits
+from bert_jax.models.heads.masked_lm import MaskedLMModel, word_logits
 from bert_jax.models.layers import HIDDEN_AXES, dense, gather_positions, kernel_init, layer_norm
 
 # Width of the embeddings of positions in a span (SpanBERT, section 3.2).
@@ -94,24 +93,16 @@ class SpanBoundaryHead(nn.Module):
         return word_logits(self.config, vectors, word_embeddings, bias)
 
 
-class SpanBoundaryModel(nn.Module):
-    """The encoder with the masked-language-model head and the span-boundary head.
+class SpanBoundaryModel(MaskedLMModel):
+    """The encoder with the masked-language-model head and the span-boundary head."""
 
-    Its other parameters have the names that they have in `MaskedLMModel`.
-    """
-
-    config: EncoderConfig
-    execution: Execution = Execution()
     max_targets: int = 20
 
     def setup(self) -> None:
-        self.encoder = Encoder(
-            self.config, self.execution, add_pooling_layer=False, name=ENCODER_SCOPE
-        )
-        self.mlm_head = MaskedLanguageModelHead(self.config, self.execution)
+        super().setup()
         self.span_boundary_head = SpanBoundaryHead(self.config, self.execution, self.max_targets)
 
-    def __call__(
+    def __call__(  # type: ignore[override]
         self,
         input_ids: jax.Array,
         token_type_ids: jax.Array | None = None,

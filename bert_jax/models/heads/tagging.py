@@ -1,4 +1,4 @@
-"""The head of a classifier of tokens (BERT paper, section 5.3), with a CRF if asked for."""
+"""The head of a classifier of tokens (BERT paper, section 5.3), optionally with a CRF."""
 
 import dataclasses
 
@@ -70,7 +70,7 @@ def _labels(draw: Draw) -> Labels:
 
 
 HEAD = Head(
-    TaggingModel,  # the axes of "classifier" stand with classification
+    TaggingModel,  # heads/classification.py has the axes of "classifier"
     axes=(("crf_(transitions|start|end)", ()),),
     decay=(("crf_(transitions|start|end)", False),),  # the scores act as biases
     shown_by=(("classifier/kernel",),),

@@ -1,9 +1,9 @@
 """How a model makes vectors of texts: the prompt, the pooling, and the modules after it.
 
-The description has what the files of sentence-transformers say, see
+The description has the content of the files of sentence-transformers, see
 `checkpoints.sentence_transformers`; fields and poolings have the names and the meaning of its
-version 6. Poolings are those of Sentence-BERT (Reimers and Gurevych, 2019,
-https://arxiv.org/abs/1908.10084), section 3, and more.
+version 6. Source of the poolings: Sentence-BERT (Reimers and Gurevych, 2019,
+https://arxiv.org/abs/1908.10084), section 3.
 """
 
 import dataclasses
@@ -133,14 +133,14 @@ class TextVectors:
     Attributes:
         poolings: names of `POOLINGS`; the results are concatenated.
         include_prompt: whether the tokens of a prompt count in the pooling.
-        modules: what is applied after the pooling, in this order.
+        modules: modules that are applied after the pooling, in this order.
         prompts: texts that are put before a text, by name.
         default_prompt_name: name of the prompt that is used where the caller names none.
         similarity: one of `SIMILARITIES`, how two vectors are compared.
         truncate_dim: number of leading values of a vector that are kept; None: all.
         max_length: maximum number of tokens of a text; None: no other limit than the model's.
         lower_case: whether texts are lower-cased before they are tokenised, by any tokenizer.
-        unsupported: what the files say that is not supported, and where; "": nothing.
+        unsupported: an unsupported content of the files, with its file; "": none.
         other: fields of the files that change no vector, by file; they are written back.
     """
 
@@ -184,7 +184,7 @@ class TextVectors:
                 raise OptionError(
                     "pooling",
                     ",".join(self.poolings),
-                    "choose a pooling that fits, or mend the files in the folders of the model",
+                    "choose a pooling that fits, or fix the files in the folders of the model",
                     problem=f"the vectors have {width} values, and the model's "
                     f"{type(module).__name__} takes {taken}",
                 )
@@ -192,15 +192,15 @@ class TextVectors:
         return min(width, self.truncate_dim or width)
 
     def chosen(self, pooling: str | Sequence[str] | None, normalize: bool | None) -> "TextVectors":
-        """The description with what a caller names in place of what the model says.
+        """The description with the pooling and normalisation that a caller names.
 
         Args:
             pooling: one of `POOLINGS`, or several, also as "cls,max"; None: unchanged.
             normalize: False leaves out a normalisation at the end; for True see `embed`.
 
         Raises:
-            OptionError: the pooling is unknown, or none is named and the files of the model say
-                something that is not supported.
+            OptionError: the pooling is unknown, or none is named and the files of the model have an
+                unsupported content.
         """
         if self.unsupported and pooling is None:
             rule = "name a pooling for the vectors of the encoder alone, or give another model"
@@ -219,7 +219,7 @@ class TextVectors:
         """The prompt of a name, a text itself, or for None the prompt `default_prompt_name`.
 
         Raises:
-            OptionError: a word that is no name; as a text it would run into the first word.
+            OptionError: a word that is not a name; as a text it would join the first word.
         """
         known = self.all_prompts
         name = self.default_prompt_name if requested is None else requested

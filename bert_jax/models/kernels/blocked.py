@@ -33,7 +33,7 @@ _MIN_QUERIES = 48
 
 
 class _Softmax(NamedTuple):
-    """What the weights are computed from, apart from the scores; both float32 [..., T, 1].
+    """The values from which weights are computed, with the scores; both float32 [..., T, 1].
 
     Attributes:
         maximum: maximum of the scores of each query.
@@ -51,7 +51,7 @@ def attention(inputs: AttentionInputs) -> jax.Array:
     blocks = _query_blocks(queries, width, key.shape[2])
     if inputs.dropout is not None or blocks is None:
         return _forward(inputs)[0]
-    # XLA would store what all layers have in common, in the shape of the scores of all heads.
+    # XLA would store the values that all layers share, in the shape of the scores of all heads.
     query, mask, factor = jax.lax.optimization_barrier(
         (query, _mask(inputs.mask), jnp.float32(inputs.scale))
     )
@@ -88,9 +88,9 @@ def _attend(
     factor: jax.Array | float,
     drop: Callable[[jax.Array], jax.Array] = lambda values: values,
 ) -> tuple[jax.Array, _Softmax]:
-    """The output [..., T, H], and what the backward pass computes the weights from.
+    """The output [..., T, H], and the values from which the backward pass computes the weights.
 
-    The mask and the factor are those of `_scores`.
+    For mask and factor see `_scores`.
     """
     scores = _scores(query, key, mask, factor)
     maximum = scores.max(axis=-1, keepdims=True)
@@ -160,9 +160,8 @@ def _in_blocks(function: Callable[..., Any], inputs: AttentionInputs, *others: A
     """Applies a function of heads block after block.
 
     Args:
-        function: takes the inputs and the others of any number of heads, and returns arrays with
-            as many.
-        inputs: of all heads; arrays [B, 1, ...] are the same for all heads of a row.
+        function: takes `inputs` and `others` of any number of heads, returns arrays of as many.
+        inputs: inputs of all heads; arrays [B, 1, ...] are the same for all heads of a row.
         others: further arrays, [B, N, ...].
 
     Returns:
@@ -195,7 +194,7 @@ def _in_blocks(function: Callable[..., Any], inputs: AttentionInputs, *others: A
 
 
 def _wide(tree: Any) -> Any:
-    """The same with floating-point arrays in float32."""
+    """The tree with its floating-point arrays in float32."""
 
     def widened(array: jax.Array) -> jax.Array:
         is_floating = jnp.issubdtype(array.dtype, jnp.floating)

@@ -1,6 +1,6 @@
-"""Attention as the paper defines it: the reference for all kernels, and the last choice of all.
+"""Attention by the definition of the paper: the reference for all kernels.
 
-It computes what no faster kernel does, such as an additive bias.
+It runs where no faster kernel supports the inputs, such as an additive bias.
 """
 
 import jax

@@ -22,7 +22,7 @@ def affine(axes: int, inputs: jax.Array, kernel: jax.Array, bias: jax.Array) -> 
     """Inputs · kernel + bias, summed over the last `axes` axes of the inputs.
 
     Args:
-        axes: number of axes that I stands for.
+        axes: number of axes of I.
         inputs: [..., I], float32 or bfloat16.
         kernel: [I, O], where O may also be several axes; multiplied in the dtype of the inputs.
             Its gradient is rounded to that dtype, so that devices exchange half as many bytes.

@@ -24,9 +24,9 @@ from bert_jax.errors import (
     UserError,
     require_at_least,
 )
-from bert_jax.models.call import apply_model, model_inputs
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
 from bert_jax.models.encoder import Encoder, cast_layer_kernels
+from bert_jax.models.encoder_with_head import apply_model, model_inputs
 from bert_jax.models.execution import Execution
 from bert_jax.tokenization import Encoding, Tokenizer
 from bert_jax.tokenization.encoding import is_unicode

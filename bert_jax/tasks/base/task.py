@@ -16,8 +16,8 @@ from jax.sharding import Mesh
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pipeline import Batch
 from bert_jax.metrics import baseline_warning
-from bert_jax.models.call import apply_model, model_inputs
 from bert_jax.models.config import ComputedModel
+from bert_jax.models.encoder_with_head import apply_model, model_inputs
 from bert_jax.models.execution import Execution
 from bert_jax.models.parameter_sharding import gathered
 from bert_jax.sharding.hosts import to_global

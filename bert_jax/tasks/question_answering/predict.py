@@ -26,7 +26,7 @@ from bert_jax.data.readers.squad import (
 )
 from bert_jax.data.windows.passages import PassageWindow, PassageWindows
 from bert_jax.errors import UserError, require_at_least, require_between
-from bert_jax.models.call import apply_model, model_inputs
+from bert_jax.models.encoder_with_head import apply_model, model_inputs
 from bert_jax.models.heads.question_answering import (
     JOINT,
     JOINT_SCOPE,
