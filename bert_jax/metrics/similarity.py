@@ -60,11 +60,11 @@ def similarities(left: np.ndarray, right: np.ndarray, kind: str) -> np.ndarray:
 
     Args:
         left: float32 [n, D].
-        right: float32 [m, D].
+        right: float32 [R, D].
         kind: "cosine", from -1 to 1; "dot"; "euclidean" or "manhattan", the distance with a minus.
 
     Returns:
-        float32 [n, m].
+        float32 [n, R].
     """
     if kind in ("euclidean", "manhattan"):
         from scipy.spatial.distance import cdist
