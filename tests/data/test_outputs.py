@@ -1,14 +1,23 @@
-"""Output files that are complete or not there."""
+"""Output files that are complete or missing; files that a later call continues; JSON records."""
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as numpy_strategies
 
-from bert_jax.data.outputs import Layout, open_outputs
+from bert_jax.data.outputs import Layout, float32_repr, open_outputs, resumable_outputs, to_json
 from bert_jax.errors import UserError
+
+OBJECT = Layout(head="{", separator=", ", tail="}\n", empty="{}\n")
+LIST = Layout("odds", head="[", separator=", ", tail="]\n", empty=None)
+ROWS = ["one", "two", "three", "four", "five", "six"]
 
 
 @contextlib.contextmanager
@@ -18,20 +27,12 @@ def open_lines(target):
         yield lambda text: outputs.write("", text)
 
 
-def test_a_file_appears_when_it_is_whole(tmp_path):
-    path = tmp_path / "out.jsonl"
+def test_a_file_appears_when_it_is_whole_and_an_older_one_stays_after_an_error(tmp_path):
+    (tmp_path / "real").mkdir()
+    path, neighbour = tmp_path / "real" / "out.jsonl", tmp_path / "real" / "out.jsonl.partial"
     path.write_text("older\n")
-    with open_lines(path) as write:
-        write("1\n")
-        write("2\n")
-        assert path.read_text() == "older\n"
-    assert path.read_text() == "1\n2\n"
-    assert os.listdir(tmp_path) == ["out.jsonl"]
-
-
-def test_after_an_error_the_older_file_stays(tmp_path):
-    path = tmp_path / "out.jsonl"
-    path.write_text("older\n")
+    neighbour.write_text("precious")
+    (tmp_path / "link.jsonl").symlink_to("real/out.jsonl")
 
     def fail(error):
         with open_lines(path) as write:
@@ -42,20 +43,17 @@ def test_after_an_error_the_older_file_stays(tmp_path):
         with pytest.raises(error):
             fail(error)
         assert path.read_text() == "older\n"
-        assert os.listdir(tmp_path) == ["out.jsonl"]
-
-
-def test_a_link_stays_a_link(tmp_path):
-    (tmp_path / "real").mkdir()
-    (tmp_path / "real" / "out.jsonl").write_text("older\n")
-    (tmp_path / "link.jsonl").symlink_to("real/out.jsonl")
     with open_lines(tmp_path / "link.jsonl") as write:
         write("1\n")
+        write("2\n")
+        assert path.read_text() == "older\n"
+    assert path.read_text() == "1\n2\n"
     assert (tmp_path / "link.jsonl").is_symlink()
-    assert (tmp_path / "real" / "out.jsonl").read_text() == "1\n"
+    assert neighbour.read_text() == "precious"
+    assert sorted(os.listdir(tmp_path / "real")) == ["out.jsonl", "out.jsonl.partial"]
 
 
-def test_places_that_cannot_be_written(tmp_path):
+def test_paths_that_cannot_be_written(tmp_path):
     message = "none/out.jsonl: No such file or directory; free space or choose another path"
     with pytest.raises(UserError, match=message), open_lines(tmp_path / "none" / "out.jsonl"):
         pass
@@ -105,10 +103,159 @@ def test_stdout_is_flushed_line_by_line_and_may_be_closed():
         assert process.wait() == 1
 
 
-def test_a_neighbour_called_partial_is_not_touched(tmp_path):
-    neighbour = tmp_path / "out.jsonl.partial"
-    neighbour.write_text("precious")
-    with open_lines(tmp_path / "out.jsonl") as write:
-        write("1\n")
-    assert neighbour.read_text() == "precious"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.jsonl", "out.jsonl.partial"]
+def write_rows(target, stop=6, killed=False, request="a", rows=ROWS, mark_every=2):
+    """Writes rows from where an earlier call ended; stops before row `stop`."""
+    with resumable_outputs(target, [OBJECT, LIST], lambda: {"request": request}) as outputs:
+        begun = outputs.rows
+        for number in range(begun, len(rows)):
+            if number == stop:
+                if killed:  # nothing is recorded any more
+                    outputs._journal.keep = lambda: "everything"
+                raise KeyboardInterrupt
+            outputs.write("", rows[number])
+            if number >= 3:
+                outputs.write("odds", str(number))
+            if (number + 1) % mark_every == 0:
+                outputs.mark(number + 1, f"digest {number + 1}")
+    return begun
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_an_output_is_continued_after_any_row(tmp_path, monkeypatch, killed):
+    # With 0 seconds between records, each mark is one; a kill then loses the rows after it.
+    monkeypatch.setattr("bert_jax.files.journal.RECORD_SECONDS", 0.0)
+    for stops in [(0, 1), (1, 5), (2, 2), (3, 4), (5, 5)]:
+        target = tmp_path / "out"
+        for stop in stops:
+            if stop >= 2 * (stops[0] // 2):  # the second call does not begin before the first ended
+                with pytest.raises(KeyboardInterrupt):
+                    write_rows(target, stop, killed)
+                assert not target.exists()
+                assert (tmp_path / "out.partial").exists() == (killed or max(stops[0], stop) >= 2)
+        assert write_rows(target) == 2 * (max(stops) // 2)
+        assert target.read_text() == "{one, two, three, four, five, six}\n"
+        assert (tmp_path / "odds_out").read_text() == "[3, 4, 5]\n"
+        assert sorted(os.listdir(tmp_path)) == ["bert_jax.json", "odds_out", "out"]
+        target.unlink()
+        (tmp_path / "odds_out").unlink()
+    assert write_rows(target, rows=[]) == 0
+    assert sorted(os.listdir(tmp_path)) == ["bert_jax.json", "out"]
+    assert target.read_text() == "{}\n"
+
+
+def test_only_files_of_earlier_calls_are_replaced(tmp_path):
+    target = tmp_path / "out"
+    write_rows(target, rows=["one"])
+    write_rows(target)  # ours
+    listed = json.loads((tmp_path / "bert_jax.json").read_text())["files"]
+    assert sorted(listed) == ["odds_out", "out"]
+    assert listed["out"][0].startswith("35:")
+
+    for path, content, problem in [
+        (target, "{mine}", "was changed since bert_jax wrote it; move it away"),
+        (tmp_path / "odds_new", "mine", "was not written by bert_jax"),
+    ]:
+        path.write_text(content)
+        before = {other.name: other.read_bytes() for other in tmp_path.iterdir()}
+        with pytest.raises(UserError, match=f"{path.name} {problem}"):
+            write_rows(tmp_path / path.name.removeprefix("odds_"))
+        assert {other.name: other.read_bytes() for other in tmp_path.iterdir()} == before
+    target.write_text("")  # nothing is lost
+    write_rows(target)
+
+    # A file that appears while rows are written is kept, and so are the rows.
+    target = tmp_path / "late"
+
+    class Rows(list):
+        def __getitem__(self, number):
+            if number == 3:
+                target.write_text("mine")
+            return super().__getitem__(number)
+
+    with pytest.raises(UserError, match="late was not written by bert_jax"):
+        write_rows(target, rows=Rows(ROWS))
+    assert target.read_text() == "mine"
+    target.unlink()
+    assert write_rows(target) == 6
+    assert target.read_text() == "{one, two, three, four, five, six}\n"
+
+
+def test_an_output_of_a_pipe_is_not_continued(tmp_path):
+    def write(rows):
+        with resumable_outputs(tmp_path / "out", [OBJECT, LIST], None) as outputs:
+            for row in rows:
+                if row == "stop":
+                    raise KeyboardInterrupt
+                outputs.write("", row)
+                outputs.mark(1, "digest")
+
+    with pytest.raises(KeyboardInterrupt):
+        write(["one", "stop"])
+    assert os.listdir(tmp_path) == []
+    write(["one"])
+    assert (tmp_path / "out").read_text() == "{one}\n"
+    with pytest.raises(KeyboardInterrupt):
+        write_rows(tmp_path / "out", 4)
+    with pytest.raises(UserError, match="4 predictions of another request .other input."):
+        write(["one"])
+
+
+def test_rows_of_another_request_or_damaged_ones_are_refused(tmp_path):
+    target, directory = tmp_path / "out", tmp_path / "out.partial"
+    with pytest.raises(KeyboardInterrupt):
+        write_rows(target, 4)
+    record = json.loads((directory / ".record.json").read_text())
+    assert record["request"] == {"request": "a"}
+    assert (record["count"], record["state"]) == (4, {"digest": "digest 4"})
+    with pytest.raises(UserError, match=r"4 predictions of another request \(other request\)"):
+        write_rows(target, request="b")
+    content = (directory / "odds_out").read_bytes()
+    (directory / "odds_out").write_bytes(b"")
+    with pytest.raises(UserError, match="odds_out is damaged"):
+        write_rows(target)
+    (directory / "odds_out").write_bytes(content)
+    assert write_rows(target) == 4
+
+
+def test_an_output_has_one_writer(tmp_path):
+    message = r"out.partial is being written by process \d+ on .*; wait for it"
+    with (
+        resumable_outputs(tmp_path / "out", [OBJECT], dict),
+        pytest.raises(UserError, match=message),
+    ):
+        write_rows(tmp_path / "out")
+    assert (tmp_path / "out").read_text() == "{}\n"
+
+
+def test_a_record_by_hand():
+    record = {
+        "id": "é",
+        "scores": np.array([[0.1, 1.0], [-1e-12, 3e20]], np.float32),
+        "tokens": ["[CLS]", '"'],
+        "none": None,
+        "empty": np.zeros((2, 0), np.float32),
+    }
+    assert to_json(record) == (
+        '{"id": "é", "scores": [[0.1, 1.0], [-1e-12, 3e+20]], "tokens": ["[CLS]", "\\""], '
+        '"none": null, "empty": [[], []]}'
+    )
+    assert to_json({}) == "{}"
+    assert str(float32_repr(float(np.float32(0.1)))) == "0.1"
+    for number in (np.nan, np.inf):
+        with pytest.raises(UserError, match="'vector' is not finite"):
+            to_json({"vector": np.array([1.0, number], np.float32)})
+
+
+@given(
+    numpy_strategies.arrays(
+        np.float32,
+        numpy_strategies.array_shapes(min_dims=1, max_dims=3, max_side=4),
+        elements=st.floats(width=32, allow_nan=False, allow_infinity=False),
+    )
+)
+def test_every_float32_reads_back_as_itself(array):
+    read = json.loads(to_json({"array": array}))["array"]
+    np.testing.assert_array_equal(np.array(read, np.float32), array)
+    for number in array.ravel():
+        assert np.float32(float32_repr(float(number))) == number
+        assert len(str(float32_repr(float(number)))) <= len(str(float(number)))

@@ -1,10 +1,12 @@
-"""Examples in batches of like length; predictions, or errors, in the order of the examples."""
+"""Examples in batches of similar length; predictions or errors in order; micro-batches."""
 
 import concurrent.futures
 import itertools
 import os
 import subprocess
 import sys
+import threading
+import time
 from types import SimpleNamespace
 
 import jax.numpy as jnp
@@ -13,9 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bert_jax.data.readers.tables import Record
 from bert_jax.errors import UserError
 from bert_jax.inference.engine import Engine
-from bert_jax.inference.streams import predict_examples
+from bert_jax.inference.predict import task_of
+from bert_jax.inference.streams import micro_batches, predict_examples
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks.base.predictor import BatchOptions, EncodedExample, ExampleError, Predictor
 from bert_jax.tasks.base.text_rows import TextEncoder
@@ -99,21 +103,8 @@ def test_batches_by_hand(batches_of):
             [2, 6, 10, 20, 3, 0, 0, 0, 0, 0],
         ],
     )
-    np.testing.assert_array_equal(
-        arrays["token_type_ids"][:, :10],
-        [
-            [0, 0, 0, 0, 1, 1, 1, 1, 1, 0],
-            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-        ],
-    )
-    np.testing.assert_array_equal(
-        further["attention_mask"][:, :5],
-        [
-            [1, 1, 1, 0, 0],
-            [1, 1, 0, 0, 0],
-        ],
-    )
+    assert arrays["token_type_ids"][0, :10].tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 1, 0]
+    assert further["attention_mask"].sum(axis=1).tolist() == [3, 2]
     [(chosen, arrays)] = batches_of(
         ["sun", "a cat", "sea"], batch_size=4, max_length=5, mesh=a_mesh(8)
     )
@@ -122,17 +113,17 @@ def test_batches_by_hand(batches_of):
     assert arrays["input_ids"].shape == (8, 5)
 
 
-def test_windows_are_read_no_further_ahead(texts_of):
+def test_a_stream_without_end_is_read_one_window_ahead(texts_of):
     read = []
 
-    def texts(words):
+    def texts(*words):
         for number in itertools.count():
             read.append(number)
-            yield "sun " * words
+            yield "sun " * words[number % len(words)]
 
-    windows = Engine(texts_of(window=3)).run(texts(1))
-    first, second = itertools.islice(windows, 2)
-    assert [(len(each.examples), each.is_full) for each in (first, second)] == [(6, True)] * 2
+    predictions = predict_examples(texts_of(window=3), texts(0, 1, 2, 3, 4))
+    first = list(itertools.islice(predictions, 12))
+    assert [length for _, (length,) in first] == [number % 5 + 2 for number in range(12)]
     assert len(read) == 12 + 6
     # A window of long texts is short.
     read.clear()
@@ -187,13 +178,6 @@ def test_many_rows_are_packed_and_a_few_are_not(batches_of):
     assert chosen == [0, 1, 2, 3]
 
 
-def test_packed_predictions_are_in_order(texts_of):
-    texts = ["sun " * (number % 29) for number in range(50)]
-    engine = Engine(texts_of(batch_size=4, window=8, packs_rows=True))
-    expected = [[number % 29 + 2] for number in range(50)]
-    assert [lengths for _, lengths in engine.predict(texts)] == expected
-
-
 def test_predictions_by_hand_in_order(texts_of):
     done = []
     predictions = predict_examples(texts_of(), TEXTS, advance=done.append)
@@ -202,19 +186,17 @@ def test_predictions_by_hand_in_order(texts_of):
     assert done == [2, 2, 1]
     assert Engine(texts_of()).predict(TEXTS) == expected
     assert Engine(texts_of()).predict([]) == list(predict_examples(texts_of(), [])) == []
+    texts = ["sun " * (number % 29) for number in range(50)]
+    packed = Engine(texts_of(batch_size=4, window=8, packs_rows=True)).predict(texts)
+    assert [lengths for _, lengths in packed] == [[number % 29 + 2] for number in range(50)]
 
 
 def test_an_error_is_that_of_its_example_alone(texts_of):
     engine = Engine(texts_of())
     bad = [7, None, ["a", "b"], ("a", "b", "c")]  # two windows of four, one without any text
     results = engine.predict(["sun", 7, "a sea", *bad, "sun"])
-    assert [str(results[index]) for index in (1, 3)] == [
-        "7 is no text; give a string or a pair of strings",
-        "7 is no text; give a string or a pair of strings",
-    ]
-    assert [index for index, each in enumerate(results) if isinstance(each, ExampleError)] == [
-        1, 3, 4, 5, 6,
-    ]  # fmt: skip
+    assert str(results[1]) == "7 is no text; give a string or a pair of strings"
+    assert [isinstance(each, ExampleError) for each in results] == [0, 1, 0, 1, 1, 1, 1, 0]
     assert [results[index] for index in (0, 2, 7)] == [("sun", [3]), ("a", [4]), ("sun", [3])]
     assert [str(each)[:4] for each in engine.predict([None, 3, 3, 3, 3])] == ["None", *["3 is"] * 4]
     # A stream ends at the first, after the window before.
@@ -250,6 +232,23 @@ def test_examples_of_several_rows(tokenizer, tiny_config):
     assert Engine(predictor).predict(examples) == expected
 
 
+def test_requests_to_a_server(make_model):
+    """Records → examples → predictions or errors → records, as a server answers them."""
+    model = make_model("classification")
+    task, spec = task_of(model, None)
+    options = spec.read_options(task, "-", {"batch_size": 4})
+    engine = Engine(spec.predictor(model, options))
+    requests = [{"id": 7, "text": "the sun"}, {"text": "a", "text_pair": "sea"}]
+    parse = spec.reader.parser(options)
+    examples = [parse(Record(request, "a request"), 0) for request in requests]
+    first, bad, second = engine.predict([examples[0].input, None, examples[1].input])
+    assert isinstance(bad, ExampleError)
+    assert [
+        list(spec.record(example, prediction))
+        for example, prediction in zip(examples, (first, second), strict=True)
+    ] == [["id", "label", "score", "probabilities"], ["label", "score", "probabilities"]]
+
+
 def test_several_threads_use_one_engine(make_model):
     """Each gets the predictions of its own texts."""
     lists = [[f"the sun was {'very ' * (n % 20)}low ." for n in range(k, k + 40)] for k in range(8)]
@@ -274,8 +273,8 @@ engine = Engine(EmbeddingPredictor(model, BatchOptions(batch_size=8)))
 texts = ["the sun was low .", "a sea"]
 expected = engine.predict(texts)
 with concurrent.futures.ThreadPoolExecutor(8) as pool:
-    for found in pool.map(engine.predict, [texts] * 300):
-        assert all((one == other).all() for one, other in zip(found, expected, strict=True))
+    for vectors in pool.map(engine.predict, [texts] * 300):
+        assert all((one == other).all() for one, other in zip(vectors, expected, strict=True))
 print("done")
 """
 
@@ -328,39 +327,47 @@ def test_short_lists_have_only_shapes_of_the_warm_up(make_model, make, head, exa
     assert all(shape in known for shape in shapes)
 
 
-def test_a_stream_without_end(texts_of):
-    read = []
-
-    def texts():
-        for number in itertools.count():
-            read.append(number)
-            yield "sun " * (number % 7)
-
-    predictions = predict_examples(texts_of(), texts())
-    first = list(itertools.islice(predictions, 100))
-    assert [length for _, (length,) in first] == [number % 7 + 2 for number in range(100)]
-    # The windows of the last prediction and of the batch that is begun ahead, 4 texts each.
-    assert len(read) <= 100 + 8
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"batch_size": 0}, "batch_size is 0; it must be at least 1"),
-        ({"max_length": 33}, "max_length is 33; this model takes 3 to 32 tokens"),
-        ({"max_length": 2}, "max_length is 2; this model takes 3 to 32 tokens"),
-    ],
-)
-def test_wrong_sizes(tiny_config, options, message):
-    with pytest.raises(UserError, match=message):
-        BatchOptions(**options).limit(tiny_config)
-
-
 def test_too_little_memory_is_one_line_with_its_remedy(texts_of):
     predictor = texts_of(batch_size=2)
     predictor.compute = lambda batch: jnp.zeros(1 << 50, jnp.int8)
-    with pytest.raises(UserError) as found:
+    with pytest.raises(UserError) as caught:
         Engine(predictor).predict(TEXTS)
-    (line,) = str(found.value).splitlines()
+    (line,) = str(caught.value).splitlines()
     assert line.startswith("the memory of a device does not suffice for batches of 2 rows: RESOUR")
     assert line.endswith("; lower the batch size or the maximum length")
+
+
+def test_micro_batches_have_all_items_in_order():
+    assert [item for batch in micro_batches(range(10_000)) for item in batch] == [*range(10_000)]
+    assert [list(batch) for batch in micro_batches([])] == [[]]
+
+    def slow():
+        for number in range(50):
+            time.sleep(0.02)  # each item comes soon, and all of them do not
+            yield number
+
+    batches = [list(batch) for batch in micro_batches(slow())]
+    assert [number for batch in batches for number in batch] == list(range(50))
+    assert len(batches) > 3
+
+
+def test_a_micro_batch_does_not_wait_for_the_next_item():
+    answered = threading.Event()
+
+    def source():
+        yield "one"
+        yield "two"
+        assert answered.wait(60)
+        yield "three"
+        raise ValueError("the fourth")
+
+    batches = micro_batches(source())
+    items = []
+    while len(items) < 2:  # in two, should the machine be slow
+        items += list(next(batches))
+    assert items == ["one", "two"]
+    answered.set()
+    rest = (item for batch in batches for item in batch)
+    assert next(rest) == "three"
+    with pytest.raises(ValueError, match="the fourth"):
+        next(rest)
