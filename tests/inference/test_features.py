@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.families import bert
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.text_vectors import TextVectors
@@ -22,12 +21,6 @@ TEXTS = [
     "one found a shell . it was long and warm . the sun went down to the sea and up .",
     "the boys walked to the sea .",
     ("the dog ran up to the tree .", ""),
-]
-
-# Two of them in the fast tier: a head, and the bare encoder.
-EVERY_HEAD = [
-    name if name in ("encoder", "pretraining") else pytest.param(name, marks=pytest.mark.slow)
-    for name in bert.FAMILY.class_names
 ]
 
 
@@ -48,19 +41,8 @@ def alone(model, text):
     return jax.tree.map(np.asarray, output)
 
 
-def assert_close(found, expected):
-    np.testing.assert_allclose(found, expected, atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize("head", EVERY_HEAD)
-@pytest.mark.slow
-def test_every_model_embeds(make_model, head):
-    model = make_model(head)
-    found = model.embed(TEXTS, batch_size=8)
-    assert found.shape == (6, 16)
-    assert found.dtype == np.float32
-    for vector, text in zip(found, TEXTS, strict=True):
-        assert_close(vector, alone(model, text).last_hidden_state[0].mean(axis=0))
+def assert_close(actual, expected):
+    np.testing.assert_allclose(actual, expected, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -79,15 +61,22 @@ def test_every_pooling(model, pooling, reference):
     assert_close(model.embed(TEXTS, pooling, normalize=True), unit)
 
 
-def test_a_vector_does_not_depend_on_the_other_texts(model):
+def test_a_vector_does_not_depend_on_the_other_texts(model, capsys):
     together = model.embed(TEXTS * 4, batch_size=8)
-    np.testing.assert_allclose(together, np.tile(model.embed(TEXTS), (4, 1)), atol=1e-6, rtol=0)
+    assert (together.shape, together.dtype) == ((24, 16), np.float32)
+    assert_close(together, np.tile(model.embed(TEXTS), (4, 1)))
+    capsys.readouterr()
+    for progress in (False, True):
+        model.embed(TEXTS, "mean", progress=progress)
+        assert ("6/6" in capsys.readouterr().err) == progress
 
 
-def test_no_texts(model):
+def test_no_texts_and_one_string_instead_of_a_list(model):
     assert model.embed([]).shape == (0, 16)
-    assert model.hidden_states([]) == []
-    assert model.attentions([]) == []
+    assert model.hidden_states([]) == model.attentions([]) == []
+    for method in (model.embed, model.hidden_states, model.attentions):
+        with pytest.raises(UserError, match="the texts are one string, .*; give a list of strings"):
+            method("the sun")
 
 
 def test_a_cut_text_is_its_beginning(model, capsys):
@@ -104,13 +93,13 @@ def test_half_precision_gives_float32(model):
     half = dataclasses.replace(
         model, module=model.module.clone(execution=Execution(dtype="bfloat16"))
     )
-    found = half.embed(TEXTS)
-    assert found.dtype == np.float32
-    difference = np.abs(found - model.embed(TEXTS)).max()
+    vectors = half.embed(TEXTS)
+    assert vectors.dtype == np.float32
+    difference = np.abs(vectors - model.embed(TEXTS)).max()
     assert 1e-6 < difference < 0.1
 
 
-def test_what_is_done_to_a_text_before_it_is_tokenised(tokenizer):
+def test_changes_of_a_text_before_it_is_tokenised(tokenizer):
     prepare = TextPreparation(TextVectors(lower_case=True), "The Sea : ", tokenizer)
     assert prepare("A [MASK] ΣΑΣ") == "the sea : a [MASK] σασ"  # each character alone: no final ς
     assert prepare(("A", "B")) == ("the sea : a", "b")
@@ -120,7 +109,7 @@ def test_what_is_done_to_a_text_before_it_is_tokenised(tokenizer):
     assert apart.prompt_length(32) == len(tokenizer.encode_batch(["the sea :"])[0]) - 1 == 4
 
 
-def test_poolings_that_cannot_be(model, make_model):
+def test_refused_poolings(model, make_model):
     with pytest.raises(UserError, match="pooling is 'middle'; known are cls, max, .*, pooler"):
         model.embed(["sun"], "middle")
     for without in (
@@ -132,30 +121,17 @@ def test_poolings_that_cannot_be(model, make_model):
             without.embed(["sun"], "pooler")
 
 
-def test_one_string_is_no_list(model):
-    for ask in (model.embed, model.hidden_states, model.attentions):
-        with pytest.raises(UserError, match="the texts are one string, .*; give a list of strings"):
-            ask("the sun")
-
-
-def test_the_bar_of_a_long_list(model, capsys):
-    model.embed(TEXTS, progress=True)
-    assert "6/6" in capsys.readouterr().err
-    model.embed(TEXTS, "mean")
-    assert capsys.readouterr().err == ""
-
-
 EVERY_LAYER = (0, 1, 2)
 
 
 @pytest.mark.parametrize("head", ["pretraining", "encoder"])
 def test_hidden_states_of_all_layers(make_model, head):
     model = make_model(head)
-    found = model.hidden_states(TEXTS, EVERY_LAYER)
-    for record, text in zip(found, TEXTS, strict=True):
+    for record, text in zip(model.hidden_states(TEXTS, EVERY_LAYER), TEXTS, strict=True):
         expected = alone(model, text).hidden_states[:, 0]
         assert record.states.shape == (3, len(record.tokens), 16)
         assert record.states.dtype == np.float32
+        assert record.states.base is None  # else the whole batch would stay in memory
         assert_close(record.states, expected)
 
 
@@ -204,26 +180,27 @@ def test_layers_are_counted_from_either_end(model):
     ],
 )
 def test_layers_combined(model, combine, layers, by_hand):
-    found = model.hidden_states(TEXTS, layers, combine)
-    for record, apart in zip(found, model.hidden_states(TEXTS, EVERY_LAYER), strict=True):
+    combined = model.hidden_states(TEXTS, layers, combine)
+    for record, apart in zip(combined, model.hidden_states(TEXTS, EVERY_LAYER), strict=True):
         assert_close(record.states, by_hand(*(apart.states[layer] for layer in layers)))
 
 
 def test_attention_of_all_layers(model):
-    found = model.attentions(TEXTS)
-    for record, text in zip(found, TEXTS, strict=True):
+    maps = model.attentions(TEXTS)
+    for record, text in zip(maps, TEXTS, strict=True):
         tokens = len(record.tokens)
         assert record.weights.shape == (2, 2, tokens, tokens)
         assert record.weights.dtype == np.float32
+        assert record.weights.base is None
         np.testing.assert_allclose(record.weights.sum(axis=-1), 1, atol=1e-6)
         assert_close(record.weights, alone(model, text).attentions[:, 0])
     for layers in ((2,), (-1,)):
         np.testing.assert_array_equal(
-            model.attentions(TEXTS, layers)[0].weights[0], found[0].weights[1]
+            model.attentions(TEXTS, layers)[0].weights[0], maps[0].weights[1]
         )
 
 
-def test_layers_and_combinations_that_are_not_there(model):
+def test_refused_layers_and_combinations(model):
     for layer in (3, -4):
         with pytest.raises(UserError, match=f"layer {layer} does not exist; this model has 0 to 2"):
             model.hidden_states(["sun"], (layer,))
@@ -234,9 +211,3 @@ def test_layers_and_combinations_that_are_not_there(model):
         model.hidden_states(["sun"], ())
     with pytest.raises(UserError, match="combine is 'product'; known are sum, mean, conca"):
         model.hidden_states(["sun"], (1, 2), "product")
-
-
-def test_answers_do_not_hold_their_batch(model):
-    (record, *_) = model.hidden_states(TEXTS)
-    assert record.states.base is None
-    assert model.attentions(TEXTS)[0].weights.base is None

@@ -35,7 +35,7 @@ def predictor(make_model):
     return Counting(model, BatchOptions(batch_size=4))
 
 
-def test_what_is_kept_is_not_computed_again(predictor, tmp_path, monkeypatch):
+def test_kept_outputs_are_not_computed_again(predictor, tmp_path, monkeypatch):
     monkeypatch.setattr("bert_jax.files.journal.RECORD_SECONDS", 0.0)
     whole = list(predict_examples(predictor, TEXTS))
     batches = type(predictor).computed
@@ -43,7 +43,7 @@ def test_what_is_kept_is_not_computed_again(predictor, tmp_path, monkeypatch):
 
     def predict(stop):
         """Stops after that many batches; returns the predictions and how many it computed."""
-        type(predictor).computed, found = 0, []
+        type(predictor).computed, predictions = 0, []
         with cached_beside(tmp_path / "out", lambda: REQUEST) as journal:
             outputs = OutputCache(journal, "validation")
 
@@ -51,16 +51,15 @@ def test_what_is_kept_is_not_computed_again(predictor, tmp_path, monkeypatch):
                 if outputs.count >= stop:
                     raise KeyboardInterrupt
 
-            found += predict_examples(predictor, TEXTS, kept=outputs, advance=advance)
-        return found, type(predictor).computed
+            predictions += predict_examples(predictor, TEXTS, kept=outputs, advance=advance)
+        return predictions, type(predictor).computed
 
     for stop in (1, 4, 7):
         with pytest.raises(KeyboardInterrupt):
             predict(stop)
-    found, computed = predict(99)
-    assert computed == 1 + batches - 7  # and the first, whose outputs have the structure
-    for one, other in zip(found, whole, strict=True):
-        assert one == other
+    predictions, computed = predict(99)
+    assert computed == 1 + batches - 7  # and the first, which tells the structure of the outputs
+    assert predictions == whole
     assert not (tmp_path / "out.partial").exists()
 
 

@@ -68,9 +68,8 @@ def test_files_that_have_changed_are_noticed(make_model, tmp_path, change):
     content = pickle.dumps(bert_jax.load(directory))
     (directory / "README.md").write_text("a card")  # no file of the model
     pickle.loads(content)
-    name = {"other": "vocab.txt", "new": "special_tokens_map.json", "gone": "tokenizer.json"}[
-        change
-    ]
+    names = {"other": "vocab.txt", "new": "special_tokens_map.json", "gone": "tokenizer.json"}
+    name = names[change]
     if change == "gone":
         (directory / name).unlink()
     else:
@@ -99,7 +98,7 @@ def classify(model, text):
 
 
 @pytest.mark.slow
-def test_a_pool_of_new_processes_answers_like_this_one(saved):
+def test_a_pool_of_new_processes_predicts_like_this_one(saved):
     model = bert_jax.load(saved)
     expected = [model.classify([text]) for text in TEXTS]
     with multiprocessing.get_context("spawn").Pool(2) as pool:

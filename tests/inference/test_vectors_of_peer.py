@@ -28,7 +28,7 @@ PROMPTS = {"query": "the sea was : ", "passage": ""}
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory, tokenizer) -> Path:
     """A model directory of transformers."""
-    place = tmp_path_factory.mktemp("encoder")
+    directory = tmp_path_factory.mktemp("encoder")
     torch.manual_seed(0)
     config = transformers.BertConfig(
         vocab_size=tokenizer.vocab_size,
@@ -39,9 +39,9 @@ def encoder(tmp_path_factory, tokenizer) -> Path:
         max_position_embeddings=48,
         initializer_range=0.3,
     )
-    transformers.BertModel(config).save_pretrained(place)
-    tokenizer.save(place)
-    return place
+    transformers.BertModel(config).save_pretrained(directory)
+    tokenizer.save(directory)
+    return directory
 
 
 @pytest.fixture
@@ -55,14 +55,14 @@ def publish(encoder, tmp_path):
         )
         for parameter in (value for module in modules for value in module.parameters()):
             torch.nn.init.normal_(parameter, std=0.5)
-        model.save(str(tmp_path / "theirs"), create_model_card=False)
-        return opened(tmp_path / "theirs")
+        model.save(str(tmp_path / "peer"), create_model_card=False)
+        return opened(tmp_path / "peer")
 
     return saved
 
 
-def opened(place):
-    return sentence_transformers.SentenceTransformer(str(place), device="cpu").eval()
+def opened(directory):
+    return sentence_transformers.SentenceTransformer(str(directory), device="cpu").eval()
 
 
 def tails(width):
@@ -95,13 +95,13 @@ def test_every_pooling_with_and_without_dense_normalize_prompt_and_limit(
         )
         if limit:
             fields = {"max_seq_length": limit, "do_lower_case": False}
-            (tmp_path / "theirs" / "sentence_bert_config.json").write_text(json.dumps(fields))
-            reference = opened(tmp_path / "theirs")
+            (tmp_path / "peer" / "sentence_bert_config.json").write_text(json.dumps(fields))
+            reference = opened(tmp_path / "peer")
         expected = reference.encode(TEXTS)
-        model = bert_jax.load(tmp_path / "theirs")
+        model = bert_jax.load(tmp_path / "peer")
         np.testing.assert_allclose(model.embed(TEXTS), expected, atol=1e-5)
-        model.save(tmp_path / "ours")
-        np.testing.assert_allclose(opened(tmp_path / "ours").encode(TEXTS), expected, atol=1e-6)
+        model.save(tmp_path / "saved")
+        np.testing.assert_allclose(opened(tmp_path / "saved").encode(TEXTS), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("similarity", SIMILARITIES)
@@ -113,15 +113,15 @@ def test_similarity_and_truncation(publish, tmp_path, similarity):
         Pooling(WIDTH, "mean"), Normalize(), similarity_fn_name=similarity, truncate_dim=5
     )
     vectors = reference.encode(TEXTS)
-    model = bert_jax.load(tmp_path / "theirs")
+    model = bert_jax.load(tmp_path / "peer")
     assert vectors.shape == (5, 5)
     np.testing.assert_allclose(model.embed(TEXTS), vectors, atol=1e-5)
     expected = reference.similarity(vectors, vectors)
     np.testing.assert_allclose(model.similarity(TEXTS), expected, atol=1e-5)
     normal = reference.encode(TEXTS, normalize_embeddings=True)
     np.testing.assert_allclose(model.embed(TEXTS, normalize=True), normal, atol=1e-5)
-    model.save(tmp_path / "ours")
-    again = opened(tmp_path / "ours")
+    model.save(tmp_path / "saved")
+    again = opened(tmp_path / "saved")
     np.testing.assert_allclose(again.encode(TEXTS), vectors, atol=1e-6)
     assert (again.similarity_fn_name, again.truncate_dim) == (similarity, 5)
 
@@ -131,12 +131,12 @@ def test_prompts_of_a_search(publish, tmp_path):
 
     prompts = {"query": "the sea : ", "passage": "a dog "}
     reference = publish(Pooling(WIDTH, "cls"), prompts=prompts)
-    model = bert_jax.load(tmp_path / "theirs")
+    model = bert_jax.load(tmp_path / "peer")
     expected = reference.similarity(
         reference.encode_query([TEXTS[1]]), reference.encode_document(TEXTS)
     )[0].numpy()
-    found = {match.index: match.score for match in model.search(TEXTS[1], TEXTS)}
-    np.testing.assert_allclose([found[row] for row in range(5)], expected, atol=1e-5)
+    scores = {match.index: match.score for match in model.search(TEXTS[1], TEXTS)}
+    np.testing.assert_allclose([scores[row] for row in range(5)], expected, atol=1e-5)
     np.testing.assert_allclose(
         model.embed(TEXTS, prompt="query"), reference.encode(TEXTS, prompt_name="query"), atol=1e-5
     )
@@ -150,12 +150,12 @@ def test_the_pooler_in_place_of_a_pooling(encoder, tmp_path):
         str(encoder), modality_config=pooler, module_output_name="sentence_embedding"
     )
     reference = sentence_transformers.SentenceTransformer(modules=[module, Normalize()])
-    reference.save(str(tmp_path / "theirs"))
+    reference.save(str(tmp_path / "peer"))
     expected = reference.encode(TEXTS)
-    model = bert_jax.load(tmp_path / "theirs")
+    model = bert_jax.load(tmp_path / "peer")
     np.testing.assert_allclose(model.embed(TEXTS), expected, atol=1e-5)
-    model.save(tmp_path / "ours")
-    np.testing.assert_allclose(opened(tmp_path / "ours").encode(TEXTS), expected, atol=1e-6)
+    model.save(tmp_path / "saved")
+    np.testing.assert_allclose(opened(tmp_path / "saved").encode(TEXTS), expected, atol=1e-6)
 
 
 def test_lower_case_before_a_tokenizer_that_keeps_capital_letters(publish, encoder, tmp_path):
@@ -163,15 +163,15 @@ def test_lower_case_before_a_tokenizer_that_keeps_capital_letters(publish, encod
 
     publish(Pooling(WIDTH, "mean"))
     for name in ("tokenizer.json", "tokenizer_config.json"):
-        file = tmp_path / "theirs" / name
+        file = tmp_path / "peer" / name
         text = file.read_text().replace('"lowercase": true', '"lowercase": false')
         file.write_text(text.replace('"do_lower_case": true', '"do_lower_case": false'))
     fields = {"max_seq_length": None, "do_lower_case": True}
-    (tmp_path / "theirs" / "sentence_bert_config.json").write_text(json.dumps(fields))
+    (tmp_path / "peer" / "sentence_bert_config.json").write_text(json.dumps(fields))
     texts = ["The CAT sat on [MASK] mat .", "A DOG", "ΣΑΣ İ", "the cat"]
-    expected = opened(tmp_path / "theirs").encode(texts)
-    model = bert_jax.load(tmp_path / "theirs")
+    expected = opened(tmp_path / "peer").encode(texts)
+    model = bert_jax.load(tmp_path / "peer")
     assert not model.tokenizer.switches.do_lower_case
     np.testing.assert_allclose(model.embed(texts), expected, atol=1e-5)
-    model.save(tmp_path / "ours")
-    np.testing.assert_allclose(opened(tmp_path / "ours").encode(texts), expected, atol=1e-6)
+    model.save(tmp_path / "saved")
+    np.testing.assert_allclose(opened(tmp_path / "saved").encode(texts), expected, atol=1e-6)
