@@ -37,7 +37,7 @@ def test_by_eye():
     assert (batch.indices["unpack_indices"][4:] == -1).all()
 
 
-def test_each_device_has_packed_rows_of_its_own():
+def test_each_device_packs_its_own_rows():
     (batch,) = packed([2, 5, 3, 1], limit=6, batch_size=2, row_multiple=2)
     assert batch.rows == {0: 1, 6: 2, 7: 0, 8: 3}
     assert batch.count == 12
@@ -80,7 +80,7 @@ def test_uneven_texts_are_computed_with_hardly_any_padding_in_few_shapes(mean):
     st.integers(1, 9),
     st.integers(1, 3),
 )
-def test_every_token_has_one_place_and_texts_stay_whole(lengths, limit, batch_size, row_multiple):
+def test_every_token_is_packed_once_and_texts_stay_whole(lengths, limit, batch_size, row_multiple):
     batches = packed(lengths, limit=limit, batch_size=batch_size, row_multiple=row_multiple)
     assert sorted(row for batch in batches for row in batch.rows.values()) == [*range(len(lengths))]
     for batch in batches:
@@ -97,9 +97,9 @@ def test_every_token_has_one_place_and_texts_stay_whole(lengths, limit, batch_si
         for b in range(batch.count):
             length = lengths[batch.rows[b]] if b in batch.rows else 0
             group, in_group = divmod(b, group_rows)
-            places = unpack_indices[b, :length]
+            packed_at = unpack_indices[b, :length]
             assert (unpack_indices[b, length:] == -1).all()
-            assert len({place // width for place in places.tolist()}) <= 1
+            assert len({index // width for index in packed_at.tolist()}) <= 1
             expected = in_group * batch.length + np.arange(length)
-            assert (pack_indices[group].ravel()[places] == expected).all()
+            assert (pack_indices[group].ravel()[packed_at] == expected).all()
         assert (pack_indices >= 0).sum() == sum(lengths[row] for row in batch.rows.values())

@@ -14,7 +14,7 @@ def batch_of(lengths, width):
 
 def test_by_hand():
     packed = RowPacker().pack(batch_of([2, 5, 3, 0, 1], 6))
-    # 5 has a row, 3, 2 and 1 share another; in a row they stand as in the batch.
+    # 5 has a row, 3, 2 and 1 share another, in the order of the batch.
     assert packed["pack_indices"].tolist() == [[[6, 7, 8, 9, 10, -1], [0, 1, 12, 13, 14, 24]]]
     assert packed["unpack_indices"].tolist() == [
         [6, 7, -1, -1, -1, -1],
@@ -33,6 +33,10 @@ def test_longer_rows_where_more_texts_fit():
     # Here nothing is won by longer rows.
     row_packer = RowPacker([batch_of([32] * 8, 64)] * 3)
     assert row_packer.pack(batch_of([32] * 8, 64))["pack_indices"].shape == (1, 4, 64)
+    # Long rows have lengths that kernels take; without a sample of the length, rows stay as long.
+    row_packer = RowPacker([batch_of([300] * 8, 512)])
+    assert row_packer.pack(batch_of([300] * 8, 512))["pack_indices"].shape == (1, 4, 640)
+    assert row_packer.pack(batch_of([20, 20, 20], 32))["pack_indices"].shape == (1, 3, 32)
 
 
 def test_the_numbers_of_rows_are_those_that_batches_need():
@@ -43,11 +47,7 @@ def test_the_numbers_of_rows_are_those_that_batches_need():
     # Between them the next; beyond them multiples of an eighth of the batch.
     more = [batch_of([64] * count + [0] * (16 - count), 64) for count in (1, 4, 12, 13, 16)]
     assert [row_packer.pack(batch)["pack_indices"].shape[1] for batch in more] == [
-        3,
-        11,
-        12,
-        14,
-        16,
+        *(3, 11, 12, 14, 16),
     ]
     # One batch of a hundred is not.
     row_packer = RowPacker([few, *[many] * 99])
@@ -57,18 +57,8 @@ def test_the_numbers_of_rows_are_those_that_batches_need():
     assert row_packer.pack(few)["pack_indices"].shape[1] == 11
 
 
-def test_long_rows_have_lengths_that_kernels_take():
-    row_packer = RowPacker([batch_of([300] * 8, 512)])
-    assert row_packer.pack(batch_of([300] * 8, 512))["pack_indices"].shape == (1, 4, 640)
-
-
-def test_lengths_of_which_there_was_no_sample():
-    row_packer = RowPacker([batch_of([64] * 8, 64)])
-    assert row_packer.pack(batch_of([20, 20, 20], 32))["pack_indices"].shape == (1, 3, 32)
-
-
 @given(st.integers(3, 40), st.data())
-def test_every_token_has_one_place_and_texts_stay_whole(width, data):
+def test_every_token_is_packed_once_and_texts_stay_whole(width, data):
     some_lengths = st.lists(st.integers(0, width), min_size=1, max_size=40)
     samples = data.draw(st.lists(some_lengths, max_size=3))
     lengths = data.draw(some_lengths)
@@ -83,9 +73,9 @@ def test_every_token_has_one_place_and_texts_stay_whole(width, data):
     assert (unpack_indices[batch["attention_mask"].ravel() == 0] == -1).all()
     _, rows, packed_length = packed["pack_indices"].shape
     for row, length in zip(packed["unpack_indices"], lengths, strict=True):
-        found = row[:length]
-        assert (np.diff(found) == 1).all()
-        assert len(set(found // packed_length)) <= 1
+        indices = row[:length]
+        assert (np.diff(indices) == 1).all()
+        assert len(set(indices // packed_length)) <= 1
     # Nothing takes more memory than the batch itself.
     assert rows * packed_length**2 <= len(lengths) * width**2
     if not samples:
@@ -113,7 +103,7 @@ def test_best_fit_decreasing_by_eye():
 
 
 @given(st.lists(st.integers(1, 12), max_size=40), st.integers(1, 20))
-def test_best_fit_decreasing_is_that_of_a_plain_loop(sizes, rows):
+def test_best_fit_decreasing_equals_a_plain_loop(sizes, rows):
     """Which of several equally full rows is taken is not defined: what is left in them is."""
     left, unplaced = [12] * rows, []
     for size in sorted(sizes, reverse=True):
