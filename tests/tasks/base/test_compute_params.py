@@ -1,4 +1,4 @@
-"""Parameters that are converted once, not for each batch."""
+"""Work that is done once for many batches: converted parameters, compiled losses."""
 
 import dataclasses
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax.models.execution import Execution
+from bert_jax.tasks.base.labelled_evaluator import example_losses
 from bert_jax.tasks.base.predictor import model_outputs
 
 BATCH = {
@@ -25,14 +26,6 @@ def model(make_model):
     return dataclasses.replace(made, module=module, params=params)
 
 
-def test_results_are_the_same_to_the_bit(model):
-    found, expected = (
-        model_outputs(params, BATCH, module=model.module)
-        for params in (model.compute_params, model.params)
-    )
-    np.testing.assert_array_equal(found, expected)
-
-
 def test_only_kernels_of_layers_are_converted_and_once(model):
     converted = model.compute_params
     dtypes = {
@@ -43,17 +36,36 @@ def test_only_kernels_of_layers_are_converted_and_once(model):
     assert dtypes["bert/encoder/layers/attention/query/bias"] == jnp.float32
     assert dtypes["bert/pooler/dense/kernel"] == jnp.float32
     assert model.compute_params is converted
-    assert model.params["bert"]["encoder"]["layers"]["output"]["kernel"].dtype == jnp.float32
-
-
-def test_parameters_that_are_replaced_are_converted_again(model):
-    assert model.compute_params is model.compute_params
-    layers = model.params["bert"]["encoder"]["layers"]
-    layers["output"]["kernel"] = 2 * layers["output"]["kernel"]
-    kernel = model.compute_params["bert"]["encoder"]["layers"]["output"]["kernel"]
-    np.testing.assert_array_equal(kernel, layers["output"]["kernel"].astype(jnp.bfloat16))
+    kernel = model.params["bert"]["encoder"]["layers"]["output"]["kernel"]
+    assert kernel.dtype == jnp.float32
+    outputs, expected = (
+        model_outputs(params, BATCH, module=model.module) for params in (converted, model.params)
+    )
+    np.testing.assert_array_equal(outputs, expected)
+    # Parameters that are replaced are converted again.
+    model.params["bert"]["encoder"]["layers"]["output"]["kernel"] = 2 * kernel
+    again = model.compute_params["bert"]["encoder"]["layers"]["output"]["kernel"]
+    np.testing.assert_array_equal(again, (2 * kernel).astype(jnp.bfloat16))
 
 
 def test_in_float32_nothing_is_copied(make_model):
     model = make_model("classification")
     assert model.compute_params is model.params
+
+
+class Squares:
+    def __init__(self):
+        self.traces = 0
+
+    def losses(self, scores, targets):
+        self.traces += 1
+        return (scores - targets) ** 2
+
+
+def test_the_losses_of_a_second_evaluation_are_not_compiled_again():
+    squares, others = Squares(), Squares()
+    for _ in range(2):
+        losses = example_losses(squares.losses, np.float32([3, 1]), np.float32([1, 1]))
+        assert losses.tolist() == [4, 0]
+    example_losses(others.losses, np.float32([3, 1]), np.float32([1, 1]))
+    assert (squares.traces, others.traces) == (1, 1)

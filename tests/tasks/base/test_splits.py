@@ -25,52 +25,42 @@ def files(tmp_path):
     return tmp_path
 
 
-def test_files_are_read_as_what_they_are(files):
-    found = splits(files, train="train.txt", validation=("dev.txt",), test=("test.txt",))
-    assert len(found.train) == 20
-    assert found.train[0] == "train:train.txt-0"
-    assert [(part.name, len(part.examples)) for part in found.validation] == [("validation", 3)]
-    assert [(part.name, len(part.examples)) for part in found.test] == [("test", 4)]
-
-
-def test_several_validation_files_have_their_names(files):
-    found = splits(files, train="train.txt", validation=("dev.txt", "dev2.txt"))
-    assert [part.name for part in found.validation] == ["dev", "dev2"]
+def test_files_are_read_as_their_splits(files):
+    read = splits(files, train="train.txt", validation=("dev.txt",), test=("test.txt",))
+    assert len(read.train) == 20
+    assert read.train[0] == "train:train.txt-0"
+    assert [(part.name, len(part.examples)) for part in read.validation] == [("validation", 3)]
+    assert [(part.name, len(part.examples)) for part in read.test] == [("test", 4)]
+    # Several files have their names; a limit draws from the whole file.
+    read = splits(files, train="train.txt", validation=("dev.txt", "dev2.txt"), limit=5)
+    assert [part.name for part in read.validation] == ["dev", "dev2"]
+    assert len(read.train) == 5
+    assert read.train != [f"train:train.txt-{row}" for row in range(5)]
+    names = {"train": ("train.txt",), "validation": ("dev.txt", "dev2.txt"), "test": ("no.txt",)}
+    read = splits(files, default_names=names)
+    assert [part.name for part in read.validation] == ["dev", "dev2"]
+    assert read.test == []
 
 
 def test_the_validation_share_is_always_the_same(files):
-    found = splits(files, train="train.txt", validation_fraction=0.25)
-    (part,) = found.validation
-    assert (len(part.examples), len(found.train)) == (5, 15)
-    assert not set(part.examples) & set(found.train)
-    assert splits(files, train="train.txt", validation_fraction=0.25) == found
+    keys = {"train": "train.txt", "validation_fraction": 0.25}
+    read = splits(files, **keys)
+    (part,) = read.validation
+    assert (len(part.examples), len(read.train)) == (5, 15)
+    assert not set(part.examples) & set(read.train)
+    assert splits(files, **keys) == read
     # A finished model is evaluated on exactly the same examples.
-    assert splits(files, train="train.txt", validation_fraction=0.25, with_train=False).train == []
-    assert splits(
-        files, train="train.txt", validation_fraction=0.25, with_train=False
-    ).validation == [part]
+    evaluated = splits(files, **keys, with_train=False)
+    assert (evaluated.train, evaluated.validation) == ([], [part])
 
 
 def test_a_finished_model_needs_no_file_to_train_on(files):
     names = {"train": ("gone.txt",), "validation": ("dev.txt",)}
     for keys in ({"train": "gone.txt", "validation": ("dev.txt",)}, {"default_names": names}):
-        found = splits(files, **keys, with_train=False)
-        assert len(found.validation[0].examples) == 3
+        read = splits(files, **keys, with_train=False)
+        assert len(read.validation[0].examples) == 3
         with pytest.raises(UserError, match=r"gone.txt"):
             splits(files, **keys)
-
-
-def test_a_limit_draws_from_all_of_the_file(files):
-    found = splits(files, train="train.txt", validation=("dev.txt",), limit=5)
-    assert len(found.train) == 5
-    assert found.train != [f"train:train.txt-{row}" for row in range(5)]
-
-
-def test_names_of_a_benchmark(files):
-    names = {"train": ("train.txt",), "validation": ("dev.txt", "dev2.txt"), "test": ("no.txt",)}
-    found = splits(files, default_names=names)
-    assert [part.name for part in found.validation] == ["dev", "dev2"]
-    assert found.test == []
 
 
 @pytest.mark.parametrize(
@@ -85,6 +75,6 @@ def test_names_of_a_benchmark(files):
         ({"train": "train.txt", "validation": ("dev.txt", "dev.txt")}, "have the same name"),
     ],
 )
-def test_what_is_missing(files, keys, message):
+def test_missing_files_and_examples(files, keys, message):
     with pytest.raises(UserError, match=message):
         splits(files, **keys)

@@ -50,14 +50,6 @@ def test_lines_of_numbers_and_documents():
     assert ", '11' 10 (6.7%) and 3 more; f1" in many.lines()[1]
 
 
-def test_few_warnings_about_many_classes():
-    written = {name: 100 for number in range(9) for name in (f"a{number}", f"A{number}")}
-    warnings = dataclasses.replace(GOOD, classes=written, validation_classes=()).warnings()
-    assert len(warnings) == 4
-    assert "'a2' and 'A2' differ" in warnings[2]
-    assert warnings[3] == "6 more classes are written in several ways"
-
-
 @pytest.mark.parametrize(
     ("changes", "warning"),
     [
@@ -109,10 +101,7 @@ def test_few_warnings_about_many_classes():
             "20 of 20 test rows are training rows, too",
         ),
         ({"classes": {"1": 300, "1.0": 300, "2": 300}}, "the classes '1' and '1.0' differ in case"),
-        (
-            {"classes": {"caf\u00e9": 300, "cafe\u0301": 300}},
-            r"the classes 'café' and 'cafe\u",
-        ),
+        ({"classes": {"caf\u00e9": 300, "cafe\u0301": 300}}, r"the classes 'café' and 'cafe\u"),
         ({"classes": {"pos": 300, "pos\u200b": 300}}, r"the classes 'pos' and 'pos\u200b' differ"),
         ({"classes": {"a": 300, "null": 300}}, "does the class 'null' stand for a missing label?"),
         (
@@ -121,13 +110,21 @@ def test_few_warnings_about_many_classes():
         ),
     ],
 )
-def test_what_looks_wrong_is_one_warning(changes, warning):
+def test_each_problem_is_one_warning(changes, warning):
     bad = dataclasses.replace(GOOD, **{"validation_classes": (), **changes})
-    (found,) = bad.warnings()
-    assert found.startswith(warning)
+    (line,) = bad.warnings()
+    assert line.startswith(warning)
 
 
-def test_what_is_common_gives_no_warning():
+def test_several_warnings_about_many_classes():
+    written = {name: 100 for number in range(9) for name in (f"a{number}", f"A{number}")}
+    warnings = dataclasses.replace(GOOD, classes=written, validation_classes=()).warnings()
+    assert len(warnings) == 4
+    assert "'a2' and 'A2' differ" in warnings[2]
+    assert warnings[3] == "6 more classes are written in several ways"
+
+
+def test_usual_data_give_no_warning():
     for changes in (
         {"classes": {"a": 89, "b": 11}},
         {"classes": {str(star): 100 for star in range(1, 6)}},  # whole numbers may be classes
@@ -172,9 +169,9 @@ def summary(base_model, tmp_path):
 def test_the_rows_of_a_table_are_counted(summary):
     rows = [{"text": "the cat sat", "label": "x"}, {"text": "漢 漢 dog", "label": "y"}] * 3
     rows += [{"text": "the cat " * 20, "label": "x"}]
-    found = summary("classification", rows, [{"text": "the cat sat", "label": "x"}])
+    data = summary("classification", rows, [{"text": "the cat sat", "label": "x"}])
     # [CLS] and [SEP] are no words; five texts are 3 · 2, and one has 14 of its 40 words.
-    assert found == DataSummary(
+    assert data == DataSummary(
         unit="rows",
         train=7,
         validation={"validation": 1},
@@ -189,29 +186,33 @@ def test_the_rows_of_a_table_are_counted(summary):
 
 def test_every_task_has_a_summary(summary):
     sentence = {"tokens": ["the", "cat"], "tags": ["O", "B-A"]}
-    found = summary("tagging", [sentence] * 3, [sentence])
-    assert (found.unit, found.classes, found.duplicates) == (
+    data = summary("tagging", [sentence] * 3, [sentence])
+    assert (data.unit, data.classes, data.duplicates) == (
         "sentences",
         {"O": 3, "B-A": 3},
         {"validation": 1},
     )
-    assert found.tokens == TokenCounts(4, 4, 4, 0.0, limit=16)
+    assert data.tokens == TokenCounts(4, 4, 4, 0.0, limit=16)
 
     question = {"question": "it was", "context": "the cat sat", "answers": []}
     known = question | {"question": "the", "answers": [{"text": "cat", "answer_start": 4}]}
-    found = summary("question_answering", [question, known, known], [known], question_length=4)
-    assert (found.unit, found.classes) == ("questions", {"answer": 2, "no answer": 1})
-    assert (found.tokens.longest, found.duplicates) == (8, {"validation": 1})
+    data = summary("question_answering", [question, known, known], [known], question_length=4)
+    assert (data.unit, data.classes) == ("questions", {"answer": 2, "no answer": 1})
+    assert (data.tokens.longest, data.duplicates) == (8, {"validation": 1})
 
     choice = {"prompt": "the cat", "choices": ["sat", "ran"], "label": 1}
-    found = summary("multiple_choice", [choice] * 2, [choice | {"label": 0}])
-    assert (found.classes, found.validation_classes, found.duplicates) == (
+    data = summary("multiple_choice", [choice] * 2, [choice | {"label": 0}])
+    assert (data.classes, data.validation_classes, data.duplicates) == (
         {"1": 2},
         ("0",),
         {"validation": 1},
     )
-    assert (found.tokens.texts, found.tokens.longest) == (4, 6)
+    assert (data.tokens.texts, data.tokens.longest) == (4, 6)
 
     pair = {"text": "the cat", "text_pair": "the dog", "label": 0.5}
-    found = summary("similarity", [pair, pair | {"label": 1}], [pair])
-    assert (found.values, found.classes, found.tokens.texts) == ((0.5, 0.75, 1.0), {}, 4)
+    data = summary("similarity", [pair, pair | {"label": 1}], [pair])
+    assert (data.values, data.classes, data.tokens.texts) == (
+        (0.5, 0.75, 1.0),
+        {},
+        4,
+    )

@@ -1,10 +1,13 @@
-"""Texts and pairs as rows of tokens, one row each."""
+"""Texts and pairs as rows of tokens, one row each; many examples in chunks."""
 
 import dataclasses
+import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bert_jax.tasks.base.labelled_task import encode_in_chunks
 from bert_jax.tasks.base.predictor import ExampleError, Notes
 from bert_jax.tasks.base.text_rows import TextEncoder, beginning
 from bert_jax.tokenization import BertSwitches, WordPieceTokenizer
@@ -21,7 +24,7 @@ def test_long_texts_are_cut_and_counted(tokenizer, tiny_config):
     assert Notes.total(example.notes for example in encoded) == Notes(5, 3)
 
 
-def test_what_is_refused(tokenizer, tiny_config):
+def test_refused_texts(tokenizer, tiny_config):
     encode = TextEncoder(tokenizer, tiny_config, 32, refuse_long=True)
     wrong = [None, ("a", 3), ("a", "b", "c")]
     short, long, *errors = encode(["a", "sun " * 99, *wrong])
@@ -46,26 +49,18 @@ def test_an_example_of_several_texts_has_as_many_rows_or_an_error(tokenizer, tin
 
 # Words of one, two and three pieces, unknown and endless ones, Chinese, and what leaves no tokens.
 WORDS = [
-    "sun",
-    "the",
-    "dogs",
-    "walker",
-    "x" * 30,
-    "low.",
-    "\u4e2d\u6587",
-    "\u00e9",
-    "\u0301",
-    "\ufeff",
+    *("sun", "the", "dogs", "walker", "x" * 30, "low."),
+    *("\u4e2d\u6587", "\u00e9", "\u0301", "\ufeff"),
 ]
 parts = st.sampled_from([*WORDS, "[MASK]", " ", "  ", "\n", "\t", "\u00a0", " " * 90, "y" * 1100])
 long_texts = st.lists(parts, max_size=60).map("".join)
 
 
 @given(text=long_texts, limit=st.integers(3, 9))
-def test_what_is_enough_of_a_text_has_the_same_tokens(tokenizer, tiny_config, text, limit):
+def test_a_shortened_text_has_the_same_tokens(tokenizer, tiny_config, text, limit):
     text = text + " " + text + "sun " * 40
-    (found,) = TextEncoder(tokenizer, tiny_config, limit)([text])
-    assert found.rows == tokenizer.encode_batch([text], max_length=limit)
+    (encoded,) = TextEncoder(tokenizer, tiny_config, limit)([text])
+    assert encoded.rows == tokenizer.encode_batch([text], max_length=limit)
 
 
 @given(
@@ -74,14 +69,14 @@ def test_what_is_enough_of_a_text_has_the_same_tokens(tokenizer, tiny_config, te
     repeated=st.tuples(st.integers(0, 60), st.integers(0, 60)),
     limit=st.integers(4, 9),
 )
-def test_what_is_enough_of_a_pair_has_the_same_tokens(
+def test_a_shortened_pair_has_the_same_tokens(
     tokenizer, tiny_config, first, second, repeated, limit
 ):
     pair = (first + "sun " * repeated[0], second + "sea " * repeated[1])
-    (found,) = TextEncoder(tokenizer, tiny_config, limit)([pair])
+    (encoded,) = TextEncoder(tokenizer, tiny_config, limit)([pair])
     whole = tokenizer.encode_batch([pair[0]], [pair[1]])[0]
-    assert found.rows == tokenizer.encode_batch([pair[0]], [pair[1]], max_length=limit)
-    assert found.notes.cut == (len(whole) > limit)
+    assert encoded.rows == tokenizer.encode_batch([pair[0]], [pair[1]], max_length=limit)
+    assert encoded.notes.cut == (len(whole) > limit)
 
 
 def test_the_beginning_of_a_long_text(tokenizer):
@@ -91,13 +86,34 @@ def test_the_beginning_of_a_long_text(tokenizer):
     assert beginning(tokenizer, "\u4e2d" * 1000, 10) == "\u4e2d" * 159
     # White space has no tokens: more of it is read, until there are enough.
     assert beginning(tokenizer, " " * 2000 + "sun " * 2000, 10) == " " * 2000 + "sun " * 139 + "sun"
-    # No place between two words: the whole.
+    # No boundary between two words: the whole text.
     assert beginning(tokenizer, "y" * 3000, 10) == "y" * 3000
 
 
-def test_a_tokenizer_with_rules_of_its_own_gets_the_whole(tokenizer, pieces):
+def test_a_tokenizer_with_other_rules_gets_the_whole_text(tokenizer, pieces):
     plain = WordPieceTokenizer.from_vocabulary(pieces, BertSwitches(True, None, False))
     assert len(beginning(plain, "sun " * 1000, 10)) < 200
     assert beginning(plain, "\u4e2d" * 1000, 10) == "\u4e2d" * 1000  # one word
     plain.switches = None
     assert beginning(plain, "sun " * 1000, 10) == "sun " * 1000
+
+
+@pytest.mark.parametrize("count", [0, 1, 2000, 2001])
+def test_every_item_once_and_in_order(count):
+    encoded = encode_in_chunks(lambda items: [[-item] for item in items], range(count))
+    assert list(encoded) == [[-item] for item in range(count)]
+
+
+def test_no_more_is_read_and_encoded_than_is_requested():
+    sizes = []
+    items = iter(range(10_000))
+
+    def encode(chunk):
+        sizes.append(len(chunk))
+        return chunk
+
+    encoded = encode_in_chunks(encode, items)
+    assert sizes == []
+    assert list(itertools.islice(encoded, 2000)) == list(range(2000))
+    assert (sizes, next(items)) == ([2000], 2000)
+    assert len(list(encoded)) == 7999
