@@ -17,6 +17,7 @@ from jax.sharding import Mesh
 from bert_jax.data.pipeline import Batch
 from bert_jax.errors import require_at_least, require_between
 from bert_jax.models.encoder import Encoder, cast_layer_kernels
+from bert_jax.models.encoder_with_head import row_kinds
 from bert_jax.models.execution import Execution
 from bert_jax.planning.hardware import hardware_of
 from bert_jax.planning.roofline import real_flops, step_flops
@@ -112,7 +113,8 @@ def bench(options: BenchOptions, workload: Workload) -> dict[str, Any]:
         timing = time_steps(step, options.steps, warmup=warmup, profile=options.profile)
     timed = [batches[n % len(batches)] for n in range(warmup, warmup + options.steps)]
     seconds = sum(timing.steps)
-    lengths = [row_lengths(batch) for batch in timed]
+    kinds = [row_kinds(batch) for batch in timed]
+    lengths = [{kind: row_lengths(rows) for kind, rows in each.items()} for each in kinds]
     result: dict[str, Any] = {
         "work": options.work,
         "steps": options.steps,
@@ -120,7 +122,8 @@ def bench(options: BenchOptions, workload: Workload) -> dict[str, Any]:
         "min_s": min(timing.steps),
         "steps_s": [round(seconds, 6) for seconds in timing.steps],
         "tokens_per_s": sum(map(computed_tokens, timed)) / seconds,
-        "real_tokens_per_s": sum(int(each.sum()) for each in lengths) / seconds,
+        "real_tokens_per_s": sum(int(rows.sum()) for each in lengths for rows in each.values())
+        / seconds,
     }
     if is_pipeline:
         return result
@@ -128,7 +131,7 @@ def bench(options: BenchOptions, workload: Workload) -> dict[str, Any]:
     flops = 0.0
     for batch, each in zip(timed, lengths, strict=True):
         if options.work == "infer":
-            flops += real_flops(task.description.config, each, 0) / 3
+            flops += sum(real_flops(task.description.config, n, 0) for n in each.values()) / 3
         else:
             predictions = np.count_nonzero(batch.get("masked_lm_weights", 0))
             flops += step_flops(task.computed_models, each, int(predictions))
@@ -142,8 +145,8 @@ def bench(options: BenchOptions, workload: Workload) -> dict[str, Any]:
         "device": devices[0].device_kind,
         "devices": len(devices),
         "precision": execution.dtype,
-        "rows": int(timed[0]["input_ids"].shape[0]),
-        "length": max(int(batch["input_ids"].shape[-1]) for batch in timed),
+        "rows": workload.train_options.global_batch_size,
+        "length": max(int(rows["input_ids"].shape[-1]) for each in kinds for rows in each.values()),
     }
 
 
@@ -220,7 +223,7 @@ def peak_bytes(devices: Sequence[jax.Device]) -> int | None:
 
 
 def row_lengths(batch: Batch) -> np.ndarray:
-    """Number of tokens of each text of a batch, int64 [n]; texts packed in one row count apart."""
+    """Number of tokens of each text of one kind, int64 [n]; texts packed in a row count apart."""
     if "segment_ids" in batch:
         ids = batch["segment_ids"]  # BT
         numbers = ids + (ids.max() + 1) * np.arange(len(ids))[:, None]
@@ -256,31 +259,26 @@ def training_step(
 
 
 def forward_pass(task: Task, execution: Execution, mesh: Mesh, batches: list[Batch]) -> Step:
-    """The encoder without dropout: token ids to hidden states, as in `embed`."""
+    """The encoder without dropout: the hidden states of each kind of row, as in `embed`."""
     encoder = Encoder(task.description.config, execution, add_pooling_layer=False)
     names = ("input_ids", "token_type_ids", "attention_mask", "segment_ids", "position_ids")
-    placed = [
+
+    def place(rows: Batch) -> Any:
         # Choices and pairs have more dimensions; they become rows.
-        to_global(
-            mesh,
-            {
-                name: batch[name].reshape(-1, batch[name].shape[-1])
-                for name in names
-                if name in batch
-            },
-        )
-        for batch in batches
-    ]
+        arrays = {name: rows[name] for name in names if name in rows}
+        return to_global(mesh, {k: each.reshape(-1, each.shape[-1]) for k, each in arrays.items()})
+
+    placed = [[place(rows) for rows in row_kinds(batch).values()] for batch in batches]
     with on_mesh(mesh):
-        params = jax.jit(encoder.init)(jax.random.key(0), **placed[0])
+        params = jax.jit(encoder.init)(jax.random.key(0), **placed[0][0])
         params = cast_layer_kernels(params, dtype=execution.dtype)
 
     @jax.jit
-    def forward(params: Any, batch: Any) -> jax.Array:
-        output: Any = encoder.apply(params, **batch)
-        return output.last_hidden_state
+    def forward(params: Any, batch: Any) -> list[jax.Array]:
+        outputs: list[Any] = [encoder.apply(params, **rows) for rows in batch]
+        return [output.last_hidden_state for output in outputs]
 
-    def run(number: int) -> jax.Array:
+    def run(number: int) -> list[jax.Array]:
         with on_mesh(mesh):
             return forward(params, placed[number % len(placed)])
 

@@ -221,6 +221,19 @@ def model_inputs(batch: Mapping[str, Any]) -> dict[str, Any]:
     return inputs if packed_rows is None else inputs | {"packed_rows": packed_rows}
 
 
+def row_kinds(batch: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The arrays of each kind of row of a batch, without labels and the like.
+
+    The arrays of the only kind have plain names, and it is called "". Rows that have their own B
+    and T, such as queries and passages, have a prefix: "query/input_ids", "passage/input_ids".
+    """
+    kinds: dict[str, dict[str, Any]] = {}
+    for name, array in batch.items():
+        kind, _, plain = name.rpartition("/")
+        kinds.setdefault(kind, {})[plain] = array
+    return {kind: rows for kind, rows in kinds.items() if "input_ids" in rows}
+
+
 def apply_model(
     module: nn.Module,
     params: Any,

@@ -42,6 +42,7 @@ from typing import Any
 import jax
 
 from bert_jax.errors import UserError, require_at_least, require_between
+from bert_jax.models.encoder_with_head import row_kinds
 from bert_jax.planning.collectives import traffic
 from bert_jax.planning.hardware import Slice, Topology, find_topology
 from bert_jax.planning.meshes import candidate_meshes, choose_mesh, parse_mesh, usable_memory
@@ -142,14 +143,15 @@ def make_plan(
     if not (compiled and hardware.platform == "tpu"):
         fits = peak is not None and peak <= available
 
-    ids, itemsize = training.batch["input_ids"], jax.numpy.dtype(dtype).itemsize
+    ids = [rows["input_ids"] for rows in row_kinds(training.batch).values()]
+    tokens, itemsize = sum(each.size for each in ids), jax.numpy.dtype(dtype).itemsize
     config = task.description.config
     rows = train.microbatches * training.rows
     least = least_sent_bytes(
         local_parameters(training.abstract.params),
         mesh,
         itemsize=itemsize,
-        layer_activations=rows * ids.shape[-1] * config.hidden_size,
+        layer_activations=rows * tokens / train.global_batch_size * config.hidden_size,
         layers=config.num_hidden_layers,
     )
     collectives = compiled.collectives if compiled and compiled.memory else None
@@ -179,14 +181,14 @@ def make_plan(
         "peak_bytes_per_device": peak,
         "available_bytes_per_device": available,
         "memory_per_device": memory and dataclasses.asdict(memory),
-        "global_batch_size": ids.shape[0],
-        "length": ids.shape[-1],
+        "global_batch_size": train.global_batch_size,
+        "length": max(each.shape[-1] for each in ids),
         "microbatch_per_device": training.rows,
         "largest_microbatch_per_device": _largest(training, topology, fits, peak, available)
         if options.search
         else None,
         "flops_per_step": model_flops,
-        "flops_per_token": model_flops / ids.size,
+        "flops_per_token": model_flops / tokens,
         "program_flops_per_step": computed_flops,
         "collectives": traffic(collectives or []),
         "sent_bytes_per_device": sent,

@@ -13,6 +13,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.models.config import ComputedModel, EncoderConfig
+from bert_jax.models.encoder_with_head import row_kinds
 from bert_jax.models.heads.masked_lm import MaskedLMOptions
 from bert_jax.planning.hardware import Hardware
 
@@ -52,10 +53,19 @@ def real_flops(config: EncoderConfig, lengths: np.ndarray, predictions: int) -> 
     return 3.0 * (inputs + layers + predictions * head)
 
 
-def step_flops(models: Sequence[ComputedModel], lengths: np.ndarray, predictions: int) -> float:
-    """FLOPs of all models of a training step; see `real_flops`."""
+def step_flops(
+    models: Sequence[ComputedModel], row_lengths: Mapping[str, np.ndarray], predictions: int
+) -> float:
+    """FLOPs of all models of a training step; see `real_flops`.
+
+    Args:
+        models: the models.
+        row_lengths: int64 [B], T of each row, by the kind of row.
+        predictions: see `real_flops`.
+    """
     flops = 0.0
     for model in models:
+        lengths = np.concatenate([row_lengths[kind] for kind in model.rows or row_lengths])
         trained = real_flops(model.config, lengths, predictions if model.predicts_words else 0)
         trained += 3.0 * float(lengths.sum()) * model.flops_per_token
         flops += trained if model.is_trained else trained / 3
@@ -66,10 +76,13 @@ def flops_of_batch(
     models: Sequence[ComputedModel], batch: Mapping[str, jax.ShapeDtypeStruct]
 ) -> float:
     """`step_flops` of a batch of these shapes."""
-    *rows, length = batch["input_ids"].shape
+    row_lengths = {}
+    for kind, rows in row_kinds(batch).items():
+        *leading, length = rows["input_ids"].shape
+        row_lengths[kind] = np.full(math.prod(leading), length)
     masked = batch.get("masked_lm_positions")
     predictions = math.prod(masked.shape) if masked is not None else 0
-    return step_flops(models, np.full(math.prod(rows), length), predictions)
+    return step_flops(models, row_lengths, predictions)
 
 
 def program_flops(jaxpr: Any) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 from tqdm import tqdm
 
 from bert_jax.errors import one_line
+from bert_jax.models.encoder_with_head import row_kinds
 
 
 class ProgressBar:
@@ -99,12 +100,18 @@ class Throughput:
 
 def computed_tokens(batch: Mapping[str, Any]) -> int:
     """Tokens that the encoder computes for a batch, padding included."""
-    return int(batch.get("pack_indices", batch["input_ids"]).size)
+    kinds = row_kinds(batch).values()
+    return sum(int(rows.get("pack_indices", rows["input_ids"]).size) for rows in kinds)
 
 
 def padding_fraction(rows: Mapping[str, np.ndarray]) -> float:
     """The fraction of padding in this host's rows of a batch, an estimate for the global batch."""
+    return sum(map(_padding, row_kinds(rows).values())) / computed_tokens(rows)
+
+
+def _padding(rows: Mapping[str, np.ndarray]) -> int:
+    """Tokens of padding that the encoder computes for rows of one kind."""
     if "pack_indices" in rows:
-        return np.mean(rows["pack_indices"] < 0).item()
+        return int(np.count_nonzero(rows["pack_indices"] < 0))
     mask = rows.get("segment_ids", rows.get("attention_mask"))  # 0 for padding in both
-    return 0.0 if mask is None else 1 - np.count_nonzero(mask) / mask.size
+    return 0 if mask is None else mask.size - int(np.count_nonzero(mask))

@@ -109,6 +109,16 @@ def test_flops_of_a_step_by_hand():
     )
 
 
+def test_a_model_computes_all_kinds_of_rows_or_those_it_names_by_hand():
+    # As above; a layer takes 8 · 2 FLOPs per token less for rows of 5 tokens than of 7.
+    queries, passages = (jax.ShapeDtypeStruct(shape, jnp.int32) for shape in ((2, 7), (3, 5)))
+    batch = {"query/input_ids": queries, "passage/input_ids": passages}
+    both = ComputedModel(BY_HAND)
+    one = dataclasses.replace(both, rows=("passage",))
+    assert flops_of_batch((both,), batch) == 3 * (14 * 3 * 128 + 15 * 3 * 112)
+    assert flops_of_batch((one,), batch) == 3 * 15 * 3 * 112
+
+
 def test_products_of_a_program_in_loops_calls_and_branches():
     def step(x, kernels):  # [2, 3], [4, 3, 3]
         inner = jax.jit(lambda h, kernel: h @ kernel)

@@ -3,16 +3,33 @@
 import numpy as np
 import pytest
 
-from bert_jax.training.progress import ProgressBar, Throughput, padding_fraction
+from bert_jax.training.progress import (
+    ProgressBar,
+    Throughput,
+    computed_tokens,
+    padding_fraction,
+)
 
 
 def test_the_padding_fraction():
     mask = np.array([[1, 1, 1, 0], [1, 0, 0, 0]], np.int32)
-    assert padding_fraction({"attention_mask": mask}) == 0.5
-    assert padding_fraction({"attention_mask": mask[:, None].astype(bool)}) == 0.5
+    rows = {"input_ids": mask, "attention_mask": mask}
+    assert padding_fraction(rows) == 0.5
+    assert padding_fraction({**rows, "attention_mask": mask[:, None].astype(bool)}) == 0.5
     assert padding_fraction({"input_ids": mask}) == 0.0
     packed = np.array([[1, 1, 2, 3], [1, 2, 2, 0]], np.int32)
-    assert padding_fraction({"segment_ids": packed}) == 1 / 8
+    assert padding_fraction({"input_ids": packed, "segment_ids": packed}) == 1 / 8
+
+
+def test_every_kind_of_row_is_counted():
+    """4 of 8 tokens of the queries are padding, 1 of 12 of the passages; labels are no rows."""
+    queries = np.array([[1, 1, 1, 0], [1, 0, 0, 0]], np.int32)
+    passages = np.array([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0]], np.int32)
+    batch = {"labels": np.zeros(2)}
+    batch |= {f"query/{name}": queries for name in ("input_ids", "attention_mask")}
+    batch |= {f"passage/{name}": passages for name in ("input_ids", "attention_mask")}
+    assert computed_tokens(batch) == 8 + 12
+    assert padding_fraction(batch) == (4 + 1) / 20
 
 
 def test_a_bar_that_stands_still_says_why(capsys):
