@@ -4,16 +4,11 @@ import logging
 import math
 import shutil
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import jax
 import orbax.checkpoint as ocp
-from orbax.checkpoint.checkpoint_managers import (
-    AnyPreservationPolicy,
-    BestN,
-    LatestN,
-)
+from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, LatestN
 
 from bert_jax.checkpoints.checksums import checksums
 from bert_jax.checkpoints.orbax_errors import hide_late_errors
@@ -270,14 +265,9 @@ class RunCheckpoints:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         # All hosts write together: after an error on one host, the rest may never arrive.
-        if error is None or jax.process_count() == 1:
+        if kind is None or jax.process_count() == 1:
             self.close()
 
     def close(self) -> None:

@@ -147,8 +147,9 @@ def make_plan(
     tokens, itemsize = sum(each.size for each in ids), jax.numpy.dtype(dtype).itemsize
     config = task.description.config
     rows = train.microbatches * training.rows
+    local = local_parameters(training.abstract.params)
     least = least_sent_bytes(
-        local_parameters(training.abstract.params),
+        local,
         mesh,
         itemsize=itemsize,
         layer_activations=rows * tokens / train.global_batch_size * config.hidden_size,
@@ -164,7 +165,14 @@ def make_plan(
         devices=devices,
         dtype=dtype,
         program_flops=computed_flops,
-        moved_bytes=_moved_bytes(training, itemsize),
+        moved_bytes=memory_traffic(
+            local,
+            training.estimate.optimizer,
+            training.estimate.activations,
+            mesh,
+            itemsize=itemsize,
+            microbatches=train.microbatches,
+        ),
         sent_bytes=sent,
     )
     seconds = max((each for each in floor.values() if each is not None), default=None)
@@ -201,17 +209,6 @@ def make_plan(
         "device_hours_floor": hours and hours * devices,
         "cost_floor": hours * devices * options.price if hours and options.price else None,
     }
-
-
-def _moved_bytes(training: TrainingOnMesh, itemsize: int) -> float:
-    return memory_traffic(
-        local_parameters(training.abstract.params),
-        training.estimate.optimizer,
-        training.estimate.activations,
-        training.mesh,
-        itemsize=itemsize,
-        microbatches=training.training.options.microbatches,
-    )
 
 
 def _compile(training: TrainingOnMesh, topology: Topology, rows: int) -> CompiledStep:

@@ -4,7 +4,6 @@ import abc
 import mmap
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -52,12 +51,7 @@ class TensorFile(abc.ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -144,9 +138,7 @@ class MappedTensorFile(TensorFile):
         self._views, self._bytes = {}, np.empty(0, np.uint8)
         try:
             self._map.close()
-        except (
-            BufferError
-        ):  # it is closed with the last view: closing it now would crash their users
+        except BufferError:  # the last view closes it: closing it now would crash their users
             self.give_back()
 
 
