@@ -172,44 +172,39 @@ def test_a_damaged_file_is_noticed_or_harmless(open_run, abstract, tmp_path, dam
 
 
 @pytest.mark.parametrize(
-    ("make", "kind"),
+    ("replace", "problem"),
     [
-        (os.mkfifo, "a named pipe, not a regular file;"),
-        (lambda path: path.symlink_to("/dev/zero"), "a link to /dev/zero, which is outside of"),
-        (lambda path: path.symlink_to(__file__), "a link to .*, which is outside of"),
+        (os.mkfifo, "{path} is a named pipe, not a regular file"),
+        (lambda path: path.symlink_to("/dev/zero"), "{path} is a link to /dev/zero, which is out"),
+        (lambda path: path.symlink_to(__file__), "{path} is a link to .*, which is outside of"),
+        (lambda path: None, "{directory} is incomplete: it has no {name}"),
     ],
 )
-def test_pipes_and_links_are_refused_by_name(open_run, tmp_path, make, kind):
-    save(open_run(), {1: 2.0, 2: 1.0})
-    directory = tmp_path / "checkpoints" / "2"
-    for path in [path for name in FILES for path in directory.glob(name) if path.is_file()]:
-        path.rename(tmp_path / "kept")
-        make(path)
-        message = f"{path} is {kind}.* remove {directory} to continue with the other checkpoints$"
-        for read_only in (False, True):
-            with pytest.raises(UserError, match=message):
-                RunCheckpoints(tmp_path, keep=2, read_only=read_only)
-        path.unlink()
-        (tmp_path / "kept").rename(path)
-    make(tmp_path / "checkpoints" / "3")
-    with pytest.raises(UserError, match="checkpoints/3 is "):
-        open_run()
-
-
-def test_a_checkpoint_that_lacks_a_file_is_refused_by_name(open_run, tmp_path):
+def test_files_that_are_no_files_are_refused_by_name(open_run, tmp_path, replace, problem):
     save(open_run(), {1: 2.0, 2: 1.0})
     directory = tmp_path / "checkpoints" / "1"  # not the newest
     for name in ("position/metadata", "_CHECKPOINT_METADATA", "state/manifest.ocdbt"):
-        content = (directory / name).read_bytes()
-        (directory / name).unlink()
-        message = f"{directory} is incomplete: it has no {name}; remove {directory} to continue"
+        path = directory / name
+        path.rename(tmp_path / "kept")
+        replace(path)
+        message = problem.format(path=path, directory=directory, name=name)
         for read_only in (False, True):
-            with pytest.raises(UserError, match=message):
+            with pytest.raises(UserError, match=f"{message}.* remove {directory} to continue with"):
                 RunCheckpoints(tmp_path, keep=2, read_only=read_only)
-        (directory / name).write_bytes(content)
-    (directory / "metrics" / "metrics").unlink()
-    (directory / "metrics" / "metrics").mkdir()
-    with pytest.raises(UserError, match=f"{directory}/metrics/metrics is damaged: remove "):
+        path.unlink(missing_ok=True)
+        (tmp_path / "kept").rename(path)
+
+
+def test_paths_that_are_no_checkpoints_are_refused_by_name(open_run, tmp_path):
+    save(open_run(), {1: 2.0})
+    os.mkfifo(tmp_path / "checkpoints" / "3")
+    with pytest.raises(UserError, match="checkpoints/3 is "):
+        open_run()
+    (tmp_path / "checkpoints" / "3").unlink()
+    metrics = tmp_path / "checkpoints" / "1" / "metrics" / "metrics"
+    metrics.unlink()
+    metrics.mkdir()
+    with pytest.raises(UserError, match=f"{metrics} is damaged: remove "):
         open_run()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "checkpoints").write_text("")
@@ -243,7 +238,7 @@ def test_checkpoints_after_a_failed_removal_are_removed_at_the_end(open_run, tmp
     assert steps_of(tmp_path) == [2, 4]
 
 
-def test_in_a_bucket_the_remainder_of_an_old_checkpoint_is_removed(bucket):
+def test_incomplete_checkpoints_in_a_bucket(bucket):
     workdir = as_path(f"{bucket}/run")
     with RunCheckpoints(workdir, keep=2) as checkpoints:
         save(checkpoints, {1: None, 2: None})
@@ -257,6 +252,11 @@ def test_in_a_bucket_the_remainder_of_an_old_checkpoint_is_removed(bucket):
     (directory / "2" / "state" / "_METADATA").unlink()
     with pytest.raises(UserError, match="checkpoints/2 is incomplete: it has no state/_METADATA"):
         RunCheckpoints(workdir, keep=2)
+    (directory / "5" / "state").mkdir(parents=True)
+    (directory / "5" / "state" / "data").write_bytes(b"half")
+    assert newest_step(workdir) == 2
+    (directory / "5" / "commit_success.txt").write_bytes(b"")
+    assert newest_step(workdir) == 5
 
 
 def test_another_host_may_create_the_directory_at_the_same_time(tmp_path, monkeypatch):
@@ -268,9 +268,17 @@ def test_another_host_may_create_the_directory_at_the_same_time(tmp_path, monkey
     assert RunCheckpoints(tmp_path, keep=1).latest_step is None
 
 
-def test_a_write_that_fails_is_one_error_and_nothing_else(tmp_path, monkeypatch, capfd):
-    lost = []
-    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+@pytest.fixture
+def lost(monkeypatch, capfd):
+    """Errors that the interpreter would print: there must be none, and nothing on stderr."""
+    errors = []
+    monkeypatch.setattr(sys, "unraisablehook", errors.append)
+    yield errors
+    assert errors == []
+    assert capfd.readouterr().err == ""
+
+
+def test_a_write_that_fails_is_one_error_and_nothing_else(tmp_path, lost):
     values = np.random.default_rng(0).normal(size=(16, 30_000)).astype(np.float32)
     state = {f"k{number}": jnp.asarray(row) for number, row in enumerate(values)}
     checkpoints = RunCheckpoints(tmp_path, keep=2)
@@ -286,16 +294,13 @@ def test_a_write_that_fails_is_one_error_and_nothing_else(tmp_path, monkeypatch,
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (old, hard))
     assert lost == []
-    assert capfd.readouterr().err == ""
-    for kind in (ValueError, KeyboardInterrupt):  # others are passed on
+    for kind in (ValueError, KeyboardInterrupt):  # other errors are passed on
         other = types.SimpleNamespace(exc_type=kind, exc_value=kind("lost"), object=None)
         sys.unraisablehook(other)
-        assert lost[-1] == other
+        assert lost.pop() == other
 
 
-def test_a_read_that_fails_is_one_error_and_nothing_else(tmp_path, monkeypatch, capfd):
-    lost = []
-    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+def test_a_read_that_fails_is_one_error_and_nothing_else(tmp_path, lost):
     state = {f"k{number}": jnp.arange(3000.0) * number for number in range(8)}
     with RunCheckpoints(tmp_path, keep=2) as checkpoints:
         checkpoints.save(1, state, {"next_example": 8}, {})
@@ -306,8 +311,6 @@ def test_a_read_that_fails_is_one_error_and_nothing_else(tmp_path, monkeypatch, 
             checkpoints.restore(1, shapes_of(state))
         time.sleep(0.1)
         gc.collect()
-    assert lost == []
-    assert capfd.readouterr().err == ""
 
 
 def test_a_flipped_bit_names_the_array_and_the_checkpoint_before(open_run, tmp_path):
@@ -356,16 +359,6 @@ def test_a_store_that_fails_is_tried_again_if_it_has_worked(bucket, monkeypatch)
                 with pytest.raises(UserError, match=f"the line is dead; {last}") as caught:
                     checkpoints.save(9, state_of(9), {}, {})
         assert type(caught.value) is kind
-
-
-def test_in_a_bucket_an_unfinished_checkpoint_is_ignored(bucket):
-    workdir = as_path(f"{bucket}/run")
-    directory = workdir / "checkpoints" / "5"
-    (directory / "state").mkdir(parents=True)
-    (directory / "state" / "data").write_bytes(b"half")
-    assert newest_step(workdir) is None
-    (directory / "commit_success.txt").write_bytes(b"")
-    assert newest_step(workdir) == 5
 
 
 def test_a_disk_that_is_too_small_is_noticed_before_anything_is_written(

@@ -236,31 +236,29 @@ def test_weights_that_amplify_rounding_are_named(make_model):
 # --- What cannot be compared -------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_two_models_are_refused(pretraining, make_model):
-    smaller = make_model("BertForPreTraining", intermediate_size=8)
-    with pytest.raises(
-        UserError,
-        match=r"intermediate\.dense\.bias is \(20,\) in .* and \(8,\) in .*; give two copies",
-    ):
-        compare(pretraining, reference=smaller)
-    deeper = make_model("BertForPreTraining", num_hidden_layers=3)
-    with pytest.raises(UserError, match=r"encoder\.layer\.2\..* is missing in .* and \(18,\) in"):
-        compare(pretraining, reference=deeper)
+CLASSIFIER, SINGLE = "BertForSequenceClassification", "single_label_classification"
 
 
 @pytest.mark.slow
-def test_two_kinds_of_loss_are_refused(make_model):
-    multi, single = (
-        make_model("BertForSequenceClassification", problem_type=f"{kind}_label_classification")
-        for kind in ("multi", "single")
-    )
-    with pytest.raises(UserError, match="problem_type is multi_label.* and single_label"):
-        compare(multi, reference=single)
+@pytest.mark.parametrize(
+    ("architecture", "fields", "other", "message"),
+    [
+        ("BertForPreTraining", {}, {"intermediate_size": 8},
+         r"intermediate\.dense\.bias is \(20,\) in .* and \(8,\) in .*; give two copies"),
+        ("BertForPreTraining", {}, {"num_hidden_layers": 3},
+         r"encoder\.layer\.2\..* is missing in .* and \(18,\) in"),
+        (CLASSIFIER, MULTI_LABEL, MULTI_LABEL | {"problem_type": SINGLE},
+         "problem_type is multi_label.* and single_label"),
+    ],
+)  # fmt: skip
+def test_two_models_are_refused(make_model, architecture, fields, other, message):
+    pair = (make_model(architecture, **each) for each in (fields, other))
+    with pytest.raises(UserError, match=message):
+        compare(*pair)
 
 
 @pytest.mark.slow
-def test_a_head_that_is_not_there_is_not_compared(make_model, tmp_path):
+def test_a_missing_head_is_not_compared(make_model, tmp_path):
     bare = make_model("BertModel")
     config = json.loads((bare / "config.json").read_text())
     shutil.copytree(bare, tmp_path / "renamed")
