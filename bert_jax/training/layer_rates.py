@@ -1,7 +1,7 @@
 """Factors of the learning rate: by layer, for head and encoder, and 0 for frozen parameters.
 
 A factor is a float32 array that broadcasts against its parameter: a scalar, or [L, 1, …] for the
-parameters of the encoder's layers, which are stacked. A factor of 0 freezes.
+parameters of an encoder's layers, which are stacked. A factor of 0 freezes.
 """
 
 from typing import Any
@@ -11,17 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.errors import OptionError, UserError
-from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.head import head_parameters
 from bert_jax.sharding.rules import match_tree
 
 EMBEDDINGS, LAYERS, POOLER, HEAD = "embeddings", "layers", "pooler", "head"
 
-# The group of each parameter, in a bare encoder and in one with a head on top.
+# The group of each parameter of an encoder, of which a model may have several.
 _PARTS_OF_ENCODER: tuple[tuple[str, str], ...] = (
-    (rf"^({ENCODER_SCOPE}/)?(embeddings|encoder/embedding_projection)/", EMBEDDINGS),
-    (rf"^({ENCODER_SCOPE}/)?encoder/layers/", LAYERS),
-    (rf"^({ENCODER_SCOPE}/)?pooler/", POOLER),
+    ("(^|/)(embeddings|embedding_projection)/", EMBEDDINGS),
+    ("(^|/)layers/", LAYERS),
+    ("(^|/)(pooler|encoder)/", POOLER),
 )
 
 
@@ -38,7 +37,8 @@ def rate_factors(
     With L layers, layer l = 1 … L learns at layer_decay^(L + 1 - l), the embeddings at
     layer_decay^(L + 1), the pooler at 1, the head at `head_factor`. The source is ELECTRA
     (finetune/…/model/optimization.py), but ELECTRA counts the pooler as one more layer, so that its
-    top layer gets the decay twice (google-research/electra#51).
+    top layer gets the decay twice (google-research/electra#51). Each encoder of a model counts its
+    own layers; L of the embeddings is that of the deepest.
 
     Args:
         params: parameters, or their shapes, of any model of `models/`.
@@ -59,8 +59,6 @@ def rate_factors(
             "optimizer.freeze_layers", frozen_layers, f"this model has {count} layers"
         )
     frozen = count if freeze_encoder else frozen_layers
-    layers = np.array([layer_decay ** (count + 1 - layer) for layer in range(1, count + 1)])
-    layers[:frozen] = 0
     scalars = {
         EMBEDDINGS: 0.0 if frozen else layer_decay ** (count + 1),
         POOLER: 1.0,
@@ -69,6 +67,8 @@ def rate_factors(
 
     def factor(group: str, leaf: Any) -> np.ndarray:
         if group == LAYERS:
+            layers = np.array([layer_decay**above for above in range(leaf.shape[0], 0, -1)])
+            layers[:frozen] = 0
             return layers.reshape(-1, *[1] * (leaf.ndim - 1)).astype(np.float32)  # [L, 1, …]
         return np.asarray(scalars[group], np.float32)
 

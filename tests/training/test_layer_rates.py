@@ -102,6 +102,19 @@ def test_of_a_frozen_encoder_pooler_and_head_are_left(options):
     }
 
 
+def test_every_encoder_of_a_model_has_the_rates_of_an_encoder():
+    """A second encoder, of two layers, and a norm after the layers."""
+    encoder = abstract_params(Encoder(bert.FAMILY.new_config("tiny", num_hidden_layers=2)))
+    encoder["encoder"]["final_norm"] = {"scale": np.zeros(128)}
+    params = {"bert": abstract_params(Encoder(CONFIG)), "passages": encoder}
+    found = flatten_dict(rate_factors(params, layer_decay=0.5, frozen_layers=1), sep="/")
+    for encoder, factors in (("bert", [0, 0.25, 0.5]), ("passages", [0, 0.5])):
+        assert found[f"{encoder}/encoder/layers/output/bias"].squeeze().tolist() == factors
+        assert found[f"{encoder}/embeddings/layer_norm/bias"] == 0.0
+        assert found[f"{encoder}/pooler/dense/kernel"] == 1.0
+    assert found["passages/encoder/final_norm/scale"] == 1.0
+
+
 def test_what_cannot_be_frozen():
     with pytest.raises(UserError, match=r"^optimizer.freeze_layers is 4; this model has 3 layers$"):
         factors_of("classification", frozen_layers=4)
