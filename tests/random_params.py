@@ -1,4 +1,4 @@
-"""Parameters for tests in which their values do not matter."""
+"""Small configs and random parameters, for tests in which their values do not matter."""
 
 from typing import Any
 
@@ -6,7 +6,23 @@ import flax.linen as nn
 import jax
 import numpy as np
 
+from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import abstract_params
+
+
+def small_config(**fields: Any) -> EncoderConfig:
+    """V 50, L 2, D 16, N 2, F 24, 12 positions, no dropout; with other values of some fields."""
+    small = {
+        "vocab_size": 50,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 24,
+        "max_position_embeddings": 12,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+    }
+    return EncoderConfig(**small | fields)
 
 
 def random_params(

@@ -1,6 +1,8 @@
 """Every family like BERT: packed rows, meshes, bfloat16, more words and positions."""
 
+import dataclasses
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -10,13 +12,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import bert_jax
+from bert_jax.checkpoints import google_files
+from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.prediction_batches import packed_batches
+from bert_jax.errors import UserError
 from bert_jax.families.family import find_family
 from bert_jax.models import surgery
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import find_head
 from bert_jax.models.packed_rows import PackedRows
+from bert_jax.tokenization import train_sentencepiece
 from tests.random_params import random_params
 
 pytestmark = pytest.mark.slow
@@ -171,3 +178,29 @@ def test_the_same_loss_and_gradients_on_a_mesh():
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == list(NAMES)
+
+
+def test_googles_files_of_albert_there_and_back(tmp_path):
+    family = find_family("albert")
+    config = family.new_config("tiny", **FIELDS | {"pad_token_id": 0}, num_hidden_groups=2)
+    description = ModelDescription(config, "pretraining", family=family)
+    sentences = [f"the {letter} and {letter} ran" for letter in "abcdefghijklmnopqrstuvwxyz"] * 4
+    tokenizer = train_sentencepiece(sentences, vocab_size=36)
+    module = description.make_module(Execution())
+    params = random_params(module)
+    google_files.save(tmp_path / "albert", description, params, tokenizer)
+    fields = json.loads((tmp_path / "albert" / "albert_config.json").read_text())
+    assert fields["hidden_act"] == "gelu"  # Google's name of the tanh form
+    model = bert_jax.load(tmp_path / "albert")
+    assert model.description.class_name == "AlbertForPreTraining"
+    assert model.config == config
+    jax.tree.map(np.testing.assert_array_equal, model.params, params)
+    # A file of Google's names no family.
+    (tmp_path / "albert" / "bert_jax.json").unlink()
+    for name in ("model_type", "architectures"):
+        del fields[name]
+    (tmp_path / "albert" / "albert_config.json").write_text(json.dumps(fields))
+    assert bert_jax.load(tmp_path / "albert").config == config
+    other = dataclasses.replace(description, head="masked_lm", family=find_family("roberta"))
+    with pytest.raises(UserError, match="Google's files of roberta models are not supported"):
+        google_files.save(tmp_path / "other", other, params, tokenizer)

@@ -4,10 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 import bert_jax
-from bert_jax.checkpoints.parameters import DECODER, WORD_EMBEDDINGS
 from bert_jax.families.family import family_names, find_family
 from bert_jax.parity.compare import compare
 from bert_jax.tokenization.wordpiece import BertSwitches, WordPieceTokenizer
@@ -67,7 +66,7 @@ def save_model(name, class_name, family, directory):
 
 
 def last_states(model, ids, mask):
-    """What transformers computes, [B, T, D]."""
+    """The last hidden states of transformers, [B, T, D]."""
     with torch.no_grad():
         output = model(torch.tensor(ids), torch.tensor(mask), output_hidden_states=True)
     return output.hidden_states[-1].numpy()
@@ -88,9 +87,9 @@ def test_padding_inside_a_row_and_uneven_texts(name, head, class_name, family, t
     mask = np.ones_like(ids)
     mask[1, 4:] = mask[2, 5:9] = mask[2, 17:] = 0
     ids[mask == 0] = 1
-    found = model.module.apply({"params": model.params}, ids, None, mask).last_hidden_state
+    hidden = model.module.apply({"params": model.params}, ids, None, mask).last_hidden_state
     expected = last_states(reference, ids, mask)
-    np.testing.assert_allclose(found[mask == 1], expected[mask == 1], atol=2e-5)
+    np.testing.assert_allclose(hidden[mask == 1], expected[mask == 1], atol=2e-5)
 
     if name == "mobilebert":
         return  # its last token sees whether padding follows
@@ -130,31 +129,3 @@ def test_it_is_the_class_of_transformers(name, head, class_name, family, tmp_pat
     assert json.loads((tmp_path / "again" / "config.json").read_text())["model_type"] == (
         family.model_type
     )
-
-
-MASKED = [name for name in family_names() if "masked_lm" in find_family(name).class_names]
-
-
-@pytest.mark.parametrize("kept", ["both", "words", "decoder", "twice"])
-@pytest.mark.parametrize("name", MASKED)
-def test_a_tied_table_and_a_repeated_prefix(name, kept, tmp_path):
-    """Files in which a tied table has one name alone, or names have their prefix twice."""
-    family = find_family(name)
-    theirs = save_model(name, family.class_names["masked_lm"], family, tmp_path)
-    tensors = {key: tensor.numpy().copy() for key, tensor in theirs.state_dict().items()}
-    names = family.huggingface
-    words, decoder = map(names.tensor_of, (WORD_EMBEDDINGS, DECODER))
-    assert {words, decoder} <= set(tensors)
-    for key in {"words": [decoder], "decoder": [words]}.get(kept, []):
-        del tensors[key]
-    if kept == "twice":
-        tensors = {f"{names.prefix}{key}": tensor for key, tensor in tensors.items()}
-    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    model = bert_jax.load(tmp_path)
-    assert model.description.head == "masked_lm"
-    assert model.report.complete
-    ids = np.arange(5, 15)[None]
-    with torch.no_grad():
-        expected = theirs(torch.tensor(ids)).logits.numpy()
-    found = model.module.apply({"params": model.params}, ids)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)

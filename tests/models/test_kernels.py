@@ -156,15 +156,6 @@ def test_weights_follow_the_segment_ids(dtype):
     np.testing.assert_allclose(weights.sum(-1), 1.0, rtol=1e-6)
 
 
-def test_padding_gets_no_gradient():
-    operands = drawn("float32", 2, 3, 5, 8)
-    _, d_query, d_key, d_value = value_and_gradients(xla.attention, operands, TOKENS)
-    assert not d_query[1, :, 4].any()
-    assert not d_key[0, :, 4].any()
-    assert d_value[1, :, 4].any()  # of the query that sees no key
-    assert d_query[1, :, 3].any()
-
-
 @pytest.mark.parametrize("rate", [0.0, 0.4])
 @pytest.mark.parametrize("heads", [1, 2, 6])
 def test_blocks_compute_the_definition(monkeypatch, heads, rate):

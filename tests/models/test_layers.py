@@ -32,7 +32,7 @@ def test_layer_norm_subtracts_the_mean_before_it_squares():
     np.testing.assert_allclose(normalised(x), [[-1.0, 1.0]], rtol=1e-3)
 
 
-def test_layer_norm_computes_in_float32_whatever_the_activations_are():
+def test_layer_norm_of_bfloat16_computes_in_float32():
     x = np.random.default_rng(0).normal(3, 1, (4, 256))
     exact = np.asarray(normalised(x.astype(jnp.bfloat16).astype(np.float32)))
     rounded = normalised(x.astype(jnp.bfloat16), dtype="bfloat16")
@@ -57,19 +57,6 @@ def test_gathered_positions_by_hand():
     ]
 
 
-def test_a_dense_layer_to_heads_and_back():
-    config, execution = EncoderConfig(), Execution()
-    x = np.random.default_rng(0).normal(size=(2, 7)).astype(np.float32)
-    module = dense(config, execution, (3, 4), "split")
-    split, variables = jax.jit(module.init_with_output)(jax.random.key(1), x)
-    kernel, bias = variables["params"]["kernel"], variables["params"]["bias"]
-    assert (kernel.shape, bias.shape) == ((7, 3, 4), (3, 4))
-    np.testing.assert_allclose(split, np.einsum("bd,dnh->bnh", x, kernel), rtol=1e-5, atol=1e-6)
-    back = dense(config, execution, 7, "join", axes=2)
-    shapes = jax.eval_shape(back.init, jax.random.key(2), split)
-    assert shapes["params"]["kernel"].shape == (3, 4, 7)
-
-
 X = np.linspace(-8, 8, 161)
 
 
@@ -77,10 +64,10 @@ def exact(x):
     return np.array([0.5 * value * (1 + math.erf(value / math.sqrt(2))) for value in x])
 
 
-def test_gelu_is_that_of_the_erf():
-    found = np.asarray(jax.jit(gelu)(np.float32(X)))
-    np.testing.assert_allclose(found, exact(X), rtol=1e-5, atol=1e-6)
-    assert found[[80, 90]].tolist() == pytest.approx([0, 0.8413447])  # of 0 and 1
+def test_gelu_is_the_form_with_erf():
+    values = np.asarray(jax.jit(gelu)(np.float32(X)))
+    np.testing.assert_allclose(values, exact(X), rtol=1e-5, atol=1e-6)
+    assert values[[80, 90]].tolist() == pytest.approx([0, 0.8413447])  # of 0 and 1
 
 
 def test_the_gradient_of_gelu():
@@ -91,10 +78,10 @@ def test_the_gradient_of_gelu():
 
 def test_gelu_of_bfloat16_is_rounded_once():
     x = X.astype(jnp.bfloat16)
-    found = jax.jit(gelu)(x)
-    assert found.dtype == jnp.bfloat16
+    values = jax.jit(gelu)(x)
+    assert values.dtype == jnp.bfloat16
     expected = exact(np.asarray(x, np.float64))
-    np.testing.assert_allclose(np.asarray(found, np.float64), expected, rtol=2.0**-8, atol=1e-6)
+    np.testing.assert_allclose(np.asarray(values, np.float64), expected, rtol=2.0**-8, atol=1e-6)
     assert jax.eval_shape(jax.grad(lambda x: gelu(x).sum()), x).dtype == jnp.bfloat16
 
 
@@ -129,5 +116,5 @@ def test_activations_of_every_name():
     assert set(OF_TRANSFORMERS) == set(ACTIVATIONS)
     x = np.float32([-3.5, -0.5, 0.75, 12])
     for name, expected in OF_TRANSFORMERS.items():
-        found = ACTIVATIONS[name](x)
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7, err_msg=name)
+        values = ACTIVATIONS[name](x)
+        np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-7, err_msg=name)

@@ -12,22 +12,13 @@ from bert_jax.models.encoder import abstract_params, init_params
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.masked_lm import MaskedLMModel
 from bert_jax.models.surgery import without_padding
-from tests.random_params import random_params
+from tests.random_params import random_params, small_config
 
 VOCAB, ROWS = 50, 64
 PADDED = Execution(pad_vocab_to_multiple_of=32)
 
 
-CONFIG = EncoderConfig(
-    vocab_size=VOCAB,
-    hidden_size=16,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=16,
-    max_position_embeddings=8,
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
-)
+CONFIG = small_config(num_hidden_layers=1)
 
 
 TYING = [

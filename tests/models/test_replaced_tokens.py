@@ -62,13 +62,9 @@ def test_the_sizes_of_generators():
         ("base", 1 / 3, (256, 4, 1024, 768)),
         ("large", 1 / 4, (256, 4, 1024, 1024)),
     ):
-        found = generator_config(FAMILY.new_config(size), fraction)
-        assert expected == (
-            found.hidden_size,
-            found.num_attention_heads,
-            found.intermediate_size,
-            found.embedding_size,
-        )
+        config = generator_config(FAMILY.new_config(size), fraction)
+        sizes = config.hidden_size, config.num_attention_heads, config.intermediate_size
+        assert (*sizes, config.embedding_size) == expected
 
 
 def test_words_are_drawn_with_their_probabilities():
@@ -79,7 +75,7 @@ def test_words_are_drawn_with_their_probabilities():
         np.testing.assert_allclose(shares, np.array(powers) / sum(powers), atol=0.015)
 
 
-def test_only_masked_tokens_are_replaced_and_right_guesses_are_originals(params):
+def test_only_masked_tokens_that_differ_are_replaced(params):
     output = apply(MODULE, params, BATCH)
     drawn = np.asarray(draw_words(output.prediction_logits, jax.random.key(0)))
     expected = BATCH["input_ids"].copy()
@@ -91,9 +87,9 @@ def test_only_masked_tokens_are_replaced_and_right_guesses_are_originals(params)
     np.testing.assert_array_equal(output.replaced, replaced)
     assert replaced.any()
 
-    # A generator that is sure of the originals replaces nothing.
+    # A generator that always predicts the originals replaces nothing.
     bias = np.full(30, -1e9, np.float32)
-    bias[[10]] = 0
+    bias[10] = 0
     sure = {**params, "mlm_head": {**params["mlm_head"], "bias": bias}}
     originals = BATCH | {"masked_lm_ids": np.full((2, 3), 10)}
     output = apply(MODULE, sure, originals)
@@ -103,7 +99,7 @@ def test_only_masked_tokens_are_replaced_and_right_guesses_are_originals(params)
 
 
 @pytest.mark.slow
-def test_the_discriminator_teaches_the_generator_nothing_but_their_embeddings(params):
+def test_the_loss_of_the_discriminator_reaches_only_the_shared_embeddings(params):
     def loss(params):
         output = MODULE.apply({"params": params}, **ARRAYS)
         return optax.sigmoid_binary_cross_entropy(output.replaced_logits, output.replaced).sum()
@@ -178,7 +174,7 @@ def test_fifty_steps_are_those_of_pytorch(params):
     discriminator.electra.embeddings.word_embeddings.padding_idx = None
     parameters = {*discriminator.parameters(), *generator.parameters()}
     torch_optimizer = torch.optim.SGD(parameters, lr=rate)
-    theirs = []
+    losses = []
     for batch in batches:
         ids, mask, positions, labels, weights = (
             torch.from_numpy(value) for value in batch.values()
@@ -187,12 +183,10 @@ def test_fifty_steps_are_those_of_pytorch(params):
         logits = generator(input_ids=ids, attention_mask=mask).logits[rows, positions]
         drawn = (logits.detach() + torch.from_numpy(noise)).argmax(-1)
         corrupted, is_replaced = ids.clone(), torch.zeros(ids.shape)
-        for row in range(2):
-            for place in range(3):
-                if weights[row, place]:
-                    corrupted[row, positions[row, place]] = drawn[row, place]
-                    differs = drawn[row, place] != labels[row, place]
-                    is_replaced[row, positions[row, place]] = float(differs)
+        is_masked = weights > 0
+        chosen = rows.expand(2, 3)[is_masked], positions[is_masked]
+        corrupted[chosen] = drawn[is_masked]
+        is_replaced[chosen] = (drawn != labels)[is_masked].float()
         scores = discriminator(input_ids=corrupted, attention_mask=mask).logits
         words = torch.nn.functional.cross_entropy(
             logits.flatten(0, 1), labels.flatten(), reduction="none"
@@ -205,9 +199,9 @@ def test_fifty_steps_are_those_of_pytorch(params):
         torch_optimizer.zero_grad()
         total.backward()
         torch_optimizer.step()
-        theirs.append(total.item())
-    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-4)
-    assert theirs[-1] < theirs[0]
+        losses.append(total.item())
+    np.testing.assert_allclose(ours, losses, rtol=0, atol=1e-4)
+    assert losses[-1] < losses[0]
 
 
 @pytest.mark.slow

@@ -13,10 +13,7 @@ from flax.traverse_util import flatten_dict
 
 from bert_jax.errors import UserError
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.encoder import abstract_params
-from bert_jax.models.head import find_head
 from bert_jax.models.surgery import add_vocabulary, extend_positions, keep_layers
-from tests.random_params import random_params
 
 CONFIG = EncoderConfig(
     vocab_size=4,
@@ -180,30 +177,6 @@ def test_old_words_stay_and_new_ones_lie_between_their_pieces(table, first_id, p
         np.testing.assert_allclose(row, np.float64(table)[ids].mean(axis=0), rtol=1e-5, atol=1e-5)
         if len(set(ids)) == 1:
             np.testing.assert_allclose(row, table[ids[0]], rtol=1e-6)
-
-
-@pytest.mark.parametrize("tied", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_logits_of_a_new_word_are_the_mean_of_its_pieces(tied):
-    """Logits are linear in the rows of a decoder."""
-    config = dataclasses.replace(CONFIG, tie_word_embeddings=tied)
-    module = find_head("masked_lm").make(config)
-    params = random_params(module, seed=1, scale=0.5, all_differ=True)
-    grown, config = add_vocabulary(params, config, [[1, 2], [3]], first_id=4)
-    grown, config = extend_positions(grown, config, 6)
-    new = module.clone(config=config)
-    shapes = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), grown)
-    assert shapes == jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), abstract_params(new))
-
-    apply_old, apply_new = (jax.jit(model.apply) for model in (module, new))
-    ids, positions = jnp.array([[0, 1, 3]]), jnp.array([[0, 1, 2]])
-    old_logits = np.asarray(apply_old({"params": params}, ids, position_ids=positions))
-    logits = np.asarray(apply_new({"params": grown}, ids, position_ids=positions))
-    np.testing.assert_allclose(logits[..., :4], old_logits, atol=1e-6)
-    np.testing.assert_allclose(logits[..., 4], logits[..., 1:3].mean(axis=-1), atol=1e-6)
-    np.testing.assert_allclose(logits[..., 5], logits[..., 3], atol=1e-6)
-    # Word 5 is the double of word 3, and positions 3 to 5 are those of 0 to 2.
-    same = apply_new({"params": grown}, jnp.array([[0, 1, 5]]), position_ids=positions + 3)
-    np.testing.assert_array_equal(np.asarray(same), logits)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,6 @@ from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution
 from bert_jax.tokenization import (
     SentencePieceTokenizer,
-    Template,
     train_sentencepiece,
 )
 from bert_jax.tokenization.wordpiece import BertSwitches, WordPieceTokenizer
@@ -44,10 +43,6 @@ CONFIG = EncoderConfig(
 )
 
 
-# As RoBERTa: two separators between two texts.
-TEMPLATE = Template(single="cls A sep", pair="cls A sep sep B sep")
-
-
 @pytest.fixture
 def family(monkeypatch):
     folder = str(Path(__file__).with_name("families"))
@@ -61,11 +56,7 @@ def directory(family, pieces, tmp_path):
         CONFIG, "classification", labels=("no", "yes", "maybe"), family=family
     )
     params = random_params(description.make_module(Execution()))
-    tokenizer = WordPieceTokenizer.from_vocabulary(
-        pieces,
-        BertSwitches(True, None, True),
-        dataclasses.replace(WordPieceTokenizer.class_description, template=TEMPLATE),
-    )
+    tokenizer = WordPieceTokenizer.from_vocabulary(pieces, BertSwitches(True, None, True))
     model_directory.save(tmp_path / "toy", description, params, tokenizer)
     return tmp_path / "toy"
 
@@ -106,13 +97,6 @@ def test_its_tensors_show_its_head(directory, tmp_path):
     bert_jax.load(directory, task="ToyModel").save(tmp_path / "bare")
     assert "embeddings.LayerNorm.weight" in load_file(tmp_path / "bare" / "model.safetensors")
     assert bert_jax.load(tmp_path / "bare").report.complete
-
-
-def test_pairs_have_its_template_and_one_token_type(directory):
-    tokenizer = bert_jax.load(directory).tokenizer
-    (pair,) = tokenizer.encode_batch(["the cat"], ["it sat"], max_length=7)
-    assert pair.tokens == ["[CLS]", "the", "[SEP]", "[SEP]", "it", "sat", "[SEP]"]
-    assert pair.type_ids == [0] * 7
 
 
 def test_its_texts_begin_at_its_row_of_the_position_table(directory):
