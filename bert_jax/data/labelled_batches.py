@@ -108,10 +108,6 @@ class LabelledBatches:
                 waiting = 0
         return [*lengths, longest]
 
-    def empty_row(self) -> Batch:
-        """A row of padding with the greatest length."""
-        return self.make(np.full(1, -1), self._most)
-
     @functools.lru_cache(maxsize=1)  # noqa: B019 - one object for a training
     def plan(self, epoch: int) -> np.ndarray:
         """The examples of each batch of an epoch, int64 [batches, B], -1 for a filler row."""

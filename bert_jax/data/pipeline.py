@@ -18,11 +18,7 @@ _open: "weakref.WeakSet[Generator[Batch, None, None]]" = weakref.WeakSet()
 
 
 def batches_in_order(
-    make_batch: Callable[[int], Batch],
-    start: int,
-    stop: int,
-    *,
-    parallel_calls: int | None = None,
+    make_batch: Callable[[int], Batch], start: int, stop: int
 ) -> Generator[Batch, None, None]:
     """Yields `make_batch(start)`, …, `make_batch(stop - 1)`, made ahead of time unless few.
 
@@ -30,15 +26,14 @@ def batches_in_order(
         make_batch: pure function of the batch number; every batch has the same keys and dtypes.
         start: first batch number; a resumed run starts here at no cost.
         stop: one past the last batch number.
-        parallel_calls: number of batches made at once; None lets tf.data choose.
     """
-    batches = _batches(make_batch, start, stop, parallel_calls)
+    batches = _batches(make_batch, start, stop)
     _open.add(batches)
     return batches
 
 
 def _batches(
-    make_batch: Callable[[int], Batch], start: int, stop: int, parallel_calls: int | None
+    make_batch: Callable[[int], Batch], start: int, stop: int
 ) -> Generator[Batch, None, None]:
     if stop <= start:
         return
@@ -64,9 +59,7 @@ def _batches(
 
     keep_reading = tf.Variable(True)
     dataset = tf.data.Dataset.range(start, stop).take_while(lambda _: keep_reading)
-    dataset = dataset.map(
-        make_tensors, num_parallel_calls=parallel_calls or tf.data.AUTOTUNE, deterministic=True
-    )
+    dataset = dataset.map(make_tensors, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     iterator = dataset.prefetch(2).as_numpy_iterator()
     try:
         yield from iterator

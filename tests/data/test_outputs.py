@@ -200,23 +200,6 @@ def test_an_output_of_a_pipe_is_not_continued(tmp_path):
         write(["one"])
 
 
-def test_rows_of_another_request_or_damaged_ones_are_refused(tmp_path):
-    target, directory = tmp_path / "out", tmp_path / "out.partial"
-    with pytest.raises(KeyboardInterrupt):
-        write_rows(target, 4)
-    record = json.loads((directory / ".record.json").read_text())
-    assert record["request"] == {"request": "a"}
-    assert (record["count"], record["state"]) == (4, {"digest": "digest 4"})
-    with pytest.raises(UserError, match=r"4 predictions of another request \(other request\)"):
-        write_rows(target, request="b")
-    content = (directory / "odds_out").read_bytes()
-    (directory / "odds_out").write_bytes(b"")
-    with pytest.raises(UserError, match="odds_out is damaged"):
-        write_rows(target)
-    (directory / "odds_out").write_bytes(content)
-    assert write_rows(target) == 4
-
-
 def test_an_output_has_one_writer(tmp_path):
     message = r"out.partial is being written by process \d+ on .*; wait for it"
     with (

@@ -38,26 +38,16 @@ print(used - before, resident() - before, huge // 1024)
 
 def sizes(**settings):
     environment = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env=environment | settings,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return tuple(map(int, done.stdout.split()))
+    program = [sys.executable, "-c", PROGRAM]
+    output = subprocess.check_output(program, env=environment | settings, text=True)
+    return tuple(map(int, output.split()))
 
 
-def test_freed_memory_stays_in_the_process():
+def test_freed_memory_stays_in_the_process_unless_the_user_sets_another_rule():
     used, after, huge = sizes()
-    assert used >= 256
-    assert after >= 256
+    assert min(used, after) >= 256
     with open("/sys/kernel/mm/transparent_hugepage/enabled") as file:
         is_off = "[never]" in file.read()
     assert is_off or huge > 0
-
-
-def test_settings_of_ones_own_are_left_alone():
     used, after, _ = sizes(GLIBC_TUNABLES="")
-    assert used >= 256
-    assert after < 50
+    assert used >= 256 > 50 > after

@@ -5,7 +5,6 @@ import contextlib
 import numpy as np
 import pytest
 
-from bert_jax.errors import UserError
 from bert_jax.inference.output_cache import OutputCache, cached_beside
 from bert_jax.inference.streams import predict_examples
 from bert_jax.tasks.base.predictor import BatchOptions
@@ -93,21 +92,3 @@ def test_arrays_come_back_as_they_were(tmp_path, capsys):
         assert (of_another.read() is None, of_another.read()) == (False, None)
     keep(tmp_path / "none", 0)
     assert not (tmp_path / "none.partial").exists()
-
-
-def test_outputs_of_another_model_are_refused(tmp_path):
-    keep(tmp_path / "out")
-    message = r"has the outputs of 3 batches of another request \(other model\); repeat"
-    with (
-        pytest.raises(UserError, match=message),
-        cached_beside(tmp_path / "out", lambda: REQUEST | {"model": "b"}),
-    ):
-        raise AssertionError
-    message = "is being written by process"
-    with (
-        cached_beside(tmp_path / "out", lambda: REQUEST),
-        pytest.raises(UserError, match=message),
-        cached_beside(tmp_path / "out", lambda: REQUEST),
-    ):
-        raise AssertionError
-    assert not (tmp_path / "out.partial").exists()

@@ -292,4 +292,5 @@ class LabelledTask(Task, Generic[Input, Prediction]):
         return self.row_packer.pack(rows)
 
     def batch_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
-        return with_rows(self.batches.empty_row(), self.options.batch_size)
+        empty_row = self.rows.make(np.full(1, -1), self.options.length)
+        return with_rows(empty_row, self.options.batch_size)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from bert_jax.data.examples import Text
+from bert_jax.data.examples import Text, texts_of
 from bert_jax.models.config import EncoderConfig
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
@@ -101,7 +101,7 @@ class TextEncoder:
 
     def _shortened(self, text: Text) -> Text:
         """A prefix of a very long text that is cut to the same tokens as the whole text."""
-        is_short = text_characters(text) <= _CHARACTERS_PER_TOKEN * self.limit
+        is_short = sum(map(len, texts_of(text))) <= _CHARACTERS_PER_TOKEN * self.limit
         if is_short or self.refuse_long or self.tokenizer.truncation_side == "left":
             return text
         if isinstance(text, str):
@@ -197,8 +197,3 @@ def beginning(tokenizer: Tokenizer, text: str, tokens: int) -> str:
                 return text[:end]
         size *= 4
     return text
-
-
-def text_characters(text: Text) -> int:
-    """The length of a text or a pair in characters."""
-    return len(text) if isinstance(text, str) else len(text[0]) + len(text[1])
