@@ -21,11 +21,11 @@ def table(tmp_path):
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         with open_records(
             path, FileOptions(**options), headless=headless, skip_broken=skip_broken
-        ) as found:
-            records = list(found.records)
-            broken = [int(place.removeprefix(f"{path}:")) for place in found.broken]
+        ) as opened:
+            records = list(opened.records)
+            broken = [int(each.removeprefix(f"{path}:")) for each in opened.broken]
             rows = {int(r.location.removeprefix(f"{path}:")): [*r.fields.values()] for r in records}
-            return found.columns, rows, broken
+            return opened.columns, rows, broken
 
     return read
 
@@ -100,8 +100,8 @@ def test_keys_of_objects_inside_objects(tmp_path):
     lines = '{"doc": {"text": "a", "by": {"id": 7}}}\n{"doc": 3, "doc.text": "b", "doc.by.id": 8}\n'
     (tmp_path / "a.jsonl").write_text(lines)
     names = {"text_column": "doc.text", "pair_column": "other.x", "id_column": "doc.by.id"}
-    with open_records(tmp_path / "a.jsonl", TextOptions(**names)) as found:
-        assert [list(record.fields.values()) for record in found.records] == [
+    with open_records(tmp_path / "a.jsonl", TextOptions(**names)) as opened:
+        assert [list(record.fields.values()) for record in opened.records] == [
             [{"text": "a", "by": {"id": 7}}, "a", 7],
             [3, "b", 8],
         ]
@@ -174,8 +174,8 @@ CLASSES = "good,pos\nbad,neg\n" * 3
 def test_a_table_that_changes_its_shape(tmp_path, capsys, content, messages):
     path = tmp_path / "a.csv"
     path.write_text(content)
-    with open_records(path) as found:
-        list(found.records)
+    with open_records(path) as opened:
+        list(opened.records)
     said = capsys.readouterr().err.splitlines()
     assert len(said) == len(messages)
     assert all(message in line for line, message in zip(said, messages, strict=True)), said

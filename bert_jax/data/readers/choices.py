@@ -105,7 +105,7 @@ class ChoiceParser:
         return Example(
             Choices(str(parts.prompt), tuple(map(str, parts.choices)), str(parts.question)),
             None if parts.answer in (None, "", -1, "-1") else _answer(parts, location),
-            record_id(fields, usual_column(USUAL_IDS, tuple(fields)), number, location),
+            record_id(fields, usual_column(USUAL_IDS, tuple(fields)), number),
             location,
             other,
             next((key for key in self.answers if key in other), ""),

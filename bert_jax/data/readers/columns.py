@@ -6,7 +6,7 @@ from typing import Any
 
 from bert_jax.data.readers.glue import GlueLayout, glue_layout
 from bert_jax.data.readers.tables import FileOptions
-from bert_jax.errors import OptionError, UserError, require_one_of
+from bert_jax.errors import OptionError, require_one_of
 
 # Searched in this order, without regard to case; a pair before a single text.
 USUAL_PAIRS = (
@@ -238,24 +238,16 @@ def usual_column(names: Sequence[str], present: Sequence[str]) -> str | None:
     return next((by_lower[name] for name in names if name in by_lower), None)
 
 
-def record_id(fields: Mapping[str, Any], column: str | None, number: int, location: str) -> str:
+def record_id(fields: Mapping[str, Any], column: str | None, number: int) -> str:
     """The id of a record.
 
     Args:
         fields: the fields of the record.
         column: name of the column of ids; if it is None, missing or empty, the number is the id.
         number: index of the record, from 0.
-        location: "file:line", for errors.
-
-    Raises:
-        UserError: the id is a list or an object.
     """
     id = None if column is None else fields.get(column)
-    if id is None or id == "":
-        return str(number)
-    if not isinstance(id, str | int | float):
-        raise UserError(f"{location}: the id ({column!r}) is {id!r:.40}; give the row one")
-    return str(id)
+    return str(number) if id is None or id == "" else str(id)
 
 
 def _lookup(name: str, present: Sequence[str]) -> str | None:

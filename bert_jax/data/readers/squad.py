@@ -84,7 +84,7 @@ class QuestionParser:
         )
         used = (options.question_column, passage)
         other = {key: value for key, value in record.fields.items() if key not in used}
-        id = record_id(fields, options.id_column, number, location)
+        id = record_id(fields, options.id_column, number)
         if fields.get(options.id_column) is None:
             other["id"] = id
         return Example(

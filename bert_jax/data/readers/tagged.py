@@ -289,7 +289,7 @@ def _of_words(record: Record, number: int, names: _Names) -> Example[Sentence]:
     return Example(
         Sentence(_strings(record, names.words)),
         None,
-        record_id(record.fields, names.id or None, number, record.location),
+        record_id(record.fields, names.id or None, number),
         record.location,
         {name: value for name, value in record.fields.items() if name != names.words},
         names.tags,

@@ -62,7 +62,7 @@ class TextParser:
         return Example(
             text if columns.pair is None else (text, string_field(fields, columns.pair, location)),
             None,
-            record_id(fields, columns.id, number, location),
+            record_id(fields, columns.id, number),
             location,
             {name: fields[name] for name in fields if name not in (columns.text, columns.pair)},
             columns.label or "",

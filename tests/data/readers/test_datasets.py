@@ -71,9 +71,9 @@ def data_dir(tmp_path_factory):
     return folder
 
 
-def texts(data_dir, place, regression=False, **options):
-    found = TextOptions(data_dir=str(data_dir), **options)
-    return list(read_texts(f"tfds:{place}", found, regression=regression))
+def texts(data_dir, name, regression=False, **options):
+    options = TextOptions(data_dir=str(data_dir), **options)
+    return list(read_texts(f"tfds:{name}", options, regression=regression))
 
 
 def test_pairs_with_the_names_of_their_classes(data_dir):
@@ -101,15 +101,16 @@ def test_choices(data_dir, folder):
     assert (row.input, row.label, row.id) == (Choices("Who?", ("x", "y")), 1, "q1")
 
 
-def test_how_much_is_read(data_dir):
+def test_the_fraction_that_is_read(data_dir):
     options = FileOptions(data_dir=str(data_dir))
     with open_records("tfds:tiny_pairs", options) as table:
         assert table.columns == ("idx", "label", "sentence1", "sentence2")
         assert [table.fraction() for _ in table.records] == [0.5, 1.0]
 
 
-def test_what_is_not_there_is_named(data_dir):
-    for place, options, message in [
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
         ("none", {}, "^'tfds:none': TensorFlow Datasets has prepared no such data set in .*tiny_p"),
         (
             "tiny_pairs:dev",
@@ -118,11 +119,9 @@ def test_what_is_not_there_is_named(data_dir):
         ),
         ("tiny_pairs:latin", {}, r"latin example 1: byte 1 of a text \(0xe9\) is not UTF-8"),
         ("tiny_pairs", {"text_column": "x"}, "tfds:tiny_pairs: there is no column 'x', only 'idx'"),
-        (
-            "tiny_pairs",
-            {"format": "glue:mrpc"},
-            "format is 'glue:mrpc'; it is for GLUE's files, but",
-        ),
-    ]:
-        with pytest.raises(UserError, match=message):
-            texts(data_dir, place, **options)
+        ("", {}, "^'tfds:' is not of the form tfds:NAME"),
+    ],
+)
+def test_errors(data_dir, name, options, message):
+    with pytest.raises(UserError, match=message):
+        texts(data_dir, name, **options)

@@ -1,4 +1,4 @@
-"""Labels in the forms in which they are published: cell by cell, by eye."""
+"""Labels of every form, cell by cell."""
 
 import csv
 import json
@@ -63,12 +63,12 @@ def test_lists_in_cells(cell, parts):
         ('["\\ud83d"]', '"\\ud83d" has an invalid escape sequence'),
     ],
 )
-def test_cells_that_look_like_lists_only(cell, reason):
+def test_malformed_lists(cell, reason):
     with pytest.raises(ValueError, match=f"^{re.escape(reason)}$"):
         parse_list(cell)
 
 
-def test_cells_that_are_no_lists():
+def test_other_cells():
     for cell in ("joy", "(other)", "(c) x", "fear [1]", "[1] fear", "a, b", "{joy}", "0.5", ""):
         assert parse_list(cell) is None
         assert parse_vector(cell) is None
@@ -91,8 +91,9 @@ def labels(tmp_path):
         else:
             path = tmp_path / "a.jsonl"
             path.write_text("".join(f'{{"text": "t", "label": {json.dumps(v)}}}\n' for v in values))
-        found = read_texts(path, TextOptions(**options), one_class=one_class, regression=regression)
-        return [example.label for example in found]
+        options = TextOptions(**options)
+        examples = read_texts(path, options, one_class=one_class, regression=regression)
+        return [example.label for example in examples]
 
     return read
 
@@ -124,7 +125,7 @@ def labels(tmp_path):
         # Where a name is a number, labels are names.
         (["1", "2"], {"labels": ("1", "2", "3")}, ["1", "2"]),
         (["1", "2"], {"labels": ("1", "2", "more")}, ["1", "2"]),
-        # What is no number of a class stays, and is unknown to the task.
+        # Other numbers stay, and are unknown to the task.
         (["-1", "3"], {"labels": ABC}, ["-1", "3"]),
         # One class, also if it looks like a list.
         (["[joy]", "['x']"], {"one_class": True}, ["[joy]", "['x']"]),
@@ -165,10 +166,17 @@ def test_labels_of_a_column(labels, values, options, expected):
         ([[0.5]], {"regression": True}, "a.jsonl:1: 'label' is [0.5], which is not a number"),
     ],
 )
-def test_labels_that_are_refused(labels, values, options, message):
+def test_errors(labels, values, options, message):
     with pytest.raises(UserError) as error:
         labels(values, **options)
     assert message in str(error.value)
+
+
+def read_columns(path, rows, **options):
+    lines = (f"t,{row}\n" for row in rows.splitlines())
+    path.write_text(f"text,rude,spam\n{''.join(lines)}")
+    options = TextOptions(**{"label_columns": ("rude", "spam"), **options})
+    return [example.label for example in read_texts(path, options)]
 
 
 @pytest.mark.parametrize(
@@ -179,26 +187,23 @@ def test_labels_that_are_refused(labels, values, options, message):
         ("1,0\n1,1\n", {"label_columns": (2, 1)}, [("rude",), ("spam", "rude")]),
         (",\n,\n", {}, [None, None]),
         ("1,0\n", {"label_columns": ("x", "y")}, [None]),
+    ],
+)
+def test_a_column_for_each_label(tmp_path, rows, options, expected):
+    assert read_columns(tmp_path / "a.csv", rows, **options) == expected
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
         ("1,0\n", {"label_columns": ("rude", "x")}, "a.csv:1: there is no column 'x', only 'text'"),
         ("1,0\n-1,0\n", {}, "a.csv:3: 'rude' is '-1', but the column of a label is 0 or 1; fix"),
         ("1,0\n,0\n", {}, "a.csv:3: 'rude' is '', but the column of a label is 0 or 1"),
-        ("1,0\n,\n", {}, "a.csv:3: the label ('rude', 'spam') is empty; give the row one"),
+        ("1,0\n,\n", {}, r"a.csv:3: the label \('rude', 'spam'\) is empty; give the row one"),
         ("1,0\n", {"labels": ABC}, "a.csv:2: a vector of 2 numbers, but 3 labels are named"),
         ("1,0\n", {"label_column": "rude"}, "leave out one of it and data.label_column"),
     ],
 )
-def test_a_column_for_each_label(tmp_path, rows, options, expected):
-    path = tmp_path / "a.csv"
-    lines = (f"t,{row}\n" for row in rows.splitlines())
-    path.write_text(f"text,rude,spam\n{''.join(lines)}")
-
-    def read():
-        chosen = TextOptions(**{"label_columns": ("rude", "spam"), **options})
-        return [example.label for example in read_texts(path, chosen)]
-
-    if isinstance(expected, list):
-        assert read() == expected
-    else:
-        with pytest.raises(UserError) as error:
-            read()
-        assert expected in str(error.value)
+def test_errors_in_columns_of_labels(tmp_path, rows, options, message):
+    with pytest.raises(UserError, match=message):
+        read_columns(tmp_path / "a.csv", rows, **options)

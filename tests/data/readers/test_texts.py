@@ -1,4 +1,4 @@
-"""Labelled texts, file by file, by eye."""
+"""Texts and pairs of texts: labelled, and to predict, where labels are columns like any other."""
 
 import gzip
 import json
@@ -8,138 +8,146 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_jax.data.readers.columns import TextOptions
-from bert_jax.data.readers.texts import read_texts
+from bert_jax.data.readers.texts import open_texts, read_texts
 from bert_jax.errors import UserError
 
 
-def both(example):
-    """The text and its pair, or None."""
-    text = example.input
-    return (text, None) if isinstance(text, str) else text
+@pytest.fixture
+def write(tmp_path):
+    def write(name, content):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
 
 
 @pytest.fixture
-def texts(tmp_path):
-    """Writes a file and reads it as (text, pair, label, id, line)."""
+def labelled(write):
+    """Writes a file and reads it as (text or pair, label, id, line)."""
 
     def read(name, content, regression=False, needs_labels=False, **options):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        found = read_texts(
-            path, TextOptions(**options), regression=regression, needs_labels=needs_labels
+        examples = read_texts(
+            write(name, content),
+            TextOptions(**options),
+            regression=regression,
+            needs_labels=needs_labels,
         )
         return [
-            (*both(row), row.label, row.id, int(row.location.removeprefix(f"{path}:")))
-            for row in found
+            (each.input, each.label, each.id, int(each.location.rpartition(":")[2]))
+            for each in examples
         ]
 
     return read
 
 
-NEWCOMER = '\ufeffid\ttext\tlabel\r\n7\t"He said ""hi"", then left"\tgood\r\n8\t5" disk\tbad\r\n'
+@pytest.fixture
+def to_predict(write):
+    """Writes a file and reads it as (text or pair, other fields, line)."""
+
+    def read(name, content, text="", pair="", **options):
+        options = TextOptions(text_column=text, pair_column=pair, **options)
+        with open_texts(write(name, content), options) as examples:
+            return [
+                (each.input, each.fields, int(each.location.rpartition(":")[2]))
+                for each in examples
+            ]
+
+    return read
 
 
-def test_the_table_of_a_newcomer(texts):
-    """Windows line ends, quotation marks, a byte order mark, usual names: nothing to set."""
-    expected = [
-        ('He said "hi", then left', None, "good", "7", 2),
-        ('5" disk', None, "bad", "8", 3),
-    ]
-    assert texts("mine.tsv", NEWCOMER) == expected
-    assert texts("mine.tsv.gz", gzip.compress(NEWCOMER.encode())) == expected
-    assert texts("mine.txt", NEWCOMER, format="tsv", needs_labels=True) == expected
-    assert texts("mine.csv", 'label,Review\r\ngood,"a, b"\r\n') == [("a, b", None, "good", "0", 2)]
+TABLE = '\ufeffid\ttext\tlabel\r\n7\t"He said ""hi"", then left"\tgood\r\n8\t5" disk\tbad\r\n'
 
 
-def test_columns_of_objects_inside_objects(texts):
-    content = '{"doc": {"text": "a"}, "meta": {"label": 1, "id": "x"}}\n'
-    names = {"text_column": "doc.text", "label_column": "meta.label", "id_column": "meta.id"}
-    assert texts("a.jsonl", content, **names) == [("a", None, "1", "x", 1)]
-    with pytest.raises(UserError, match="a.jsonl:1: there is no column 'doc.body', only"):
-        texts("a.jsonl", content, **names | {"text_column": "doc.body"})
+def test_a_table_without_options(labelled):
+    """Windows line ends, quotation marks, a byte order mark, usual names."""
+    expected = [('He said "hi", then left', "good", "7", 2), ('5" disk', "bad", "8", 3)]
+    assert labelled("mine.tsv", TABLE) == expected
+    assert labelled("mine.tsv.gz", gzip.compress(TABLE.encode())) == expected
+    assert labelled("mine.txt", TABLE, format="tsv", needs_labels=True) == expected
+    assert labelled("mine.csv", 'label,Review\r\ngood,"a, b"\r\n') == [("a, b", "good", "0", 2)]
 
 
-def test_usual_names(texts):
+def test_usual_names(labelled):
     for header, expected in {
-        "Sentence1\tSentence2\tLabel": ("a", "b", "c", "0", 2),
-        "premise\thypothesis\tgold_label": ("a", "b", "c", "0", 2),
-        "score\tquestion\tsentence": ("b", "c", "a", "0", 2),
-        "class\ttext\ttext_pair": ("b", "c", "a", "0", 2),
-        "idx\tsentence\tsentiment": ("b", None, "c", "a", 2),
-        "text\tscore\tlabel": ("a", None, "c", "0", 2),
-        "text\tother\trest": ("a", None, None, "0", 2),
+        "Sentence1\tSentence2\tLabel": (("a", "b"), "c", "0", 2),
+        "premise\thypothesis\tgold_label": (("a", "b"), "c", "0", 2),
+        "score\tquestion\tsentence": (("b", "c"), "a", "0", 2),
+        "class\ttext\ttext_pair": (("b", "c"), "a", "0", 2),
+        "idx\tsentence\tsentiment": ("b", "c", "a", 2),
+        "text\tscore\tlabel": ("a", "c", "0", 2),
+        "text\tother\trest": ("a", None, "0", 2),
     }.items():
-        assert texts("a.tsv", f"{header}\na\tb\tc\n") == [expected]
+        assert labelled("a.tsv", f"{header}\na\tb\tc\n") == [expected]
     scores = "text\tlabel\tscore\na\t1\t2.5\n"
-    assert texts("a.tsv", scores, regression=True) == [("a", None, 2.5, "0", 2)]
+    assert labelled("a.tsv", scores, regression=True) == [("a", 2.5, "0", 2)]
 
 
-def test_columns_that_are_named_or_numbered(texts):
+def test_columns_that_are_named_or_numbered(labelled):
     table = "no\ta\tb\tc\tclass\n5\tsun\tmoon\tx\tnoun\n"
     for columns, expected in [
-        (("a", "", "c"), ("sun", None, "x", "0", 2)),
-        (("a", "b", "c"), ("sun", "moon", "x", "0", 2)),
-        (("1", "2", "3"), ("sun", "moon", "x", "0", 2)),
-        (("b", "", ""), ("moon", None, "noun", "0", 2)),
-        (("b", "", "gold"), ("moon", None, None, "0", 2)),
+        (("a", "", "c"), ("sun", "x", "0", 2)),
+        (("a", "b", "c"), (("sun", "moon"), "x", "0", 2)),
+        (("1", "2", "3"), (("sun", "moon"), "x", "0", 2)),
+        (("b", "", ""), ("moon", "noun", "0", 2)),
+        (("b", "", "gold"), ("moon", None, "0", 2)),
     ]:
         keys = dict(zip(("text_column", "pair_column", "label_column"), columns, strict=True))
-        assert texts("a.tsv", table, **keys) == [expected]
+        assert labelled("a.tsv", table, **keys) == [expected]
     numbered = {"header": False, "text_column": "1", "label_column": "0", "id_column": "2"}
-    assert texts("a.csv", "x,sun,i1\ny,moon,i2\n", **numbered) == [
-        ("sun", None, "x", "i1", 1),
-        ("moon", None, "y", "i2", 2),
-    ]
+    assert labelled("a.csv", "x,sun,i1\n", **numbered) == [("sun", "x", "i1", 1)]
     # A name goes before a number.
-    assert texts("a.csv", "1,0\nsun,moon\n", text_column="0") == [("moon", None, None, "0", 2)]
+    assert labelled("a.csv", "1,0\nsun,moon\n", text_column="0") == [("moon", None, "0", 2)]
+    content = '{"doc": {"text": "a"}, "meta": {"label": 1, "id": "x"}}\n'
+    names = {"text_column": "doc.text", "label_column": "meta.label", "id_column": "meta.id"}
+    assert labelled("a.jsonl", content, **names) == [("a", "1", "x", 1)]
 
 
-def test_other_formats(texts):
-    assert texts("TREC.all", "5 How far ?\n4 What , now ?\n", format="label_text") == [
-        ("How far ?", None, "5", "0", 1),
-        ("What , now ?", None, "4", "1", 2),
+def test_other_formats(labelled):
+    assert labelled("TREC.all", "5 How far ?\n4 What , now ?\n", format="label_text") == [
+        ("How far ?", "5", "0", 1),
+        ("What , now ?", "4", "1", 2),
     ]
-    assert texts("a.txt", "the sun\n", format="text") == [("the sun", None, None, "0", 1)]
+    assert labelled("a.txt", "the sun\n", format="text") == [("the sun", None, "0", 1)]
     lines = """\
 {"text": "sun", "label": 1, "id": 17}
 {"label": true, "text": "moon", "id": "b", "other": [1]}
 """
-    assert texts("a.jsonl", lines) == [
-        ("sun", None, "1", "17", 1),
-        ("moon", None, "true", "b", 2),
-    ]
+    assert labelled("a.jsonl", lines) == [("sun", "1", "17", 1), ("moon", "true", "b", 2)]
 
 
-def test_several_labels(texts):
+def test_several_labels(labelled):
     table = "text\tlabels\na\tjoy, anger\nb\t\nc\tjoy,joy,\n"
-    assert [row[2] for row in texts("a.tsv", table, label_separator=",")] == [
-        ("joy", "anger"),
-        (),
-        ("joy",),
-    ]
+    labels = [label for _, label, _, _ in labelled("a.tsv", table, label_separator=",")]
+    assert labels == [("joy", "anger"), (), ("joy",)]
     lines = '{"text": "a", "label": ["x,y", 2]}\n{"text": "b", "label": []}\n'
-    assert [row[2] for row in texts("a.jsonl", lines)] == [("x,y", "2"), ()]
+    assert [label for _, label, _, _ in labelled("a.jsonl", lines)] == [("x,y", "2"), ()]
 
 
-def test_files_without_labels(texts):
+def test_files_without_labels(labelled):
     for name, content in {
         "a.tsv": "text\tlabel\na\t\nb\t \n",
         "a.jsonl": '{"text": "a"}\n{"text": "b", "label": null}\n',
         "a.csv": "text\na\nb\n",
     }.items():
-        assert [row[:3] for row in texts(name, content)] == [("a", None, None), ("b", None, None)]
+        assert [row[:2] for row in labelled(name, content)] == [("a", None), ("b", None)]
         with pytest.raises(UserError, match=rf"{name}:\d: .*label"):
-            texts(name, content, needs_labels=True)
-    assert texts("a.tsv", "") == []
-    assert texts("a.tsv", "text\tlabel\n", needs_labels=True) == []
+            labelled(name, content, needs_labels=True)
+    assert labelled("a.tsv", "") == []
+    assert labelled("a.tsv", "text\tlabel\n", needs_labels=True) == []
 
 
-def test_empty_texts_are_kept_where_requested(texts, capsys):
+def test_empty_texts_are_kept_where_requested(labelled, capsys):
     table = "text\tlabel\na\tx\n \ty\nb\tx\n\tx\n"
     with pytest.raises(UserError, match="a.tsv:3: the text is empty; give it one, remove the row"):
-        texts("a.tsv", table)
-    rows = texts("a.tsv", table, empty="keep")
-    assert [(row[0], row[3]) for row in rows] == [("a", "0"), (" ", "1"), ("b", "2"), ("", "3")]
+        labelled("a.tsv", table)
+    rows = labelled("a.tsv", table, empty="keep")
+    assert [(text, id) for text, _, id, _ in rows] == [
+        ("a", "0"),
+        (" ", "1"),
+        ("b", "2"),
+        ("", "3"),
+    ]
     assert capsys.readouterr().err.startswith("2 empty texts kept; the first: ")
 
 
@@ -169,9 +177,9 @@ TEXT_A = '{"text": "a"}\n'
         ("a\n", {"pair_column": "a"}, "data.pair_column is 'a'; set data.text_column, too"),
         ("text\tx\na\tb\n", {"label_column": "y", "needs_labels": True},
          "1: there is no column 'y' among 'text', 'x', but labels are required; set data.l"),
+        ('{"doc": {"text": "a"}}', {"text_column": "doc.body"}, "1: there is no column 'doc.body'"),
         ('{"text": ["a"]}', {}, "1: 'text' is not a string but list; fix the row"),
         ('{"text": "a", "label": {}}', {}, "1: 'label' is not a label but dict; give "),
-        ('{"text": "a", "id": []}', {}, "1: the id ('id') is []; give the row one"),
         ('{"text": "a", "id": 1}\n{"text": "b"}', {}, "2: the keys are 'text', but the first ob"),
         (TEXT_A + '{"text": "b", "text_pair": "c"}', {},
          "2: the keys are 'text', 'text_pair', but the first object has another text"),
@@ -183,30 +191,16 @@ TEXT_A = '{"text": "a"}\n'
          "3: the first line of the file is taken for its header, but has the label 'noun'"),
         ("sun\t0.5\nrun\t0.7\n", BY_NUMBER | NUMBERS,
          "2: the first line of the file is taken for its header, but has the label '0.5'"),
+        ("", {"format": "xml"}, "data.format is 'xml'; known are jsonl, tsv"),
+        ("", {"format": "glue:x"}, "data.format is 'glue:x'; the tasks of GLUE are cola, sst2"),
+        ("", {"empty": "drop"}, "data.empty is 'drop'; known are error, keep"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_with_its_location(texts, content, options, message):
+def test_errors(labelled, content, options, message):
     name = "a.jsonl" if content[:1] == "{" else "a.tsv"
     with pytest.raises(UserError) as error:
-        texts(name, content, **options)
+        labelled(name, content, **options)
     assert (f"{name}:{message}" if message[0].isdigit() else message) in str(error.value)
-
-
-def test_options_that_are_none():
-    for options, message in [
-        ({"format": "xml"}, "data.format is 'xml'; known are jsonl, tsv"),
-        ({"format": "glue:x"}, "data.format is 'glue:x'; the tasks of GLUE are cola, sst2"),
-        ({"empty": "drop"}, "data.empty is 'drop'; known are error, keep"),
-    ]:
-        with pytest.raises(UserError, match=message):
-            TextOptions(**options)
-
-
-def test_a_text_of_a_million_characters(texts):
-    text = "sun " * 250_000
-    for name, separator in {"a.tsv": "\t", "a.csv": ","}.items():
-        content = f"text{separator}label\n{text}{separator}x\n"
-        assert texts(name, content) == [(text, None, "x", "0", 2)]
 
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"])).filter(str.strip)
@@ -219,3 +213,90 @@ def test_any_text_survives(tmp_path_factory, rows):
     lines = [json.dumps(dict(zip(keys, row, strict=True)), ensure_ascii=False) for row in rows]
     path.write_bytes("".join(line + "\n" for line in lines).encode())
     assert [(*row.input, row.label) for row in read_texts(path)] == rows
+
+
+def test_plain_text_to_predict(to_predict):
+    expected = [("the sun", {}, 1), ("", {}, 2), ('{"a": 1}\tb ', {}, 3), ("end", {}, 4)]
+    content = '\ufeffthe sun\r\n\n{"a": 1}\tb \nend'
+    assert to_predict("a.txt", content) == to_predict("a", content) == expected
+    assert to_predict("text.gz", gzip.compress(content.encode())) == expected
+    assert to_predict("a.jsonl", '{"text"\n', format="text") == [('{"text"', {}, 1)]
+
+
+def test_objects_to_predict_have_their_own_keys(to_predict):
+    content = """\
+{"id": 7, "text": "the sun", "tags": ["x", null]}
+
+{"text": "a", "text_pair": "b", "id": "é"}
+{"text": "", "text_pair": null}
+{"review": "half \\ud83d\\ude00", "x": 1}
+"""
+    expected = [
+        ("the sun", {"id": 7, "tags": ["x", None]}, 1),
+        (("a", "b"), {"id": "é"}, 3),
+        ("", {"text_pair": None}, 4),
+        ("half 😀", {"x": 1}, 5),
+    ]
+    assert to_predict("a.ndjson", content) == expected
+    assert to_predict("a.txt", content, format="jsonl") == expected
+
+
+def test_columns_to_predict(to_predict):
+    line = '{"premise": "a", "hypothesis": "b", "text": "other", "text_pair": "c"}\n'
+    pair = (("a", "b"), {"text": "other", "text_pair": "c"}, 1)
+    assert to_predict("a.jsonl", line, "premise", "hypothesis") == [pair]
+    single = ("a", {"hypothesis": "b", "text": "other", "text_pair": "c"}, 1)
+    assert to_predict("a.jsonl", line, "premise") == [single]
+    # Without names: the first usual pair.
+    usual = (("other", "c"), {"premise": "a", "hypothesis": "b"}, 1)
+    assert to_predict("a.jsonl", line) == [usual]
+    table = 'premise\thypothesis\tid\r\na\tb\t1\r\n\r\nsay "x\t\t2\r\n'
+    assert to_predict("a.tsv", table, "premise", "hypothesis") == [
+        (("a", "b"), {"id": "1"}, 2),
+        (('say "x', ""), {"id": "2"}, 4),
+    ]
+    assert to_predict("a.tsv", "text\n") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns", "message"),
+    [
+        ("a.jsonl", '{"text": "a"}\n{"text": \n', (), "2: not valid JSON: Expecting value, co"),
+        ("a.jsonl", "[" * 100_000, (), "1: not valid JSON: maximum recursion depth exceeded"),
+        ("a.jsonl", "\n[1]\n", (), "2: not a JSON object but list; fix the line"),
+        ("a.jsonl", "{}", (), "1: no column has a usual name of a text, only nothing"),
+        ("a.jsonl", '{"text": null}', (), "1: no column has a usual name of a text, on"),
+        ("a.jsonl", '{"text": "a", "text_pair": 1}', (), "1: 'text_pair' is not a string but"),
+        ("a.jsonl", '{"text": "a", "b": "\\ud83d"}', (), "1: half of a surrogate pair"),
+        (
+            "a.jsonl",
+            '{"text": "a", "b": null}',
+            ("text", "b"),
+            "1: there is no column 'b', only 'te",
+        ),
+        ("a.json", '[{"text": "a"}]', (), " a file of this ending is none of jsonl, tsv"),
+        ("a.tsv", "", (), "1: the file is empty; a table begins with its columns"),
+        ("a.csv", "text\n", ("text", "b"), "1: there is no column 'b', only 'text'; set data."),
+        ("a.csv", 'text\n"a\nb"\nc,d\n', (), "4: 2 fields, but the header has 1"),
+        ("a.csv", 'text\na\n"b\nc\n', (), "3: not valid CSV: unexpected end of data; fix it"),
+        ("a.csv", 'text\n"b"c\n', (), "2: not valid CSV: ',' expected after '\"'; fix it"),
+    ],
+)
+def test_errors_in_prediction(to_predict, name, content, columns, message):
+    with pytest.raises(UserError, match=f"{name}:{message}"):
+        to_predict(name, content, *columns)
+
+
+def test_examples_to_predict(write):
+    path = write("a.tsv", "idx\tsentence\tlabel\n7\tthe sun\t1\n9\t\tanything\n")
+    with open_texts(path) as examples:
+        assert [
+            (row.id, row.input, row.label, row.label_field, row.record) for row in examples
+        ] == [
+            ("7", "the sun", None, "label", {"idx": "7", "sentence": "the sun", "label": "1"}),
+            ("9", "", None, "label", {"idx": "9", "sentence": "", "label": "anything"}),
+        ]
+    with open_texts(write("a.jsonl", '{"text": "sun"}\n' * 100)) as rows:
+        assert rows.estimated_total() is None
+        assert [rows.estimated_total() for _ in rows] == [100] * 100
+        assert rows.count == 100
