@@ -271,9 +271,7 @@ class Experiment:
     def _finished_model(self, directory: Path, mesh: Mesh) -> tuple[Task, Any]:
         """The task with the model of a directory, and the parameters of this model on a mesh."""
         task = self._task_of_model(model_directory.load_description(directory), directory)
-        params, report = model_directory.load_params(
-            directory, task.description, task.module, mesh=mesh
-        )
+        params, report = task.load_params(directory, task.description, task.module, mesh=mesh)
         if report.new:
             raise UserError(
                 f"{directory} cannot be evaluated for task {self.sections.name}: {report}"

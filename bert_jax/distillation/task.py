@@ -80,6 +80,7 @@ class DistilledTask(Task):
             self.module = ProjectedStudent(config, task.module, width)
         self.tokenizer, self.description = task.tokenizer, task.description
         self.derived_metrics, self.global_loss = task.derived_metrics, task.global_loss
+        self.load_params = task.load_params
         self._layers = _compared_layers(task.description, teacher.description, options)
         self._parts = options.parts
         self._kept: TeacherScores | None = None

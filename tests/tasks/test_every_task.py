@@ -10,6 +10,7 @@ import pytest
 
 import bert_jax
 from bert_jax import tasks
+from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.config import complete_config
 from bert_jax.data.outputs import to_json
 from bert_jax.data.readers.tables import Record
@@ -18,6 +19,7 @@ from bert_jax.experiment import Experiment
 from bert_jax.inference.engine import Engine
 from bert_jax.inference.predict import predict
 from bert_jax.planning.roofline import program_flops
+from bert_jax.tasks.base.model_init import initial_params
 
 NAMES = sorted({*tasks.task_names()} - {"pretraining", "replaced_tokens"})
 
@@ -76,6 +78,20 @@ def test_a_metric_that_is_none_is_refused_before_a_training(base_model, tmp_path
     example = task.splits.validation[0].examples[1]
     assert (example.input, example.id) == (parsed.input, parsed.id)
     assert example.location == f"{file}:2"
+
+
+def test_a_task_reads_the_parameters_of_its_model(base_model, tmp_path, monkeypatch):
+    """As a task with several encoders does, from several directories."""
+    (tmp_path / "a.jsonl").write_text(json.dumps(ROWS["similarity"][0] | LABELS["similarity"]))
+    data = dict.fromkeys(("train", "validation"), str(tmp_path / "a.jsonl")) | {"length": 32}
+    config = {"task": "similarity", "init_from": str(base_model), "data": data}
+    experiment = Experiment.from_config(complete_config(config, where="test"))
+    task, params = experiment.task, {"passages": {}}
+    read = staticmethod(lambda *_, **__: (params, LoadReport((), ("passages",), ())))
+    monkeypatch.setattr(type(task), "load_params", read)
+    assert initial_params(experiment.model_init, task, experiment.mesh, seed=0) == params
+    with pytest.raises(UserError, match="cannot be evaluated for task similarity: .* passages"):
+        experiment.evaluate(model=base_model)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -318,7 +318,7 @@ def initial_params(init: ModelInit, task: Task, mesh: Mesh, seed: int) -> Any:
             num_hidden_groups=stored.num_hidden_groups,
         )
         module = module.clone(config=whole)
-    params, report = model_directory.load_params(
+    params, report = task.load_params(
         directory,
         init.description,  # which has the names of the tensors
         module,

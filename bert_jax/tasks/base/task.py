@@ -13,7 +13,9 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
+from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.data.pipeline import Batch
 from bert_jax.metrics import baseline_warning
 from bert_jax.models.config import ComputedModel
@@ -116,6 +118,8 @@ class Task(abc.ABC):
             "vectors"; "": the task cannot be distilled.
         scores_tokens: whether each token has `scores`; otherwise each example.
         reads_pairs: whether a row may hold two texts, which families mark in different ways.
+        load_params: reads `init_from`, or a finished model, for `module`, with the arguments of
+            `model_directory.load_params`; a model of several encoders may read each of them.
     """
 
     module: nn.Module
@@ -126,6 +130,7 @@ class Task(abc.ABC):
     score_kind: str = ""
     scores_tokens: bool = False
     reads_pairs: bool = True
+    load_params: Callable[..., tuple[Any, LoadReport]] = staticmethod(model_directory.load_params)
 
     @property
     def computed_models(self) -> tuple[ComputedModel, ...]:
