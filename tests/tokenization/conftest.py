@@ -5,9 +5,12 @@ import pytest
 from bert_jax.tokenization import (
     BertSwitches,
     SentencePieceTokenizer,
+    Tokenizer,
     WordPieceTokenizer,
+    load_tokenizer,
     train_sentencepiece,
 )
+from tests.tokenization.folders import write_folder
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]  # ids 0 to 4
 
@@ -74,3 +77,17 @@ def cat_tokenizer() -> SentencePieceTokenizer:
         "cat and dog and mat and café",
     ]
     return train_sentencepiece(texts * 5, vocab_size=42, lowercase=True, model_type="bpe")
+
+
+@pytest.fixture
+def byte_level(tmp_path) -> Tokenizer:
+    """Byte-level BPE with six merges, and "[E1]"."""
+    write_folder(tmp_path / "bpe", "BPE, tokenizer.json")
+    return load_tokenizer(tmp_path / "bpe")
+
+
+@pytest.fixture
+def unigram(tmp_path) -> Tokenizer:
+    """A Unigram model with the ids of XLM-R."""
+    write_folder(tmp_path / "unigram", "XLM-R in a BERT")
+    return load_tokenizer(tmp_path / "unigram")

@@ -51,16 +51,17 @@ def load(tmp_path):
     return change_and_load
 
 
+PRECOMPILED = {"type": "Precompiled"}
+SEP_ONLY = {"SpecialToken": {"id": "[SEP]", "type_id": 0}}
+OTHER_SEP = {"type": "BertProcessing", "cls": ["[CLS]", 2], "sep": ["[SEP]", 4]}
+
+
 @pytest.mark.parametrize(
     ("name", "path", "value", "message"),
     [
         ("wordpiece", "pre_tokenizer", SPLIT, "the pre_tokenizer 'Split' is not supported; for a"),
         ("wordpiece", "normalizer", REPLACE, "'Replace' is not supported; for a model of type Wo"),
-        (
-            *("wordpiece", "normalizer"),
-            sequence("normalizers", {"type": "NFC"}, {"type": "Precompiled"}),
-            "the normalizer 'Precompiled' is not supported",
-        ),
+        ("wordpiece", "normalizer", sequence("normalizers", LOWERCASE, PRECOMPILED), "'Precompil"),
         ("wordpiece", "normalizer", {"type": "Sequence"}, "'Sequence' is not supported"),
         ("wordpiece", "normalizer", [1], "the normalizer None is not supported"),
         ("wordpiece", "model.max_input_chars_per_word", 10**12, "per_word is 1000000000000; give"),
@@ -68,19 +69,16 @@ def load(tmp_path):
         ("wordpiece", "model.max_input_chars_per_word", True, "per_word is True; give a number"),
         ("wordpiece", "model.unk_token", "[FOO]", r"no \[FOO\]; copy all files"),
         ("wordpiece", "model.continuing_subword_prefix", "_", "begin with '_'; only '##' is supp"),
-        (
-            "wordpiece",
-            "model.vocab",
-            {"[UNK]": 10**12},
-            "the id of .* is 1000000000000; give a num",
-        ),
+        ("wordpiece", "model.vocab", {"[UNK]": 10**12}, "the id of .* is 1000000000000; give a n"),
         ("wordpiece", "post_processor", {"type": "My"}, "the post_processor My cannot be read; kn"),
         ("wordpiece", "post_processor", templates([B], [A, B]), "TemplateProcessing cannot be rea"),
         ("wordpiece", "post_processor", templates([A], [A]), "TemplateProcessing cannot be read"),
+        ("wordpiece", "post_processor", templates([SEP_ONLY, A], [A, B]), "Processing cannot be r"),
         (
-            *("wordpiece", "post_processor"),
-            templates([{"SpecialToken": {"id": "[SEP]", "type_id": 0}}, A], [A, B]),
-            "TemplateProcessing cannot be read",
+            "wordpiece",
+            "post_processor",
+            OTHER_SEP,
+            r"have 4 for '\[SEP\]', and the vocabulary .* 3",
         ),
         (
             "other order",
@@ -88,42 +86,17 @@ def load(tmp_path):
             None,
             "the post_processor TemplateProcessing cannot be read; known are",
         ),
-        (
-            *("wordpiece", "post_processor"),
-            {"type": "BertProcessing", "cls": ["[CLS]", 2], "sep": ["[SEP]", 4]},
-            r"the ids in the post_processor have 4 for '\[SEP\]', and the vocabulary has 3; save",
-        ),
-        (
-            "bpe",
-            "pre_tokenizer",
-            SPLIT,
-            "'Split' is not supported; .* known are ByteLevel, Sequence",
-        ),
-        ("bpe", "pre_tokenizer.use_regex", False, "only one ByteLevel with use_regex is supp"),
-        (
-            "bpe",
-            "pre_tokenizer",
-            None,
-            "the pre_tokenizer of the BPE model is None; only one ByteL",
-        ),
-        (
-            "bpe",
-            "normalizer",
-            LOWERCASE,
-            "the normalizer 'Lowercase' is not supported; for a model",
-        ),
+        ("bpe", "pre_tokenizer", SPLIT, "'Split' is not supported; .* are ByteLevel, Sequence"),
+        ("bpe", "pre_tokenizer.use_regex", False, "only one ByteLevel with use_regex is supported"),
+        ("bpe", "pre_tokenizer", None, "the pre_tokenizer of the BPE model is None; only one Byte"),
+        ("bpe", "normalizer", LOWERCASE, "the normalizer 'Lowercase' is not supported; for a mod"),
         ("bpe", "model.dropout", 0.1, "dropout of the BPE model is 0.1; byte-level BPE as in"),
         ("bpe", "model.byte_fallback", True, "byte_fallback of the BPE model is True; byte-level"),
         ("bpe", "model.merges", [["t", "h"], ["th"]], r"merge 1 is \['th'\], not two pieces with"),
         ("bpe", "model.merges", ["t h", "q z"], r"merge 1 \(q z\) needs 'qz', which is not in the"),
         ("bpe", "model.merges", 3, "the BPE model has no list of merges; give a file"),
         ("bpe", "model.merges", [], "no merge makes 1. of the 267 pieces, such as .*: the file is"),
-        (
-            "unigram",
-            "normalizer",
-            REPLACE,
-            "the normalizer .* is not known, but only the Unigram m",
-        ),
+        ("unigram", "normalizer", REPLACE, "the normalizer .* is not known, but only the Unigram"),
         ("unigram", "normalizer", {"type": "Sequence"}, "'Sequence' is not supported"),
         ("unigram", "pre_tokenizer", SPLIT, "the pre_tokenizer 'Split' is not supported"),
         ("unigram", "normalizer.precompiled_charsmap", "?", "precompiled_charsmap is not base64"),

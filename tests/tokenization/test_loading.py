@@ -8,7 +8,13 @@ import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from bert_jax.errors import UserError
-from bert_jax.tokenization import BertSwitches, load_tokenizer
+from bert_jax.tokenization import (
+    BertSwitches,
+    ByteLevelBPETokenizer,
+    WordPieceTokenizer,
+    load_tokenizer,
+)
+from bert_jax.tokenization.interface import BYTE_LEVEL_BPE, WORDPIECE, XLM_ROBERTA
 from bert_jax.tokenization.wordpiece import write_vocabulary
 
 TEXT = "The café 中国"
@@ -154,18 +160,77 @@ def test_ids_may_have_gaps(uncased, tmp_path):
     assert tokenizer.encode_sentences(["the cafe dog"]) == [[5, 30, 10]]
 
 
-def test_the_ids_fit_in_the_model(uncased, cat_tokenizer, tmp_path):
+NO_CASE = "lowercase, strip_accents and tokenize_chinese_chars do not apply to "
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "arguments", "message"),
+    [
+        ("uncased", "tokenizer.json", {"vocab_size": 19}, "has 20 ids, the model only 19; they do"),
+        ("uncased", "vocab.txt", {"vocab_size": 19}, "has 20 ids, the model only 19; they do not"),
+        ("uncased", "vocab.txt", {"kind": BYTE_LEVEL_BPE}, "a wordpiece tokenizer, but the model"),
+        (
+            "uncased",
+            ".",
+            {"kind": BYTE_LEVEL_BPE},
+            "but the model needs byte-level BPE; give vocab",
+        ),
+        ("uncased", ".", {"kind": XLM_ROBERTA}, "a wordpiece tokenizer, but the model needs the S"),
+        ("cat_tokenizer", "spiece.model", {"vocab_size": 41}, "has 42 ids, the model only 41; the"),
+        ("byte_level", ".", {"vocab_size": 267}, "has 268 ids, the model only 267; they do not"),
+        ("byte_level", ".", {"lowercase": True}, f"{NO_CASE}byte-level BPE"),
+        ("unigram", ".", {"vocab_size": 16}, "has 17 ids, the model only 16; they do not"),
+        ("unigram", ".", {"lowercase": True}, f"{NO_CASE}a SentencePiece model"),
+        ("unigram", ".", {"kind": BYTE_LEVEL_BPE}, "tokenizer, but the model needs byte-level BPE"),
+    ],
+)
+def test_files_of_another_model_and_arguments_for_another_kind_are_refused(
+    request, tmp_path, name, file, arguments, message
+):
+    tokenizer = request.getfixturevalue(name)
+    tokenizer.save(tmp_path / "model")
+    assert load_tokenizer(tmp_path / "model", vocab_size=tokenizer.vocab_size)
+    (tmp_path / "model" / "tokenizer_config.json").unlink()
+    with pytest.raises(UserError, match=message):
+        load_tokenizer(tmp_path / "model" / file, **arguments)
+
+
+def test_the_kind_of_the_model_counts_only_without_a_class(uncased, byte_level, tmp_path):
     uncased.save(tmp_path / "wordpiece")
-    cat_tokenizer.save(tmp_path / "sentencepiece")
-    for path, size in (
-        (tmp_path / "wordpiece" / "tokenizer.json", 20),
-        (tmp_path / "wordpiece" / "vocab.txt", 20),
-        (tmp_path / "sentencepiece" / "spiece.model", 42),
-    ):
-        assert load_tokenizer(path, vocab_size=size).vocab_size == size
-        rule = f"{path}: the tokenizer has {size} ids, the model only {size - 1}; they do not"
-        with pytest.raises(UserError, match=rule):
-            load_tokenizer(path, vocab_size=size - 1)
+    byte_level.save(tmp_path / "bpe")
+    loaded = load_tokenizer(tmp_path / "wordpiece", kind=BYTE_LEVEL_BPE)
+    assert isinstance(loaded, WordPieceTokenizer)
+    loaded = load_tokenizer(tmp_path / "bpe", kind=WORDPIECE)
+    assert isinstance(loaded, ByteLevelBPETokenizer)
+
+
+@pytest.mark.parametrize(
+    ("name", "mask", "others"),
+    [
+        ("uncased", "[MASK]", ["the", "[", "mask", "]", "the", "[", "sep", "]"]),
+        ("cat_tokenizer", "[MASK]", None),
+        ("byte_level", "<mask>", ["Ġthe", "Ġ", *"<mask>", "Ġthe", "Ġ", *"</s>"]),
+        ("unigram", "<mask>", None),
+    ],
+)
+def test_a_literal_mask_is_the_special_token_in_a_batch_but_text_in_sentences(
+    request, name, mask, others
+):
+    tokenizer = request.getfixturevalue(name)
+    ids = tokenizer.special_ids
+    text = f"the {mask} the {tokenizer.id_to_token(ids.sep)}"
+
+    (encoding,) = tokenizer.encode_batch([text])
+    (sentence,) = tokenizer.encode_sentences([text])
+
+    start, end = encoding.offsets[encoding.ids.index(ids.mask)]
+    assert text[start:end].strip() == mask
+    assert encoding.ids.count(ids.sep) == 2
+    special = encoding.special_tokens_mask
+    assert (special[0], special[-1], sum(special)) == (1, 1, 2)
+    assert not {ids.pad, ids.cls, ids.sep, ids.mask} & set(sentence)
+    if others:
+        assert [tokenizer.id_to_token(i) for i in sentence] == others
 
 
 def test_importing_the_package_loads_no_library():

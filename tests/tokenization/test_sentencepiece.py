@@ -88,23 +88,6 @@ def test_what_the_model_reads_as_a_space_or_not_at_all_is_no_part_of_a_word(cat_
     assert [cat_tokenizer.id_to_token(i) for i in ids] == ["▁the", "▁cat"]
 
 
-def test_a_literal_mask_is_the_special_token_in_a_batch_but_text_in_sentences(cat_tokenizer):
-    text = "the [MASK] sat [SEP]"
-
-    (encoding,) = cat_tokenizer.encode_batch([text])
-    (ids,) = cat_tokenizer.encode_sentences([text])
-
-    assert pieces(encoding) == [
-        ("▁the", (0, 3), 0),
-        ("[MASK]", (4, 10), 1),
-        ("▁sat", (11, 14), 2),
-        ("[SEP]", (15, 20), 3),
-    ]
-    assert encoding.special_tokens_mask == [1, 0, 0, 0, 0, 1]
-    assert not {0, 2, 3, 4} & set(ids)
-    assert cat_tokenizer.decode(ids).startswith("the")
-
-
 def test_a_literal_mask_is_text_even_where_the_model_would_find_it():
     symbols = ["[PAD]", "[CLS]", "[SEP]", "[MASK]"]
     options = {"vocab_size": 26, "model_type": "bpe", "user_defined_symbols": symbols}

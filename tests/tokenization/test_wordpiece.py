@@ -69,20 +69,6 @@ def test_what_cannot_be_pieced_together_is_unknown(uncased):
     assert smiley.offsets == [(0, 1), (2, 5)]  # characters, not bytes
 
 
-def test_a_literal_mask_is_the_special_token_in_a_batch_but_text_in_sentences(uncased):
-    text = "the [MASK] plays [SEP]"
-
-    (encoding,) = uncased.encode_batch([text])
-    (ids,) = uncased.encode_sentences([text])
-
-    assert encoding.ids == [2, 5, 4, 6, 8, 3, 3]
-    assert encoding.offsets[2] == (4, 10)
-    assert encoding.special_tokens_mask == [1, 0, 0, 0, 0, 0, 1]
-    assert [uncased.id_to_token(token_id) for token_id in ids] == [
-        *["the", "[", "mask", "]", "play", "##s", "[", "sep", "]"]
-    ]
-
-
 NASTY_TEXT = st.text(
     st.one_of(
         st.sampled_from("the dog plays café 中国 ,.[]\t\n\u3000\u200b\u0301\x1cİΣ"),

@@ -12,7 +12,6 @@ import tokenizers
 from bert_jax.errors import UserError
 from bert_jax.tokenization import BertSwitches, WordPieceTokenizer, load_tokenizer
 from bert_jax.tokenization.wordpiece import MAX_CHARACTERS_PER_WORD
-from tests.tokenization.folders import write_folder
 
 
 def pieces_of(tokenizer, text: str) -> list[str]:
@@ -111,7 +110,7 @@ TEXTS = st.lists(
 @hypothesis.given(st.lists(WORDS, max_size=4), TEXTS)
 @hypothesis.settings(max_examples=200)
 def test_only_words_that_begin_with_a_new_word_are_read_in_another_way(words, texts):
-    """For cased text, so that a word stands in the text as it stands in the vocabulary."""
+    """For cased text, so that a word is spelled as in the vocabulary."""
     old = WordPieceTokenizer.from_vocabulary(PIECES, BertSwitches(False, False, True))
     new = old.with_words(words)
     added = {new.id_to_token(i) for i in range(old.vocab_size, new.vocab_size)}
@@ -184,18 +183,6 @@ def test_the_rules_of_the_tokenizer_decide_what_a_word_is(uncased_pieces):
 MARKERS = ["[E1]", "<user>", "covid-19", "[E1]", "ice cream"]
 
 
-@pytest.fixture
-def byte_level(tmp_path):
-    write_folder(tmp_path / "bpe", "BPE, tokenizer.json")
-    return load_tokenizer(tmp_path / "bpe")
-
-
-@pytest.fixture
-def unigram(tmp_path):
-    write_folder(tmp_path / "unigram", "XLM-R in a BERT")
-    return load_tokenizer(tmp_path / "unigram")
-
-
 @pytest.mark.parametrize("name", ["uncased", "byte_level", "cat_tokenizer", "unigram"])
 def test_markers_are_found_before_a_text_is_split(request, tmp_path, name):
     old = request.getfixturevalue(name)
@@ -260,15 +247,15 @@ def test_transformers_reads_the_saved_words(uncased, cased, tmp_path):
         longer = tokenizer.with_words(["covid", "dogs", "Cafés", "art", "国"])
         longer.save(tmp_path / name)
 
-        theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / name)
-        found = theirs(texts, return_offsets_mapping=True)
+        peer = transformers.AutoTokenizer.from_pretrained(tmp_path / name)
+        found = peer(texts, return_offsets_mapping=True)
 
         encodings = longer.encode_batch(texts)
         assert found["input_ids"] == [encoding.ids for encoding in encodings]
         assert found["offset_mapping"] == [encoding.offsets for encoding in encodings]
-        assert len(theirs) == longer.vocab_size
-        assert theirs.convert_tokens_to_ids("covid") == tokenizer.vocab_size
-        # Their other readers: vocab.txt alone, and tokenizer.json alone.
+        assert len(peer) == longer.vocab_size
+        assert peer.convert_tokens_to_ids("covid") == tokenizer.vocab_size
+        # vocab.txt alone, and tokenizer.json alone.
         vocabulary = dict(map(reversed, enumerate((tmp_path / name / "vocab.txt").open())))
         assert vocabulary["covid\n"] == tokenizer.vocab_size
         again = tokenizers.Tokenizer.from_file(str(tmp_path / name / "tokenizer.json"))
