@@ -13,36 +13,15 @@ from bert_jax.tokenization import (
 from tests.tokenization.folders import write_folder
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]  # ids 0 to 4
-
+# Ids 5 to 9, 10 to 14 and 15 to 19.
 UNCASED_PIECES = [
     *SPECIALS,
-    "the",  # 5
-    "play",  # 6
-    "##ing",  # 7
-    "##s",  # 8
-    "cafe",  # 9
-    "dog",  # 10
-    ",",  # 11
-    ".",  # 12
-    "[",  # 13
-    "]",  # 14
-    "mask",  # 15
-    "sep",  # 16
-    "中",  # 17
-    "国",  # 18
-    "##国",  # 19
+    *("the", "play", "##ing", "##s", "cafe"),
+    *("dog", ",", ".", "[", "]"),
+    *("mask", "sep", "中", "国", "##国"),
 ]
-
-CASED_PIECES = [
-    *SPECIALS,
-    "The",  # 5
-    "the",  # 6
-    "café",  # 7
-    "cafe",  # 8
-    "中国",  # 9
-    "中",  # 10
-    "国",  # 11
-]
+# Ids 5 to 11.
+CASED_PIECES = [*SPECIALS, "The", "the", "café", "cafe", "中国", "中", "国"]
 
 
 @pytest.fixture

@@ -169,12 +169,7 @@ NO_CASE = "lowercase, strip_accents and tokenize_chinese_chars do not apply to "
         ("uncased", "tokenizer.json", {"vocab_size": 19}, "has 20 ids, the model only 19; they do"),
         ("uncased", "vocab.txt", {"vocab_size": 19}, "has 20 ids, the model only 19; they do not"),
         ("uncased", "vocab.txt", {"kind": BYTE_LEVEL_BPE}, "a wordpiece tokenizer, but the model"),
-        (
-            "uncased",
-            ".",
-            {"kind": BYTE_LEVEL_BPE},
-            "but the model needs byte-level BPE; give vocab",
-        ),
+        ("uncased", ".", {"kind": BYTE_LEVEL_BPE}, "the model needs byte-level BPE; give vocab"),
         ("uncased", ".", {"kind": XLM_ROBERTA}, "a wordpiece tokenizer, but the model needs the S"),
         ("cat_tokenizer", "spiece.model", {"vocab_size": 41}, "has 42 ids, the model only 41; the"),
         ("byte_level", ".", {"vocab_size": 267}, "has 268 ids, the model only 267; they do not"),

@@ -23,8 +23,15 @@ def added_to(tokenizer, words: list[str]) -> list[str]:
     return [longer.id_to_token(i) for i in range(tokenizer.vocab_size, longer.vocab_size)]
 
 
-def test_a_new_word_is_one_piece_at_the_end_of_the_vocabulary(uncased, uncased_pieces):
+def test_a_new_word_is_one_piece_at_the_end_of_another_vocabulary(uncased, uncased_pieces):
+    fingerprint = uncased.fingerprint()
+    assert uncased.encode_sentences(["the dogs"]) == [[5, 10, 8]]
+
     longer = uncased.with_words(["dogs", "Playing"])
+
+    assert (uncased.vocab_size, uncased.token_to_id("dogs")) == (20, None)
+    assert uncased.encode_sentences(["the dogs"]) == [[5, 10, 8]]
+    assert uncased.fingerprint() == fingerprint != longer.fingerprint()
 
     assert [longer.id_to_token(i) for i in range(22)] == [*uncased_pieces, "dogs", "playing"]
     (encoding,) = longer.encode_batch(["The DOGS, playing"])
@@ -35,18 +42,6 @@ def test_a_new_word_is_one_piece_at_the_end_of_the_vocabulary(uncased, uncased_p
     assert longer.encode_sentences(["the dogs"]) == [[5, 20]]
     assert longer.decode([5, 20, 21, 12]) == "the dogs playing."
     assert longer.continuations().nonzero()[0].tolist() == [7, 8, 19]
-
-
-def test_the_old_tokenizer_stays_as_it_is(uncased):
-    fingerprint = uncased.fingerprint()
-    assert uncased.encode_sentences(["dogs"]) == [[10, 8]]
-
-    longer = uncased.with_words(["dogs"])
-
-    assert uncased.vocab_size == 20
-    assert uncased.token_to_id("dogs") is None
-    assert uncased.encode_sentences(["dogs"]) == [[10, 8]]
-    assert uncased.fingerprint() == fingerprint != longer.fingerprint()
 
 
 def test_words_are_normalised_and_known_ones_passed_over(uncased, cased):

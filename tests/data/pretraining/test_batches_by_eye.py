@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import pytest
 
 from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.data.pretraining.diagnostics import as_text
@@ -25,11 +26,10 @@ def assert_rows(batch, expected: str) -> None:
     for row, block in enumerate(expected.strip().split("\n\n")):
         for line in block.splitlines():
             name, *values = line.split()
-            found = batch[name][row]
-            assert found.tolist() == [float(value) for value in values], (row, name)
+            assert batch[name][row].tolist() == list(map(float, values)), (row, name)
 
 
-# Above the ids stand the words of the corpus; a vocabulary is in tests/corpora.py.
+# The comments above the ids have the words of the corpus; the vocabulary is in tests/corpora.py.
 def test_next_sentences_and_token_masks_by_eye(tiny_batches):
     batch = tiny_batches(seed=7).examples(np.array([5, 8, 4]))
     # 0: 17 tokens, 3 masked. "was" became "boy" (13); "low" and "." became [MASK] (4); random.
@@ -66,7 +66,7 @@ masked_lm_weights   1  1  1  0
     assert batch["next_sentence_weights"].tolist() == [1.0, 1.0, 1.0]
 
 
-def test_special_tokens_stand_where_the_template_says(tokenizer, make_split):
+def test_special_tokens_follow_the_template(tokenizer, make_split):
     template = Template(single="A sep:1 cls:2", pair="cls:1 A sep sep B:3 sep:2")
     other = tokenizer.with_description(
         dataclasses.replace(tokenizer.description, template=template)
@@ -80,8 +80,8 @@ def test_special_tokens_stand_where_the_template_says(tokenizer, make_split):
         batch = batches.batch(0, 1)
         assert batches.lengths([0]) == batch["attention_mask"].sum()
         # Of the one masked token, the original.
-        (place,), (original,) = batch["masked_lm_positions"][0], batch["masked_lm_ids"][0]
-        batch["input_ids"][0, place] = original
+        (position,), (original,) = batch["masked_lm_positions"][0], batch["masked_lm_ids"][0]
+        batch["input_ids"][0, position] = original
         return [batch[key][0].tolist() for key in ("input_ids", "token_type_ids", "attention_mask")]
 
     assert row("none") == [
@@ -98,58 +98,66 @@ def test_special_tokens_stand_where_the_template_says(tokenizer, make_split):
     assert mask == [*[1] * 9, *[0] * 7]
 
 
-def test_sentence_order_and_whole_words_by_eye(tiny_batches, tokenizer):
-    batches = tiny_batches(seed=2, objective="sop", masking="whole_word")
-    assert as_text(batches.examples(np.array([3, 1, 5])), tokenizer, "sop") == (
-        "example 0: 20 tokens (12 + 8), 0 of padding, 3 masked\n"
-        "  [CLS] song [MASK]←was long and low [MASK]←. [MASK]←the sun went down [SEP]\n"
-        "  a bird sang in the tree . [SEP]\n"
-        "  label 1: the two are swapped\n"
-        "\n"
-        "example 1: 20 tokens (9 + 11), 0 of padding, 3 masked\n"
-        "  [CLS] the [MASK]←cat sat on the mat [MASK]←. [SEP]\n"
-        "  was warm . the dog ran to the [MASK]←tree . [SEP]\n"  # "it" is missing
-        "  label 0: the two are in order\n"
-        "\n"
-        "example 2: 20 tokens (7 + 13), 0 of padding, 3 masked\n"
-        "  [CLS] the sun went up . [SEP]\n"
-        "  sea was low and the [MASK]←boy [MASK]←##s ran down to it [MASK]←. [SEP]\n"
-        "  label 0: the two are in order"
-    )
-
-
-def test_full_sentences_and_spans_by_eye(tiny_batches, tokenizer):
-    batches = tiny_batches(seed=2, objective="none", masking="span")
-    batch = batches.examples(np.array([3, 1, 5]))
-    assert as_text(batch, tokenizer, "none") == (
-        "example 0: 16 tokens (16 + 0), 4 of padding, 2 masked\n"
-        "  [CLS] a [MASK]←bird [MASK]←sang in the tree . the song was long and low . [SEP]\n"
-        "\n"
-        "example 1: 20 tokens (20 + 0), 0 of padding, 3 masked\n"
-        "  [CLS] the cat sat on the mat [MASK]←. [MASK]←it [MASK]←was warm . the dog ran to the "
-        "tree . [SEP]\n"
-        "\n"
-        "example 2: 20 tokens (20 + 0), 0 of padding, 3 masked\n"
-        "  [CLS] the sun went up . the sea was low and the [MASK]←boy [MASK]←##s ran down to it "
-        "[MASK]←. [SEP]"
-    )
-    assert batch["token_type_ids"].tolist() == [[0] * 20] * 3
-    assert not {"next_sentence_labels", "next_sentence_weights"} & set(batch)
-
-
-def test_examples_as_text_by_eye(tiny_batches, tokenizer):
-    batch = tiny_batches(seed=7).examples(np.array([5, 4]))
-    assert as_text(batch, tokenizer, "nsp") == (
-        "example 0: 17 tokens (9 + 8), 3 of padding, 3 masked\n"
-        "  [CLS] the song boy←was long and [MASK]←low [MASK]←. [SEP]\n"
-        "  the dog ran to the tree . [SEP]\n"
-        "  label 1: the second sentence is random\n"
-        "\n"
-        "example 1: 20 tokens (7 + 13), 0 of padding, 3 masked\n"
-        "  [CLS] the sun went [MASK]←up . [SEP]\n"
-        "  the sea was low and the boy ##s ran down←down [MASK]←to it [SEP]\n"
-        "  label 0: the second sentence is the next one"
-    )
+@pytest.mark.parametrize(
+    ("options", "numbers", "expected"),
+    [
+        (
+            {"seed": 2, "objective": "sop", "masking": "whole_word"},
+            [3, 1, 5],
+            "example 0: 20 tokens (12 + 8), 0 of padding, 3 masked\n"
+            "  [CLS] song [MASK]←was long and low [MASK]←. [MASK]←the sun went down [SEP]\n"
+            "  a bird sang in the tree . [SEP]\n"
+            "  label 1: the two are swapped\n"
+            "\n"
+            "example 1: 20 tokens (9 + 11), 0 of padding, 3 masked\n"
+            "  [CLS] the [MASK]←cat sat on the mat [MASK]←. [SEP]\n"
+            "  was warm . the dog ran to the [MASK]←tree . [SEP]\n"  # "it" is missing
+            "  label 0: the two are in order\n"
+            "\n"
+            "example 2: 20 tokens (7 + 13), 0 of padding, 3 masked\n"
+            "  [CLS] the sun went up . [SEP]\n"
+            "  sea was low and the [MASK]←boy [MASK]←##s ran down to it [MASK]←. [SEP]\n"
+            "  label 0: the two are in order",
+        ),
+        (
+            {"seed": 2, "objective": "none", "masking": "span"},
+            [3, 1],
+            "example 0: 16 tokens (16 + 0), 4 of padding, 2 masked\n"
+            "  [CLS] a [MASK]←bird [MASK]←sang in the tree . the song was long and low . [SEP]\n"
+            "\n"
+            "example 1: 20 tokens (20 + 0), 0 of padding, 3 masked\n"
+            "  [CLS] the cat sat on the mat [MASK]←. [MASK]←it [MASK]←was warm . the dog ran to "
+            "the tree . [SEP]",
+        ),
+        (
+            {"seed": 7},
+            [5, 4],
+            "example 0: 17 tokens (9 + 8), 3 of padding, 3 masked\n"
+            "  [CLS] the song boy←was long and [MASK]←low [MASK]←. [SEP]\n"
+            "  the dog ran to the tree . [SEP]\n"
+            "  label 1: the second sentence is random\n"
+            "\n"
+            "example 1: 20 tokens (7 + 13), 0 of padding, 3 masked\n"
+            "  [CLS] the sun went [MASK]←up . [SEP]\n"
+            "  the sea was low and the boy ##s ran down←down [MASK]←to it [SEP]\n"
+            "  label 0: the second sentence is the next one",
+        ),
+        (
+            {"seed": 3, "length": 28, "max_predictions": 5, **ROBERTA},
+            [0, 1],
+            "example 0: 28 tokens (28 + 0), 0 of padding, 4 masked\n"
+            "  [CLS] the song was long [MASK]←and low . the sun went [MASK]←down . [SEP] the boy "
+            "##s walk ##ed to the sea . one play [MASK]←##ed [MASK]←. [SEP]\n"
+            "\n"
+            "example 1: 19 tokens (19 + 0), 9 of padding, 3 masked\n"
+            "  [CLS] one found [MASK]←a shell .←. it was long and warm . [SEP] the sun went up "
+            "[MASK]←. [SEP]",
+        ),
+    ],
+)
+def test_examples_as_text_by_eye(tiny_batches, tokenizer, options, numbers, expected):
+    batch = tiny_batches(**options).examples(np.array(numbers))
+    assert as_text(batch, tokenizer, options.get("objective", "nsp")) == expected
 
 
 def test_packed_rows_as_text_by_eye(tiny_batches, tokenizer, monkeypatch):
@@ -171,22 +179,6 @@ def test_packed_rows_as_text_by_eye(tiny_batches, tokenizer, monkeypatch):
     )
 
 
-def test_rows_across_documents_by_eye(tiny_batches, tokenizer):
-    batch = tiny_batches(seed=3, length=28, max_predictions=5, **ROBERTA).batch(0, 2)
-    assert as_text(batch, tokenizer, "none") == (
-        "example 0: 28 tokens (28 + 0), 0 of padding, 4 masked\n"
-        "  [CLS] the song was long [MASK]←and low . the sun went [MASK]←down . [SEP] the boy ##s "
-        "walk ##ed to the sea . one play [MASK]←##ed [MASK]←. [SEP]\n"
-        "\n"
-        "example 1: 19 tokens (19 + 0), 9 of padding, 3 masked\n"
-        "  [CLS] one found [MASK]←a shell .←. it was long and warm . [SEP] the sun went up "
-        "[MASK]←. [SEP]"
-    )
-    assert batch["attention_mask"].sum(axis=1).tolist() == [28, 19]
-    assert not batch["token_type_ids"].any()
-    assert batch["input_ids"][0, 13:16].tolist() == [3, 6, 13]
-
-
 def test_spans_and_their_boundaries_by_eye(tiny_batches, tokenizer):
     options = SPANBERT | {"seed": 3, "length": 28, "short_probability": 0.0}
     batch = tiny_batches(**options, max_span_targets=4).examples(np.array([0, 1]))
@@ -205,9 +197,7 @@ span_left_positions  10 10 10 10 10 10 20 0
 span_right_positions 17 17 17 17 17 17 22 0
 span_weights          1  1  1  1  0  0  1 0
 """
-    for line in expected.strip().splitlines():
-        name, *values = line.split()
-        assert batch[name][0].tolist() == [float(value) for value in values], name
+    assert_rows(batch, expected)
     # The second row ends in a masked span: [SEP] is next to it, so it has no boundaries.
     assert batch["masked_lm_positions"][1].tolist() == [17, 18, 19, 20, 21, 23, 24, 0]
     assert batch["span_weights"][1].tolist() == [1, 1, 1, 1, 0, 0, 0, 0]

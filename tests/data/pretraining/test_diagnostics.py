@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax.data.pretraining.batches import PretrainingBatches
-from bert_jax.data.pretraining.diagnostics import _size_of_union, degenerate_targets, shown_share
+from bert_jax.data.pretraining.diagnostics import degenerate_targets, shown_share
 from bert_jax.data.pretraining.options import PretrainingOptions
 
 
@@ -50,20 +50,15 @@ def test_of_a_large_split_every_other_document_is_counted(make_numbered_split, n
         assert sampled != exact
 
 
-def test_the_size_of_a_union_of_ranges():
-    draw = np.random.default_rng(2)
-    for count in (0, 1, 2, 5, 30):
-        for _ in range(20):
-            starts = draw.integers(0, 50, count)
-            ends = starts + draw.integers(0, 9, count)  # some are empty
-            inside = {n for a, b in zip(starts, ends, strict=True) for n in range(a, b)}
-            assert _size_of_union(starts, ends) == len(inside)
-
-
 # Documents as the lengths of their sentences in tokens.
 ONE_SENTENCE = [[10]] * 40
 NEXT = "in 100% of the pairs the second sentence is random: "
 PREPARE = "; prepare documents of several sentences (data.format, data.sentences), or set "
+HALVES = f"100% of the documents have one sentence, whose halves are the pairs{PREPARE}"
+MEDIAN = (
+    f"{NEXT}the median sentence has 40 tokens, and a row 32; prepare shorter ones "
+    "(data.sentences), or raise data.length, or set data.objective=none"
+)
 PADDING = "of the tokens of the rows are padding: most documents are shorter than 32 tokens; set"
 
 
@@ -73,27 +68,11 @@ PADDING = "of the tokens of the rows are padding: most documents are shorter tha
         # [CLS] 10 [SEP] 10 [SEP]: 23 of 32 tokens.
         ("nsp", ONE_SENTENCE, False, [f"{NEXT}100% of the documents have one sentence{PREPARE}"]),
         # [CLS] 5 [SEP] 5 [SEP].
-        (
-            "sop",
-            ONE_SENTENCE,
-            False,
-            [
-                f"100% of the documents have one sentence, whose halves are the pairs{PREPARE}",
-                f"59% {PADDING} data.packing=true, or lower data.length",
-            ],
-        ),
+        ("sop", ONE_SENTENCE, False, [HALVES, f"59% {PADDING} data.packing=true, or lower data."]),
         # [CLS] 10 [SEP].
         ("none", ONE_SENTENCE, False, [f"62% {PADDING} data.packing=true, or lower"]),
         ("none", ONE_SENTENCE, True, []),
-        (
-            "nsp",
-            [[40] * 3] * 30,
-            False,
-            [
-                f"{NEXT}the median sentence has 40 tokens, and a row 32; prepare shorter ones "
-                "(data.sentences), or raise data.length, or set data.objective=none"
-            ],
-        ),
+        ("nsp", [[40] * 3] * 30, False, [MEDIAN]),
         ("nsp", [[5] * 30] * 10, False, []),
         ("sop", [[5] * 30] * 10, False, []),
         ("none", [[5] * 30] * 10, False, []),

@@ -64,8 +64,8 @@ def data_dir(tmp_path_factory):
     return folder
 
 
-def blocks(data_dir, place, **options):
-    source = open_source(SourceSpec(f"tfds:{place}", data_dir=str(data_dir), **options))
+def blocks(data_dir, name, **options):
+    source = open_source(SourceSpec(f"tfds:{name}", data_dir=str(data_dir), **options))
     found = list(source.blocks())
     assert source.position == source.size
     return found
@@ -75,40 +75,29 @@ ALL = [Block(True, "One. Two."), Block(True, "Thrée.\nFour."), Block(True, "Fiv
 
 
 @pytest.mark.slow
-def test_documents_come_in_order_from_the_newest_version(data_dir):
+def test_documents_of_versions_splits_files_and_fields(data_dir):
     assert blocks(data_dir, "tiny_text") == ALL
     assert blocks(data_dir, "tiny_text:test") == [Block(True, "Six.")]
     assert blocks(data_dir, "tiny_text:1.9.0") == [Block(True, "Old.")]
     assert blocks(data_dir, "tiny_text:1.10.0:train[1:]") == ALL[1:]
-
-
-@pytest.mark.slow
-def test_array_records_are_read_too(data_dir):
-    assert blocks(data_dir / "a", "tiny_text") == ALL
-
-
-@pytest.mark.slow
-def test_a_list_of_texts_is_a_paragraph_each(data_dir):
+    assert blocks(data_dir / "a", "tiny_text") == ALL  # array records
+    # A list of texts is a paragraph each.
     assert blocks(data_dir, "tiny_text", field="parts")[0] == Block(True, "One\nTwo")
 
 
 @pytest.mark.slow
 def test_what_is_not_there_is_named(data_dir):
-    for place, options, message in [
+    for name, options, message in [
         ("no_text", {}, "prepared no such data set in .*; it has .*tiny_text/1.9.0"),
         ("tiny_text:1.8.0", {}, "prepared no such data set"),
         ("tiny_text:validation", {}, "no split 'validation'; known: test, train"),
-        (
-            "tiny_text",
-            {"field": "body"},
-            "no field 'body'; its fields are 'number', 'parts'",
-        ),
+        ("tiny_text", {"field": "body"}, "no field 'body'; its fields are 'number', 'parts'"),
         ("tiny_text", {"field": "number"}, "field 'number' holds no text"),
         ("latin_text", {}, "tfds:latin_text example:2: byte 4 .* is not UTF-8"),
         (":train", {}, "is not of the form tfds:NAME"),
     ]:
         with pytest.raises(UserError, match=message):
-            blocks(data_dir, place, **options)
+            blocks(data_dir, name, **options)
     assert blocks(data_dir, "latin_text", errors="replace")[1].text == "Thr\ufffde.\nFour."
 
 
