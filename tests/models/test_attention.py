@@ -22,7 +22,7 @@ HIDDEN = np.random.default_rng(0).normal(size=(ROWS, LENGTH, 16)).astype(np.floa
 
 
 def causal_tokens(length, window):
-    """Two rows of one text each, whose tokens see the window before them."""
+    """Two rows of one text each; tokens see the window before them."""
     ids = np.ones((ROWS, length), np.int32)
     tokens = Tokens.in_batch_order(ids, ids)
     mask = tokens.mask.replace(

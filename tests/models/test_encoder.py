@@ -113,7 +113,7 @@ def reference(params, inputs, act: str) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 @pytest.mark.parametrize("act", ["gelu", "gelu_new"])
-def test_the_forward_pass_is_that_of_numpy(params, inputs, act):
+def test_the_forward_pass_equals_numpy(params, inputs, act):
     module = PreTrainingModel(small_config(hidden_act=act))
 
     @jax.jit

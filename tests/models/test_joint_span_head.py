@@ -92,14 +92,14 @@ def references(params, hidden):
     return [Reference(params, row, passage) for row, passage in zip(hidden, PASSAGES, strict=True)]
 
 
-def test_scores_are_those_of_the_description(params):
+def test_scores_follow_the_description(params):
     hidden = np.random.default_rng(1).normal(0, 1, (3, LENGTH, WIDTH)).astype(np.float32)
     starts = np.array([start for start, _ in GOLD], np.int32)
-    found = joint_scores(params, hidden, PASSAGES, starts)
+    scores = joint_scores(params, hidden, PASSAGES, starts)
     for row, expected in enumerate(references(params, hidden)):
         for logits, log_probs in (
-            (found.start_logits[row], expected.starts()),
-            (found.end_logits[row], expected.ends(starts[row])),
+            (scores.start_logits[row], expected.starts()),
+            (scores.end_logits[row], expected.ends(starts[row])),
         ):
             ours = np.asarray(jax.nn.softmax(logits))
             np.testing.assert_allclose(
@@ -107,11 +107,11 @@ def test_scores_are_those_of_the_description(params):
             )
             # No other token can be an answer: neither the question, nor a [SEP], nor padding.
             assert np.count_nonzero(ours) == len(log_probs)
-        np.testing.assert_allclose(found.no_answer_logits[row], expected.no_answer(), rtol=2e-5)
+        np.testing.assert_allclose(scores.no_answer_logits[row], expected.no_answer(), rtol=2e-5)
 
 
 @pytest.mark.parametrize("vectors", [LENGTH, 3, 1])
-def test_the_beam_is_that_of_all_pairs(params, vectors):
+def test_the_beam_has_the_best_of_all_pairs(params, vectors):
     """Also with ties: tokens with one of three vectors, or all with the same."""
     draw = np.random.default_rng(2)
     known = draw.normal(0, 1, (vectors, WIDTH)).astype(np.float32)

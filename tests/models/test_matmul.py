@@ -14,7 +14,7 @@ SHAPES = {
     "from heads": ((3, 5, 2, 8), (2, 8, 6), 2),
 }
 DTYPES = pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-# Half a unit in the last place: a sum in bfloat16 would be many of them away.
+# Half a unit of the last digit; a sum in bfloat16 would be many units away.
 TOLERANCE = {"float32": 1e-5, "bfloat16": 2.0**-8}
 
 

@@ -93,7 +93,7 @@ def test_a_change_of_one_text_changes_no_bit_of_another(outputs, inputs, segment
     new_hidden, new_words, new_pairs = outputs(changed, dtype)
     assert hidden[:, ~changing].tobytes() == new_hidden[:, ~changing].tobytes()
     assert words[~changing].tobytes() == new_words[~changing].tobytes()
-    # And the test can fail: what was changed did change, all of it.
+    # And the test can fail: all changed tokens did change.
     assert (hidden[:, changing] != new_hidden[:, changing]).any(axis=-1).all()
     assert (words[changing] != new_words[changing]).any(axis=-1).all()
     for row, lengths in enumerate(LENGTHS):

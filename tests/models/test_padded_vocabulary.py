@@ -33,7 +33,7 @@ def config(request) -> EncoderConfig:
 
 
 @pytest.fixture(scope="module")
-def found(config):
+def computed(config):
     """Logits, losses and gradients of the same parameters, plain and padded with zeros."""
     generator = np.random.default_rng(0)
     ids = generator.integers(0, VOCAB, (2, 8)).astype(np.int32)
@@ -59,12 +59,12 @@ def found(config):
     return compute(plain, Execution()), compute(padded, PADDED)
 
 
-def test_words_begin_as_without_padding():
+def test_initial_values_of_words_do_not_depend_on_padding():
     config = dataclasses.replace(CONFIG, tie_word_embeddings=False)
 
     def new(execution):
         params = init_params(MaskedLMModel(config, execution), jax.random.key(0))
-        # The layers, which are not computed then, know nothing of the padding.
+        # The layers do not depend on the padding, and are not computed without this line.
         del params["bert"]["encoder"]
         return params
 
@@ -79,8 +79,8 @@ def test_words_begin_as_without_padding():
 
 
 @pytest.mark.slow
-def test_padding_is_out_of_the_softmax(found):
-    (plain, plain_loss, _), (padded, padded_loss, _) = found
+def test_padding_has_no_probability(computed):
+    (plain, plain_loss, _), (padded, padded_loss, _) = computed
     assert padded.shape == (2, 8, ROWS)
     np.testing.assert_allclose(padded[..., :VOCAB], plain, rtol=1e-6, atol=1e-7)
     assert float(padded_loss) == pytest.approx(float(plain_loss), rel=1e-6)
@@ -91,8 +91,8 @@ def test_padding_is_out_of_the_softmax(found):
     assert padded[..., VOCAB:].max() < -1e38
 
 
-def test_padding_has_no_gradient(config, found):
-    (_, _, plain), (_, _, padded) = found
+def test_padding_has_no_gradient(config, computed):
+    (_, _, plain), (_, _, padded) = computed
     cut = without_padding(padded, config)
     for gradient, reference in zip(jax.tree.leaves(cut), jax.tree.leaves(plain), strict=True):
         # A small value is a sum of larger terms, so its error is relative to the largest.

@@ -34,10 +34,10 @@ MASK = np.array([[1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]], bool)
     ],
 )
 def test_poolings_by_hand(name, expected):
-    found = np.asarray(jax.jit(TextPooling((name,)).apply)({}, HIDDEN, MASK))
-    np.testing.assert_allclose(found[:2], expected, rtol=1e-6)
-    assert np.isfinite(found[2]).all()  # a row without tokens
-    assert name == "cls" or name == "max" or (found[2] == 0).all()
+    computed = np.asarray(jax.jit(TextPooling((name,)).apply)({}, HIDDEN, MASK))
+    np.testing.assert_allclose(computed[:2], expected, rtol=1e-6)
+    assert np.isfinite(computed[2]).all()  # a row without tokens
+    assert name == "cls" or name == "max" or (computed[2] == 0).all()
 
 
 # Without the first token, a prompt, in the pooling; the positions still count from it.
@@ -62,11 +62,11 @@ def test_modules_after_several_poolings_by_hand():
         "0_residual": {"kernel": np.float32([[1, 0], [0, 1], [0, 0], [0, 0]])},
         "2_norm": {"scale": np.float32([2, 2]), "bias": np.float32([0, 1])},
     }
-    found = pool.apply({"params": params}, HIDDEN, MASK)[0]
+    computed = pool.apply({"params": params}, HIDDEN, MASK)[0]
     # [3, 1] / √10 has the mean 2 / √10 and the deviation 1 / √10.
     deviation = (0.1 + 1e-5) ** 0.5
     expected = [2 * 0.1**0.5 / deviation, 1 - 2 * 0.1**0.5 / deviation]
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    np.testing.assert_allclose(computed, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", PYTORCH_ACTIVATIONS)
@@ -81,18 +81,18 @@ def test_activations_have_the_parameters_of_pytorch(name):
         "Tanhshrink": (-1.035972, 0.037883), "Hardtanh": (-1, 0.5),
         "Hardsigmoid": (0.166667, 0.583333), "Hardswish": (-0.333333, 0.291667),
     }  # fmt: skip
-    found = PYTORCH_ACTIVATIONS[name](np.float32([-2, 0.5]))
-    np.testing.assert_allclose(found, values[name], atol=2e-6)
+    computed = PYTORCH_ACTIVATIONS[name](np.float32([-2, 0.5]))
+    np.testing.assert_allclose(computed, values[name], atol=2e-6)
 
 
 def test_unit_length():
-    found = jax.jit(l2_normalize)(np.float32([[3.0, 4.0], [0.0, -2.0], [0.0, 0.0]]))
-    np.testing.assert_allclose(found, [[0.6, 0.8], [0.0, -1.0], [0.0, 0.0]], rtol=1e-6)
+    computed = jax.jit(l2_normalize)(np.float32([[3.0, 4.0], [0.0, -2.0], [0.0, 0.0]]))
+    np.testing.assert_allclose(computed, [[0.6, 0.8], [0.0, -1.0], [0.0, 0.0]], rtol=1e-6)
 
 
 def test_features_by_hand():
-    found = jax.jit(pair_features)(np.float32([[1.0, 5.0]]), np.float32([[3.0, 2.0]]))
-    assert found.tolist() == [[1, 5, 3, 2, 2, 3]]
+    computed = jax.jit(pair_features)(np.float32([[1.0, 5.0]]), np.float32([[3.0, 2.0]]))
+    assert computed.tolist() == [[1, 5, 3, 2, 2, 3]]
 
 
 def test_each_text_of_a_pair_has_its_own_vector(tiny_config):

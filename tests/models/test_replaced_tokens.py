@@ -113,7 +113,7 @@ def test_the_loss_of_the_discriminator_reaches_only_the_shared_embeddings(params
 
 
 @pytest.mark.slow
-def test_fifty_steps_are_those_of_pytorch(params):
+def test_fifty_steps_equal_pytorch(params):
     """The joint loss of the paper (equations 1 to 4) with Adam, from the same weights and noise."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")

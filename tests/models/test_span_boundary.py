@@ -20,7 +20,7 @@ def layer(params, vector: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_logits_are_those_of_the_published_formulas(tiny_config):
+def test_logits_follow_the_published_formulas(tiny_config):
     model = SpanBoundaryModel(tiny_config, max_targets=3)
     chance = np.random.default_rng(0)
     params = random_params(model, scale=0.3, all_differ=True)

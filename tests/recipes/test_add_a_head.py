@@ -42,7 +42,7 @@ def params(family, tiny_config):
     return random_params(module)
 
 
-def test_its_record_says_what_training_does_with_its_parameters(params):
+def test_its_record_has_the_decay_axes_and_rates_of_its_parameters(params):
     own = {name: params[name] for name in ("importance", "importance_scale")}
     assert flatten_dict(decay_mask(own), sep="/") == {
         "importance/kernel": True, "importance/bias": False, "importance_scale": False,
@@ -52,7 +52,7 @@ def test_its_record_says_what_training_does_with_its_parameters(params):
     assert {float(factor) for factor in factors.values()} == {3.0}
 
 
-def test_its_files_are_written_and_found(family, tiny_config, params, tokenizer, tmp_path):
+def test_its_files_are_written_and_read(family, tiny_config, params, tokenizer, tmp_path):
     description = ModelDescription(tiny_config, "toy", family=family)
     model_directory.save(tmp_path / "toy", description, params, tokenizer)
     for task in (None, "toy"):
@@ -68,5 +68,5 @@ def test_parity_compares_it(tiny_config, tokenizer):
     assert padded.labels["labels"].shape == padded.features["input_ids"].shape
     assert (short.labels["labels"][0, [0, -1]] == -100).all()
     output, labels = np.array([[0.5, 0.25, 1.0]]), {"labels": np.array([[1.0, 0.25, -100.0]])}
-    found = find_head("toy").compared.named_losses(output, labels, "regression")
-    assert found == {"squared_error": pytest.approx(0.125)}
+    losses = find_head("toy").compared.named_losses(output, labels, "regression")
+    assert losses == {"squared_error": pytest.approx(0.125)}

@@ -25,22 +25,22 @@ def in_the_table(monkeypatch):
     monkeypatch.setattr(execution, "SETTINGS", (*kernels.SETTINGS, "toy"))
 
 
-def test_the_table_chooses_it():
+def test_the_table_selects_it():
     chosen = functools.partial(kernel_of, length=5, dtype="float32")
     assert chosen("toy", "cpu") == "toy"
     assert chosen("toy", "cpu", length=3) == "blocked"
     assert chosen("toy", "cpu", rate=0.1) == "blocked"
     assert chosen("toy", "gpu") == "xla"
     assert chosen("xla", "cpu") == "blocked"
-    found = [resolve_execution("float32", platform=name).attention for name in ("cpu", "gpu")]
-    assert found == ["toy", "xla"]
+    automatic = [resolve_execution("float32", platform=name).attention for name in ("cpu", "gpu")]
+    assert automatic == ["toy", "xla"]
 
 
 def test_it_computes_the_definition():
     qkv = np.random.default_rng(0).normal(size=(3, 2, 3, 5, 8)).astype(np.float32)
     inputs = inputs_of(*qkv, TOKENS)
-    found, expected = jax.jit(lambda i: (toy_kernel.attention(i), attention(i)))(inputs)
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    computed, expected = jax.jit(lambda i: (toy_kernel.attention(i), attention(i)))(inputs)
+    np.testing.assert_allclose(computed, expected, atol=1e-6)
 
 
 def test_a_model_computes_with_it():

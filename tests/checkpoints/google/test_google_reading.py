@@ -27,7 +27,7 @@ from tests.checkpoints.google.released import (
 
 
 def test_every_variable_is_a_parameter(released):
-    """tests/families/test_bert_google.py compares the names of both sides by hand."""
+    """tests/families/test_tensor_names.py compares the names of both sides by hand."""
     variables = counted(PRETRAINING)
     model = load(find(released))
     module = model.description.make_module(Execution())

@@ -1,4 +1,4 @@
-"""A family in one file: as BERT, but for what a relative may call or place otherwise."""
+"""A family in one file: BERT with the differences that relatives have."""
 
 from bert_jax.families import bert
 from bert_jax.families.family import Family, Rule, TensorNames
