@@ -15,7 +15,7 @@ from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
 from bert_jax.process import say
 from bert_jax.sharding.hosts import from_main_host, is_main_host, to_global
-from bert_jax.tasks.base.labelled_task import LabelledTask
+from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.task import Task
 from bert_jax.tasks.pretraining.task import PretrainingTask
 
@@ -70,9 +70,9 @@ def _prediction(task: Task, params: Any, mesh: Mesh) -> tuple[Callable[[], Any],
 
     For pre-training they are the rows of a batch of an evaluation.
     """
-    if isinstance(task, LabelledTask):
-        items = [example.input for example in task.splits.validation[0].examples[:_TEXTS]]
-        engine = Engine(task.evaluator.predictor(task.model(params, mesh)))
+    if isinstance(evaluator := task.evaluator, LabelledEvaluator):
+        items = [example.input for example in evaluator.splits.validation[0].examples[:_TEXTS]]
+        engine = Engine(evaluator.predictor(task.model(params, mesh)))
         return lambda: engine.predict(items), len(items)
     assert isinstance(task, PretrainingTask), "the only other task"
     rows = next(task.evaluation_batches(host=0, hosts=1))

@@ -39,7 +39,7 @@ Compute = Callable[[Any, dict[str, jax.Array]], jax.Array]
 class TeacherScores:
     """The scores of one teacher for the training examples of one task."""
 
-    def __init__(self, task: LabelledTask[Any, Any], teacher: Teacher, directory: str) -> None:
+    def __init__(self, task: LabelledTask[Any], teacher: Teacher, directory: str) -> None:
         """Nothing is computed before `ready`.
 
         Args:

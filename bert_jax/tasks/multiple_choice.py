@@ -220,7 +220,7 @@ class ChoiceEvaluator(LabelledEvaluator[Choices, np.ndarray]):
         }
 
 
-class MultipleChoiceTask(LabelledTask[Choices, np.ndarray]):
+class MultipleChoiceTask(LabelledTask[Choices]):
     score_kind = "classes"
 
     def make_evaluator(self) -> ChoiceEvaluator:

@@ -17,16 +17,14 @@ from bert_jax.data.padding import Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.row_packing import RowPacker
 from bert_jax.models.execution import Execution
-from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import LabelledOptions, length_key
 from bert_jax.tasks.base.predictor import EncodedExample, ExampleError, Notes
 from bert_jax.tasks.base.splits import Splits
 from bert_jax.tasks.base.summary import DataSummary, TokenCounts, count_classes, unknown_share
-from bert_jax.tasks.base.task import Task, with_rows
+from bert_jax.tasks.base.task import Evaluator, Task, with_rows
 from bert_jax.tokenization import Encoding, Tokenizer
 
 Input = TypeVar("Input")
-Prediction = TypeVar("Prediction")
 Item = TypeVar("Item")
 Encoded = TypeVar("Encoded")
 
@@ -113,7 +111,7 @@ def sequences_of(encoded: Iterable[EncodedExample]) -> tuple[Sequences, np.ndarr
     return sequences, np.where(numbers < ends, numbers, -1), notes
 
 
-class LabelledTask(Task, Generic[Input, Prediction]):
+class LabelledTask(Task, Generic[Input]):
     """Training on labelled examples; batches have at most the config's length.
 
     A task defines `make_rows` and `loss` to train, and `make_evaluator`.
@@ -151,11 +149,11 @@ class LabelledTask(Task, Generic[Input, Prediction]):
         """Tokenises the training examples."""
 
     @abc.abstractmethod
-    def make_evaluator(self) -> LabelledEvaluator[Input, Prediction]:
-        """The evaluation of the task's model."""
+    def make_evaluator(self) -> Evaluator:
+        """The evaluation of the task's model, such as a `LabelledEvaluator`."""
 
     @functools.cached_property
-    def evaluator(self) -> LabelledEvaluator[Input, Prediction]:
+    def evaluator(self) -> Evaluator:
         """See `make_evaluator`."""
         return self.make_evaluator()
 

@@ -112,7 +112,7 @@ class ClassificationEvaluator(LabelledEvaluator[Text, np.ndarray]):
         self.problem.report(decisions, targets, directory / eval_set.name)
 
 
-class ClassificationTask(LabelledTask[Text, np.ndarray]):
+class ClassificationTask(LabelledTask[Text]):
     """Texts and pairs of texts."""
 
     def __init__(

@@ -123,7 +123,7 @@ class QuestionEvaluator(LabelledEvaluator[Question, RankedSpans]):
         return stored_threshold(self.description)
 
 
-class QuestionAnsweringTask(LabelledTask[Question, RankedSpans]):
+class QuestionAnsweringTask(LabelledTask[Question]):
     """Extractive question answering."""
 
     score_kind = "classes"

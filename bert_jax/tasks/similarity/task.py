@@ -109,7 +109,7 @@ class SimilarityEvaluator(LabelledEvaluator[Pair, PairPrediction]):
         return find_evaluator(examples, self.objective.labels, self.description.vectors.similarity)
 
 
-class SimilarityTask(LabelledTask[Pair, PairPrediction]):
+class SimilarityTask(LabelledTask[Pair]):
     """Pairs of texts; training moves their vectors together or apart."""
 
     score_kind = "vectors"

@@ -283,7 +283,7 @@ def _tagged_rows(
         start = end
 
 
-class TaggingTask(LabelledTask[Sentence, Tagging]):
+class TaggingTask(LabelledTask[Sentence]):
     """The first token of each word has its label; the others have none.
 
     With `model.use_crf` the labels of a row are learned as a path of a conditional random field;
