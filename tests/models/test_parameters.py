@@ -67,32 +67,25 @@ def initial():
     return flatten_dict(jax.tree.map(np.asarray, params), sep="/")
 
 
-def test_weights_are_initialised_by_a_truncated_normal(initial):
-    # Cut at two deviations, not corrected: the deviation is 0.8796 of 0.02.
-    weights = {n: v for n, v in initial.items() if n.endswith(("kernel", "embedding"))}
-    assert len(weights) == 3 + 6 + 3
-    for name, value in weights.items():
-        expected, error = 0.8796 * 0.02, 4 / np.sqrt(2 * value.size)
-        assert float(value.std()) == pytest.approx(expected, rel=max(0.01, error)), name
-        assert float(value.mean()) == pytest.approx(0, abs=4 * expected / np.sqrt(value.size))
-        assert float(np.abs(value).max()) <= 0.04
-        if value.size > 10_000:
-            assert float(np.abs(value).max()) > 0.039
-
-
-def test_biases_are_initialised_by_0_and_scales_by_1(initial):
+def test_initial_values(initial):
+    """Weights of a truncated normal, different in each layer; biases 0 and scales 1."""
+    weights = 0
     for name, value in initial.items():
+        assert value.dtype == np.float32
         if name.endswith("bias"):
             assert not value.any(), name
-        if name.endswith("scale"):
+        elif name.endswith("scale"):
             assert (value == 1).all(), name
-        assert value.dtype == np.float32
-
-
-def test_layers_are_initialised_differently(initial):
-    for name, value in initial.items():
-        if "/layers/" in name and name.endswith("kernel"):
-            assert (value[0] != value[1]).mean() > 0.99, name
+        else:
+            weights += 1
+            # Cut at two deviations, not corrected: the deviation is 0.8796 of 0.02.
+            expected, error = 0.8796 * 0.02, 4 / np.sqrt(2 * value.size)
+            assert float(value.std()) == pytest.approx(expected, rel=max(0.01, error)), name
+            assert float(value.mean()) == pytest.approx(0, abs=4 * expected / np.sqrt(value.size))
+            assert 0.035 < float(np.abs(value).max()) <= 0.04, name
+            if "/layers/" in name:
+                assert (value[0] != value[1]).mean() > 0.99, name
+    assert weights == 3 + 6 + 3
     assert not np.allclose(
         initial["bert/encoder/layers/attention/query/kernel"],
         initial["bert/encoder/layers/attention/key/kernel"],

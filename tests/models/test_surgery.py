@@ -12,19 +12,10 @@ import pytest
 from flax.traverse_util import flatten_dict
 
 from bert_jax.errors import UserError
-from bert_jax.models.config import EncoderConfig
 from bert_jax.models.surgery import add_vocabulary, extend_positions, keep_layers
+from tests.random_params import small_config
 
-CONFIG = EncoderConfig(
-    vocab_size=4,
-    hidden_size=2,
-    num_hidden_layers=1,
-    num_attention_heads=1,
-    intermediate_size=4,
-    max_position_embeddings=3,
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
-)
+CONFIG = small_config(vocab_size=4, hidden_size=2, num_attention_heads=1, max_position_embeddings=3)
 WORDS = np.float32([[1, 2], [3, 4], [5, 8], [7, 0]])
 DECODER = np.float32([[0, 1], [0, 2], [0, 4], [0, 8]])
 BIAS = np.float32([1, 0, -1, 3])
@@ -103,10 +94,6 @@ def test_rows_beyond_the_tokenizers_ids_are_taken_first(params):
     assert config == CONFIG
     assert word_table(grown).tolist() == [[1, 2], [3, 4], [2, 3], [7, 0]]
     assert grown["mlm_head"]["bias"].tolist() == [1, 0, 0.5, 3]
-
-    three, config = add_vocabulary(params, CONFIG, [[0, 1], [0], [1]], first_id=2)
-    assert config.vocab_size == 5
-    assert word_table(three).tolist() == [[1, 2], [3, 4], [2, 3], [1, 2], [3, 4]]
 
 
 def test_float16_is_kept_and_the_mean_is_summed_in_float32():

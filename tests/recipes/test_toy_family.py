@@ -5,7 +5,6 @@ import json
 import string
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
@@ -21,7 +20,6 @@ from bert_jax.families.family import find_family
 from bert_jax.files.manifest import MANIFEST
 from bert_jax.inference.predict import predict
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution
 from bert_jax.tokenization import (
     SentencePieceTokenizer,
@@ -100,21 +98,10 @@ def test_its_tensors_show_its_head(directory, tmp_path):
 
 
 def test_its_texts_begin_at_its_row_of_the_position_table(directory):
-    """As a model without the offset whose table has no row for padding."""
     model = bert_jax.load(directory)
     assert model.config.max_length == 14
     with pytest.raises(UserError, match="takes 3 to 14 tokens"):
         model.classify(["the cat"], max_length=15)
-    params, ids = dict(model.params["bert"]), np.arange(1, 11)[None]
-    own = jax.jit(Encoder(model.config).apply)({"params": params}, ids)
-    table = np.asarray(params["embeddings"]["position_embeddings"]["embedding"])
-    shifted = {"position_embeddings": {"embedding": table[1:]}}
-    params["embeddings"] = {**params["embeddings"], **shifted}
-    config = dataclasses.replace(
-        model.config, max_position_embeddings=14, positions_after_padding=False
-    )
-    plain = jax.jit(Encoder(config).apply)({"params": params}, ids)
-    np.testing.assert_array_equal(own.last_hidden_state, plain.last_hidden_state)
     longer = model.extend_positions(28)
     table = longer.params["bert"]["embeddings"]["position_embeddings"]["embedding"]
     assert (longer.config.max_position_embeddings, longer.config.max_length) == (29, 28)
