@@ -31,9 +31,9 @@ from bert_jax.sharding.distributed import ProcessOptions
 from bert_jax.sharding.mesh import MeshShape
 from bert_jax.tasks import task_names
 from bert_jax.tasks.base.predictor import BatchOptions
-from bert_jax.tasks.fill_mask import MaskOptions
+from bert_jax.tasks.fill_mask import FillMaskPredictOptions
 from bert_jax.tasks.question_answering.predict import AnswerOptions, AnswerPredictOptions
-from bert_jax.tasks.tagging.predict import TagOptions
+from bert_jax.tasks.tagging.predict import TaggingPredictOptions
 from bert_jax.training.optimizer import OptimizerOptions
 from bert_jax.training.options import TrainOptions
 
@@ -151,8 +151,8 @@ CLASSES = {
     OptimizerOptions: {},
     PlanOptions: {},
     AnswerPredictOptions: {},
-    MaskOptions: {},
-    TagOptions: {},
+    FillMaskPredictOptions: {},
+    TaggingPredictOptions: {},
     PrepareOptions: {"sources": (SourceSpec("text:a"),)},
     PretrainingOptions: {},
     ProcessOptions: {"coordinator": "host:80", "processes": 2, "process_id": 0},

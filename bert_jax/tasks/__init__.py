@@ -1,4 +1,4 @@
-"""The tasks, one module (or folder) each, found by its name: nothing has to be registered.
+"""The tasks, one module (or folder) each, imported by name: nothing has to be registered.
 
 A module of this package defines one or both of
 

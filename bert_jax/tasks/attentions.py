@@ -24,6 +24,14 @@ from bert_jax.tokenization import Encoding
 
 
 @dataclasses.dataclass(frozen=True)
+class AttentionsPredictOptions(TextPredictOptions):
+    """Attributes: `layers`: see `LoadedModel.attentions`."""
+
+    batch_size: int = 8
+    layers: tuple[int, ...] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class AttentionMaps:
     """How much each token of a text attends to each other.
 
@@ -75,17 +83,9 @@ def _weights(
     return output.attentions.swapaxes(0, 1)
 
 
-@dataclasses.dataclass(frozen=True)
-class AttentionsOptions(TextPredictOptions):
-    """Attributes: `layers`: see `LoadedModel.attentions`."""
-
-    batch_size: int = 8
-    layers: tuple[int, ...] | None = None
-
-
 PREDICT = PredictSpec(
     TEXTS,
-    AttentionsOptions,
+    AttentionsPredictOptions,
     lambda model, options: AttentionsPredictor(model, options.batches, layers=options.layers),
     lambda text, maps: {"tokens": maps.tokens, "attentions": maps.weights},
 )

@@ -27,6 +27,63 @@ from bert_jax.tasks.base.text_rows import TextPredictor
 from bert_jax.tokenization import Encoding, Tokenizer
 
 
+@dataclasses.dataclass(frozen=True)
+class EmbedPredictOptions(TextPredictOptions):
+    """Attributes: `pooling`, `normalize`, `prompt`: see `LoadedModel.embed`."""
+
+    pooling: str | None = None
+    normalize: bool | None = None
+    prompt: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class TextPreparation:
+    """What is done to a text before it is tokenised.
+
+    Attributes:
+        vectors: how vectors are made.
+        prompt: what is put before a text, in a pair before the first.
+        tokenizer: tokenizer of the model.
+    """
+
+    vectors: TextVectors
+    prompt: str
+    tokenizer: Tokenizer
+
+    def __call__(self, text: Text) -> Text:
+        if isinstance(text, str):
+            return self._lower(self.prompt + text)
+        return self._lower(self.prompt + text[0]), self._lower(text[1])
+
+    def prompt_length(self, limit: int) -> int:
+        """The number of first tokens that do not count, as sentence-transformers finds it."""
+        if self.vectors.include_prompt or not self.prompt:
+            return 0
+        (encoding,) = self.tokenizer.encode_batch([self._lower(self.prompt)], max_length=limit)
+        return len(encoding) - (encoding.ids[-1] in self.tokenizer.special_ids.known())
+
+    def _lower(self, text: str) -> str:
+        """The text, with `lower_case` in small letters, special tokens excepted.
+
+        Each character alone, as in the normaliser of `tokenizers`: no final sigma.
+        """
+        if not self.vectors.lower_case:
+            return text
+        names = map(self.tokenizer.id_to_token, self.tokenizer.special_ids.known())
+        parts = re.split(f"({'|'.join(map(re.escape, names))})", text)
+        parts[::2] = ["".join(map(str.lower, part)) for part in parts[::2]]
+        return "".join(parts)
+
+
+def stored_length(description: ModelDescription, tokenizer: Tokenizer) -> int | None:
+    """The number of tokens that a model's files give for vectors; None: none.
+
+    As in sentence-transformers, its own limit replaces the tokenizer's.
+    """
+    own = description.vectors.max_length
+    return tokenizer.model_max_length if own is None else own
+
+
 class EmbeddingPredictor(TextPredictor[np.ndarray]):
     """The vector of a text, float32 [D].
 
@@ -104,66 +161,9 @@ def _vectors(
     return l2_normalize(vectors) if normalize else vectors
 
 
-@dataclasses.dataclass(frozen=True)
-class TextPreparation:
-    """What is done to a text before it is tokenised.
-
-    Attributes:
-        vectors: how vectors are made.
-        prompt: what is put before a text, in a pair before the first.
-        tokenizer: tokenizer of the model.
-    """
-
-    vectors: TextVectors
-    prompt: str
-    tokenizer: Tokenizer
-
-    def __call__(self, text: Text) -> Text:
-        if isinstance(text, str):
-            return self._lower(self.prompt + text)
-        return self._lower(self.prompt + text[0]), self._lower(text[1])
-
-    def prompt_length(self, limit: int) -> int:
-        """The number of first tokens that do not count, as sentence-transformers finds it."""
-        if self.vectors.include_prompt or not self.prompt:
-            return 0
-        (encoding,) = self.tokenizer.encode_batch([self._lower(self.prompt)], max_length=limit)
-        return len(encoding) - (encoding.ids[-1] in self.tokenizer.special_ids.known())
-
-    def _lower(self, text: str) -> str:
-        """The text, with `lower_case` in small letters, special tokens excepted.
-
-        Each character alone, as in the normaliser of `tokenizers`: no final sigma.
-        """
-        if not self.vectors.lower_case:
-            return text
-        names = map(self.tokenizer.id_to_token, self.tokenizer.special_ids.known())
-        parts = re.split(f"({'|'.join(map(re.escape, names))})", text)
-        parts[::2] = ["".join(map(str.lower, part)) for part in parts[::2]]
-        return "".join(parts)
-
-
-def stored_length(description: ModelDescription, tokenizer: Tokenizer) -> int | None:
-    """The number of tokens that a model's files give for vectors; None: none.
-
-    As in sentence-transformers, its own limit replaces the tokenizer's.
-    """
-    own = description.vectors.max_length
-    return tokenizer.model_max_length if own is None else own
-
-
-@dataclasses.dataclass(frozen=True)
-class EmbedOptions(TextPredictOptions):
-    """Attributes: `pooling`, `normalize`, `prompt`: see `LoadedModel.embed`."""
-
-    pooling: str | None = None
-    normalize: bool | None = None
-    prompt: str | None = None
-
-
 PREDICT = PredictSpec(
     TEXTS,
-    EmbedOptions,
+    EmbedPredictOptions,
     lambda model, options: EmbeddingPredictor(
         model,
         options.batches,

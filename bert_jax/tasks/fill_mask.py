@@ -28,6 +28,17 @@ from bert_jax.tokenization import Encoding, Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
+class FillMaskPredictOptions(TextPredictOptions):
+    """Attributes: `top_k`: number of words for each mask."""
+
+    top_k: int = 5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_at_least("top_k", self.top_k, 1)
+
+
+@dataclasses.dataclass(frozen=True)
 class MaskPrediction:
     """One word that the model proposes for a mask.
 
@@ -47,7 +58,7 @@ class MaskPrediction:
 class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
     """The most probable pieces for each mask of a text, the best first.
 
-    The other masks of the text stay in place, as in training.
+    The other masks of the text are kept, as in training.
     """
 
     def __init__(self, model: Model, options: BatchOptions, *, top_k: int = 5) -> None:
@@ -154,7 +165,7 @@ def _best_words(
     return best, words
 
 
-def _as_record(text: Text, masks: list[list[MaskPrediction]]) -> Mapping[str, Any]:
+def to_record(text: Text, masks: list[list[MaskPrediction]]) -> Mapping[str, Any]:
     return {
         "fillings": [
             [{**dataclasses.asdict(word), "score": float32_repr(word.score)} for word in mask]
@@ -163,21 +174,10 @@ def _as_record(text: Text, masks: list[list[MaskPrediction]]) -> Mapping[str, An
     }
 
 
-@dataclasses.dataclass(frozen=True)
-class MaskOptions(TextPredictOptions):
-    """Attributes: `top_k`: number of words for each mask."""
-
-    top_k: int = 5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_at_least("top_k", self.top_k, 1)
-
-
 PREDICT = PredictSpec(
     TEXTS,
-    MaskOptions,
+    FillMaskPredictOptions,
     lambda model, options: MaskPredictor(model, options.batches, top_k=options.top_k),
-    _as_record,
+    to_record,
     heads=("masked_lm", "pretraining"),
 )

@@ -28,6 +28,14 @@ COMBINATIONS = ("sum", "mean", "concatenate")
 
 
 @dataclasses.dataclass(frozen=True)
+class HiddenStatesPredictOptions(TextPredictOptions):
+    """Attributes: `layers`, `combine`: see `LoadedModel.hidden_states`."""
+
+    layers: tuple[int, ...] = (-1,)
+    combine: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class TokenStates:
     """Hidden states of the tokens of a text.
 
@@ -45,7 +53,7 @@ class TokenStates:
 class HiddenStatesPredictor(TextPredictor[TokenStates]):
     """The hidden states of some layers."""
 
-    # A packed row has those of the last layer alone, and a window has too few rows to pack.
+    # Packed rows have the hidden states of the last layer only, and windows too few rows to pack.
     packs_rows = False
 
     def __init__(
@@ -105,17 +113,9 @@ def _states(
     return states
 
 
-@dataclasses.dataclass(frozen=True)
-class StatesOptions(TextPredictOptions):
-    """Attributes: `layers`, `combine`: see `LoadedModel.hidden_states`."""
-
-    layers: tuple[int, ...] = (-1,)
-    combine: str | None = None
-
-
 PREDICT = PredictSpec(
     TEXTS,
-    StatesOptions,
+    HiddenStatesPredictOptions,
     lambda model, options: HiddenStatesPredictor(
         model, options.batches, layers=options.layers, combine=options.combine
     ),

@@ -62,6 +62,16 @@ from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tokenization import Encoding, Tokenizer
 
 
+@dataclasses.dataclass(frozen=True)
+class ChoicePredictOptions(PredictOptions, ChoiceOptions):
+    """The options of `bert-jax predict`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ChoiceData(LabelledData, ChoiceOptions):
+    """The section `data` of a config."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choice:
     """The best of several choices.
@@ -161,12 +171,7 @@ def choice_inputs(
     ]
 
 
-@dataclasses.dataclass(frozen=True)
-class ChoicePredictOptions(PredictOptions, ChoiceOptions):
-    """The options of `bert-jax predict`."""
-
-
-def _record(example: Choices, scores: np.ndarray) -> Mapping[str, Any]:
+def to_record(example: Choices, scores: np.ndarray) -> Mapping[str, Any]:
     choice = best_choice(example.choices, scores)
     return {
         "index": choice.index,
@@ -183,7 +188,7 @@ PREDICT = PredictSpec(
     ),
     ChoicePredictOptions,
     lambda model, options: ChoicePredictor(model, options.batches),
-    _record,
+    to_record,
     heads=("multiple_choice",),
 )
 
@@ -213,10 +218,10 @@ class ChoiceEvaluator(LabelledEvaluator[Choices, np.ndarray]):
     def baseline_metrics(self, examples: list[Example[Choices]]) -> dict[str, float]:
         """`accuracy_majority`: always the most common number; `accuracy_chance`: a random guess."""
         labels = Counter(example.label for example in examples)
-        chances = [1 / len(example.input.choices) for example in examples]
+        guesses = [1 / len(example.input.choices) for example in examples]
         return {
             "accuracy_majority": max(labels.values()) / len(examples),
-            "accuracy_chance": float(np.mean(chances)),
+            "accuracy_chance": float(np.mean(guesses)),
         }
 
 
@@ -255,13 +260,13 @@ class MultipleChoiceTask(LabelledTask[Choices]):
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class ChoiceData(LabelledData, ChoiceOptions):
-    """The section `data` of a config."""
+def _targets(examples: list[Example[Choices]]) -> np.ndarray:
+    """The numbers of the right choices, int32 [n]; all examples are labelled."""
+    return np.array([example.label for example in examples], np.int32)
 
 
 def create(config: TaskConfig[ChoiceData], model_init: ModelInit) -> MultipleChoiceTask:
-    """The task of a config, see `bert_jax.config`."""
+    """The task of a config."""
     tokenizer = model_tokenizer(model_init)
     splits = read_splits(
         config.data,
@@ -285,11 +290,6 @@ def _description(model_init: ModelInit, tokenizer: Tokenizer) -> ModelDescriptio
             tokenizer, "multiple_choice", num_labels=None, labels=base.labels
         )
     return model_init.describe(tokenizer, "multiple_choice")
-
-
-def _targets(examples: list[Example[Choices]]) -> np.ndarray:
-    """The numbers of the right choices, int32 [n]; all examples are labelled."""
-    return np.array([example.label for example in examples], np.int32)
 
 
 TRAIN = TrainSpec(

@@ -69,6 +69,24 @@ class ReplacedTokenOptions:
         require_between("replaced_tokens.temperature", self.temperature, 0, 1e6, without_low=True)
 
 
+@dataclasses.dataclass(frozen=True)
+class ReplacedTokensData(CorpusData):
+    """The section `data` of a config: the keys of `pretraining`, with ELECTRA's rows and masks."""
+
+    objective: str = "none"
+    short_probability: float = 0.05
+    masking: str = "token_with_replacement"
+    mask_replace_prob: float = 0.85
+    random_replace_prob: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, expected in (("span_boundary", False), ("objective", "none")):
+            if (value := getattr(self, name)) != expected:
+                rule = "replaced-token detection has no second objective: leave it out"
+                raise OptionError(f"data.{name}", value, rule)
+
+
 class ReplacedTokensTask(PretrainingTask):
     """Generator and discriminator on a corpus.
 
@@ -144,8 +162,8 @@ class ReplacedTokensTask(PretrainingTask):
     def summary(self, metrics: dict[str, float]) -> dict[str, float]:
         """Adds the recall of replaced tokens."""
         metrics = super().summary(metrics)
-        found, replaced = metrics[f"{_DISCRIMINATOR}_found"], metrics[f"{_DISCRIMINATOR}_replaced"]
-        return {**metrics, f"{_DISCRIMINATOR}_recall": found / replaced if replaced else 0.0}
+        hits, replaced = metrics[f"{_DISCRIMINATOR}_found"], metrics[f"{_DISCRIMINATOR}_replaced"]
+        return {**metrics, f"{_DISCRIMINATOR}_recall": hits / replaced if replaced else 0.0}
 
 
 def _is_token(batch: dict[str, jax.Array]) -> jax.Array:
@@ -153,24 +171,6 @@ def _is_token(batch: dict[str, jax.Array]) -> jax.Array:
     mask = batch["attention_mask"] if "attention_mask" in batch else batch["segment_ids"] > 0
     has_weight = batch["masked_lm_weights"].max(axis=1, keepdims=True)
     return mask.astype(jnp.float32) * has_weight
-
-
-@dataclasses.dataclass(frozen=True)
-class ReplacedTokensData(CorpusData):
-    """The section `data` of a config: that of `pretraining`, with ELECTRA's rows and masks."""
-
-    objective: str = "none"
-    short_probability: float = 0.05
-    masking: str = "token_with_replacement"
-    mask_replace_prob: float = 0.85
-    random_replace_prob: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, expected in (("span_boundary", False), ("objective", "none")):
-            if (value := getattr(self, name)) != expected:
-                rule = "replaced-token detection has no second objective: leave it out"
-                raise OptionError(f"data.{name}", value, rule)
 
 
 def create(config: Config, model_init: ModelInit) -> ReplacedTokensTask:

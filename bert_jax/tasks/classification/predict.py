@@ -45,11 +45,19 @@ from bert_jax.tokenization import Encoding
 
 # The probability above which one of several labels applies, as in Hugging Face's pipelines.
 THRESHOLD = 0.5
+
 # A prediction has the probabilities of at most so many labels: with 100,000 it would have 3 MB.
 MOST_PROBABILITIES = 1000
 
 # The column of the labels in a table of predictions.
 _PREDICTION = "prediction"
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassificationPredictOptions(TextPredictOptions):
+    """Attributes: `raw_scores`: see `LoadedModel.classify`."""
+
+    raw_scores: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +82,7 @@ class Classification:
 
 
 TextPrediction = Classification | float
-"""A model with one output predicts a number: that of a regression, or a score."""
+"""A model with one output predicts a number: the value of a regression, or a score."""
 
 
 class ClassificationPredictor(TextPredictor[Any]):
@@ -148,7 +156,7 @@ def problem_type(description: ModelDescription) -> str:
 def score_activation(description: ModelDescription) -> str:
     """The function of the output of a classifier with one, by PyTorch's name; else the identity.
 
-    It is the one that the files store, as for sentence-transformers' CrossEncoder; else, as in
+    It is the function that the files store, as for sentence-transformers' CrossEncoder; else, as in
     Hugging Face's pipelines, the sigmoid, and none for a regression.
 
     Raises:
@@ -169,7 +177,7 @@ def score_activation(description: ModelDescription) -> str:
     return name
 
 
-def as_record(prediction: TextPrediction) -> dict[str, Any]:
+def to_record(prediction: TextPrediction) -> dict[str, Any]:
     """A prediction as a JSON object; numbers have the digits of a float32."""
     if isinstance(prediction, float):
         return {"value": float32_repr(prediction)}
@@ -221,18 +229,11 @@ def _by_label(labels: tuple[str, ...], probabilities: np.ndarray) -> dict[str, f
     return {labels[number]: float(probabilities[number]) for number in np.sort(most)}
 
 
-@dataclasses.dataclass(frozen=True)
-class ClassificationOptions(TextPredictOptions):
-    """Attributes: `raw_scores`: see `LoadedModel.classify`."""
-
-    raw_scores: bool = False
-
-
 PREDICT = PredictSpec(
     TEXTS,
-    ClassificationOptions,
+    ClassificationPredictOptions,
     lambda model, options: LabelPredictor(model, options.batches, raw_scores=options.raw_scores),
-    lambda text, prediction: as_record(prediction),
+    lambda text, prediction: to_record(prediction),
     {"glue": _table},
     endings={".tsv": "glue"},
     heads=("classification",),

@@ -50,7 +50,7 @@ class Problem(abc.ABC):
 
     @property
     def positive_class(self) -> str:
-        """The class whose F1 is the metric `f1`; "": F1 is not that of one class."""
+        """The class for the metric `f1`; "": F1 is the mean over classes."""
         return ""
 
     @abc.abstractmethod
@@ -251,7 +251,7 @@ PROBLEMS: dict[str, type[Problem]] = {
 
 
 def infer_problem_type(name: str, options: TextOptions, model_init: ModelInit) -> type[Problem]:
-    """The problem type of a config: the named one, else that of the model or of the data format.
+    """The problem type of a config: by name, else of the model or of the data format.
 
     Args:
         name: one of Hugging Face's problem types, or "".

@@ -56,6 +56,28 @@ from bert_jax.tasks.classification.problems import (
 )
 
 
+@dataclasses.dataclass(frozen=True)
+class ClassificationData(ClassData, TextOptions):
+    """The section `data` of a config.
+
+    Attributes:
+        problem_type: Hugging Face's name of the problem, see `problems`; "": as the labels are.
+    """
+
+    problem_type: str = ""
+
+
+def _files(layout: GlueLayout | None) -> dict[str, tuple[str, ...]]:
+    """Names of a benchmark's files, by split."""
+    if layout is None:
+        return {}
+    return {
+        "train": (GLUE_TRAIN,),
+        "validation": layout.validation,
+        "test": tuple(layout.test),
+    }
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class ClassificationEvaluator(LabelledEvaluator[Text, np.ndarray]):
     """A prediction is the scores of the labels, float32 [C].
@@ -195,28 +217,6 @@ class ClassificationTask(LabelledTask[Text]):
         return balanced_weights(counts)[targets]
 
 
-def _check_memory(source: str, texts: int, labels: int) -> None:
-    """Raises UserError if the scores, of which metrics need copies, take over 1/4 of the memory."""
-    needed, available = 4 * texts * labels, host_memory()
-    if needed > available // 4:
-        raise UserError(
-            f"{source}: {texts:,} texts by {labels:,} labels take "
-            f"{needed / 2**30:,.1f} GiB of this machine's {available / 2**30:,.1f} GiB; "
-            "use fewer texts; or, if another column has the labels, set data.label_column"
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class ClassificationData(ClassData, TextOptions):
-    """The section `data` of a config.
-
-    Attributes:
-        problem_type: Hugging Face's name of the problem, see `problems`; "": as the labels are.
-    """
-
-    problem_type: str = ""
-
-
 def create(config: TaskConfig[ClassificationData], model_init: ModelInit) -> ClassificationTask:
     """The task of a config.
 
@@ -276,15 +276,15 @@ def create(config: TaskConfig[ClassificationData], model_init: ModelInit) -> Cla
     )
 
 
-def _files(layout: GlueLayout | None) -> dict[str, tuple[str, ...]]:
-    """Names of a benchmark's files, by split."""
-    if layout is None:
-        return {}
-    return {
-        "train": (GLUE_TRAIN,),
-        "validation": layout.validation,
-        "test": tuple(layout.test),
-    }
+def _check_memory(source: str, texts: int, labels: int) -> None:
+    """Raises UserError if the scores, of which metrics need copies, take over 1/4 of the memory."""
+    needed, available = 4 * texts * labels, host_memory()
+    if needed > available // 4:
+        raise UserError(
+            f"{source}: {texts:,} texts by {labels:,} labels take "
+            f"{needed / 2**30:,.1f} GiB of this machine's {available / 2**30:,.1f} GiB; "
+            "use fewer texts; or, if another column has the labels, set data.label_column"
+        )
 
 
 TRAIN = TrainSpec(ClassificationData, create, defaults=labelled_defaults())

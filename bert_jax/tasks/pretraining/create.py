@@ -1,4 +1,4 @@
-"""Config → task of pre-training: its keys, and `TRAIN`."""
+"""Config → task of pre-training: its corpora, and `TRAIN`."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -19,7 +19,6 @@ from bert_jax.tasks.pretraining.task import CorpusData, PretrainingTask
 from bert_jax.tokenization import Tokenizer
 
 _OF_A_SOURCE = ("format", "field", "paragraphs", "errors", "data_dir")
-
 
 Config = TaskConfig[CorpusData]
 Corpora = tuple[Mapping[str, Corpus], Tokenizer]
@@ -71,8 +70,8 @@ def open_corpora(config: Config, model_init: ModelInit) -> Corpora:
 def synthetic_corpora(config: Config, model_init: ModelInit) -> Corpora:
     """A synthetic corpus for planning, whose batches have the shapes of any other, and a tokenizer.
 
-    The vocabulary size is that of `tokenizer.path` or `init_from`, else `model.vocab_size`, else
-    the size that `prepare` trains.
+    The vocabulary is as large as in `tokenizer.path` or `init_from`, else `model.vocab_size`, else
+    as `prepare` trains.
     """
     size = model_init.options.fields.get("vocab_size")
     tokenizer = model_init.tokenizer or synthetic_tokenizer(
@@ -149,7 +148,7 @@ def _task(config: Config, model_init: ModelInit, corpora: Corpora) -> Pretrainin
 
 
 def create(config: Config, model_init: ModelInit) -> PretrainingTask:
-    """The task of a config, see `bert_jax.config`."""
+    """The task of a config."""
     return _task(config, model_init, open_corpora(config, model_init))
 
 

@@ -187,7 +187,7 @@ class PretrainingTask(Task):
             host: index of this host's part of each batch, see `sharding.hosts.batch_share`.
             hosts: number of equal parts.
             divisor: batches are padded to a multiple of so many rows; padding has the weight 0.
-            examples: the examples; None: those of the corpus.
+            examples: the examples; None: the validation examples of the corpus.
         """
         examples = examples or self._validation[""]
         # As many rows as a micro-batch of training; never packed, so that each example counts once.
@@ -276,9 +276,9 @@ class LossEvaluator(Evaluator):
     def evaluate(self, model: Model, predict: Predict, directory: Path | None) -> EvalResult:
         metrics: dict[str, float] = {}
         for prefix, examples in self.sets.items():
-            found = self._means(examples, model)
-            names = ("mlm_loss", "mlm_accuracy") if prefix else found
-            metrics |= {f"{prefix}{name}": found[name] for name in names}
+            means = self._means(examples, model)
+            names = ("mlm_loss", "mlm_accuracy") if prefix else means
+            metrics |= {f"{prefix}{name}": means[name] for name in names}
         return EvalResult(metrics, model.description)
 
     def _means(self, examples: PretrainingBatches, model: Model) -> dict[str, float]:

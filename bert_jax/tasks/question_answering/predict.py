@@ -95,7 +95,7 @@ class AnswerOptions(SpanOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.batches
+        _ = self.batches  # which checks them
 
     @property
     def batches(self) -> BatchOptions:
@@ -120,6 +120,51 @@ class AnswerPredictOptions(PredictOptions, QuestionOptions, SpanOptions):
         SpanOptions.__post_init__(self)
         require_at_least("top_k", self.top_k, 1)
         require_between("null_threshold", self.null_threshold, -math.inf, math.inf)
+
+
+@contextlib.contextmanager
+def _open(source: str | Path, options: AnswerPredictOptions) -> Iterator[Examples[Question]]:
+    """Opens SQuAD's JSON, or rows of a table or JSON lines (also from standard input).
+
+    For SQuAD's output format, ids must be unique.
+    """
+    with open_questions(source, options, options.answer_columns(ANSWERS)) as examples:
+        if options.output_format == SQUAD:
+            yield Examples(distinct(examples), examples.fraction)
+        else:
+            yield examples
+
+
+def question_inputs(question: str | Sequence[str], passage: str | Sequence[str]) -> list[Question]:
+    """One or several questions; arguments are those of `LoadedModel.answer`.
+
+    Raises:
+        UserError: lists differ in length.
+    """
+    questions = [question] if isinstance(question, str) else list(question)
+    passages = [passage] if isinstance(passage, str) else list(passage)
+    if isinstance(question, str):
+        questions *= len(passages)
+    elif isinstance(passage, str):
+        passages *= len(questions)
+    if len(questions) != len(passages):
+        raise UserError(
+            f"{len(questions)} questions but {len(passages)} passages; give one passage for each, "
+            "or one for all"
+        )
+    return list(map(Question, questions, passages))
+
+
+def stored_threshold(description: ModelDescription) -> float | None:
+    """The no-answer threshold of a model; None if its questions always have an answer.
+
+    Raises:
+        UserError: the value in `config.json` is not a number.
+    """
+    value = description.other.get(NULL_THRESHOLD)
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return value
+    raise UserError(f"config.json: {NULL_THRESHOLD} is {value!r}; it must be a number")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -269,53 +314,8 @@ def _beam(
     )
 
 
-def question_inputs(question: str | Sequence[str], passage: str | Sequence[str]) -> list[Question]:
-    """One or several questions; arguments are those of `LoadedModel.answer`.
-
-    Raises:
-        UserError: lists differ in length.
-    """
-    questions = [question] if isinstance(question, str) else list(question)
-    passages = [passage] if isinstance(passage, str) else list(passage)
-    if isinstance(question, str):
-        questions *= len(passages)
-    elif isinstance(passage, str):
-        passages *= len(questions)
-    if len(questions) != len(passages):
-        raise UserError(
-            f"{len(questions)} questions but {len(passages)} passages; give one passage for each, "
-            "or one for all"
-        )
-    return list(map(Question, questions, passages))
-
-
-def stored_threshold(description: ModelDescription) -> float | None:
-    """The no-answer threshold of a model; None if its questions always have an answer.
-
-    Raises:
-        UserError: the value in `config.json` is not a number.
-    """
-    value = description.other.get(NULL_THRESHOLD)
-    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
-        return value
-    raise UserError(f"config.json: {NULL_THRESHOLD} is {value!r}; it must be a number")
-
-
-@contextlib.contextmanager
-def _open(source: str | Path, options: AnswerPredictOptions) -> Iterator[Examples[Question]]:
-    """Opens SQuAD's JSON, or rows of a table or JSON lines (also from standard input).
-
-    For SQuAD's output format, ids must be unique.
-    """
-    with open_questions(source, options, options.answer_columns(ANSWERS)) as examples:
-        if options.output_format == SQUAD:
-            yield Examples(distinct(examples), examples.fraction)
-        else:
-            yield examples
-
-
 def to_record(answers: Sequence[Answer]) -> dict[str, Any]:
-    """The fields of the first answer as JSON; several answers stand in the list "n_best"."""
+    """The fields of the first answer as JSON; several answers are in the list "n_best"."""
     first, *_ = records = [
         {
             "answer": answer.text,
@@ -357,11 +357,11 @@ def _best_row(example: Example[Question], prediction: RankedSpans) -> str:
     best = [
         {
             "text": span.text,
-            "probability": chance,
+            "probability": probability,
             "start_logit": span.start_logit,
             "end_logit": span.end_logit,
         }
-        for span, chance in spans
+        for span, probability in spans
     ]
     return _key_and_value(example.id, best)
 

@@ -1,9 +1,9 @@
-"""Spans of passages: those of labelled answers in training rows, and the best ones by their scores.
+"""Spans of passages: labelled answers in training rows, and the best spans by their scores.
 
 Both follow google-research/bert, run_squad.py.
 
 With the independent head, the score of a span is the sum of two logits. The original searches the
-20 best start and end positions of a window, including those in the question; this module compares
+20 best start and end positions of a window, also inside the question; this module compares
 all spans of the passage, so it misses none. With the joint head, the score is log P(start) +
 log P(end | start), and a beam has the candidates.
 
@@ -58,7 +58,7 @@ class SpanRows:
     def of(cls, questions: Sequence[Example[Question]], windows: PassageWindows) -> "SpanRows":
         """Makes the rows of labelled questions.
 
-        If a question has several answers, the first one found in the passage is used.
+        If a question has several answers, the first one in the passage is used.
         """
         used = [question for question in questions if _has_text(question)]
         empty = [question.location for question in questions if not _has_text(question)]
@@ -96,7 +96,7 @@ class SpanRows:
             if locations
         ]
         if moved:
-            report.append(f"answers at another place than the file says: {len(moved)}")
+            report.append(f"answers at another position than the file says: {len(moved)}")
         if cut:
             report.append(f"{cut} {total} were longer than {windows.question_limit} tokens: cut")
         return cls(
@@ -180,7 +180,7 @@ class SpanPrediction:
 
     @property
     def null_odds(self) -> float:
-        """The score of no answer minus that of the best span; or the logit of no answer."""
+        """The score of no answer minus the score of the best span; or the logit of no answer."""
         if self.no_answer_logit is not None:
             return self.no_answer_logit
         return self.null.score - (self.best[0].score if self.best else 0.0)
@@ -294,11 +294,11 @@ def _beam_scores(window: PassageWindow, beam: SpanBeam, answer_length: int) -> _
     answer_length = max(1, min(answer_length, window.positions[1] - start))
     starts = np.full(stop - start, -np.inf)
     ends = np.full((stop - start, answer_length), -np.inf)
-    found = np.flatnonzero(beam.start_scores > -np.inf)
-    starts[beam.starts[found] - start] = beam.start_scores[found]
-    found, of_end = np.nonzero((beam.start_scores > -np.inf)[:, None] & (beam.end_scores > -np.inf))
-    first, last = beam.starts[found], beam.ends[found, of_end]
-    ends[first - start, last - first] = beam.end_scores[found, of_end]
+    is_start, is_end = beam.start_scores > -np.inf, beam.end_scores > -np.inf
+    starts[beam.starts[is_start] - start] = beam.start_scores[is_start]
+    of_start, of_end = np.nonzero(is_start[:, None] & is_end)
+    first, last = beam.starts[of_start], beam.ends[of_start, of_end]
+    ends[first - start, last - first] = beam.end_scores[of_start, of_end]
     return _SpanScores(starts, ends)
 
 

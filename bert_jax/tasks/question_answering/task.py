@@ -49,10 +49,28 @@ from bert_jax.tasks.question_answering.predict import (
 )
 from bert_jax.tasks.question_answering.spans import SpanRows
 
-VERSIONS = ("", "1.1", "2.0")
-
 # The threshold of google-research/bert, used where it is not tuned.
 UNTUNED_THRESHOLD = 0.0
+
+VERSIONS = ("", "1.1", "2.0")
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionData(LabelledData, QuestionOptions, SpanOptions):
+    """The section `data` of a config.
+
+    Attributes:
+        version: "2.0" if questions may have no answer, else "1.1"; "": decided by the data, or by
+            the model that is evaluated.
+    """
+
+    version: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_one_of("data.version", self.version, VERSIONS)
+        SpanOptions.__post_init__(self)
+
 
 # Weight of the loss of "no answer" with the joint head (google-research/electra,
 # configure_finetuning.py, answerable_weight).
@@ -187,8 +205,8 @@ class QuestionAnsweringTask(LabelledTask[Question]):
         arrays = {"start_positions": rows.positions[:, 0], "end_positions": rows.positions[:, 1]}
         if self._is_joint:
             arrays |= {"passages": rows.passages, "without_answer": rows.without_answer}
-        # Zeros behind the last row are those of a row of padding, whose number is -1: a position
-        # beyond the batch would give NaN, which a weight of 0 does not remove.
+        # Zeros for rows of padding, which have the number -1: a position beyond the batch would give
+        # NaN, which a weight of 0 does not remove.
         padded = {
             name: np.append(array, np.zeros_like(array[:1]), axis=0)
             for name, array in arrays.items()
@@ -204,9 +222,9 @@ class QuestionAnsweringTask(LabelledTask[Question]):
     def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
         """Mean cross-entropy of first and last token, and the number of windows with both correct.
 
-        As in the original, all tokens of a row compete, including those of the question; but not
-        padding, so that the loss does not depend on the length of the batch. With the joint head
-        the passage and [CLS] compete, and the last token is that of the gold start.
+        As in the original, all tokens of a row compete, also the question's, but not padding, so
+        that the loss does not depend on the length of the batch. With the joint head the passage
+        and [CLS] compete, and the end is conditioned on the gold start.
         """
         outputs = self._scored(params, outputs, batch)
         start_logits, end_logits = jnp.unstack(_of_tokens(batch, outputs), axis=1)  # BT
@@ -296,25 +314,8 @@ def _texts_and_odds(
     return texts, {name: each.null_odds for name, each in spans.items()}
 
 
-@dataclasses.dataclass(frozen=True)
-class QuestionData(LabelledData, QuestionOptions, SpanOptions):
-    """The section `data` of a config.
-
-    Attributes:
-        version: "2.0" if questions may have no answer, else "1.1"; "": decided by the data, or by
-            the model that is evaluated.
-    """
-
-    version: str = ""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_one_of("data.version", self.version, VERSIONS)
-        SpanOptions.__post_init__(self)
-
-
 def create(config: TaskConfig[QuestionData], model_init: ModelInit) -> QuestionAnsweringTask:
-    """The task of a config, see `bert_jax.config`."""
+    """The task of a config."""
     data = config.data
     tokenizer = model_tokenizer(model_init)
     splits = read_splits(

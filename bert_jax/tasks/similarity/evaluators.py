@@ -8,8 +8,8 @@ classes    `LabelAccuracyEvaluator`: accuracy of the classifier, if there is one
 none       `RetrievalEvaluator`, for pairs that belong together: the mean reciprocal rank of a
            text's second text among all second texts, and how often it has rank 1 (accuracy@1)
 
-The similarity is that of the model, most often the cosine. Source of the metrics and the names: the
-evaluators of sentence-transformers.
+Vectors are compared by the similarity function of the model, most often the cosine. Source of the
+metrics and the names: the evaluators of sentence-transformers.
 """
 
 import abc
@@ -97,8 +97,8 @@ class EmbeddingSimilarityEvaluator(PairEvaluator):
     metric_names = ("spearman", "pearson")
 
     def scores(self, vectors: np.ndarray, logits: np.ndarray | None) -> tuple[float, ...]:
-        gold, found = numbers_of(self.examples), self.similarities(vectors)
-        return spearman(gold, found), pearson(gold, found)
+        gold, similarities = numbers_of(self.examples), self.similarities(vectors)
+        return spearman(gold, similarities), pearson(gold, similarities)
 
     def baselines(self) -> dict[str, float]:
         return {"spearman_overlap": spearman(numbers_of(self.examples), _overlaps(self.examples))}
@@ -108,8 +108,8 @@ class BinaryClassificationEvaluator(PairEvaluator):
     metric_names = ("average_precision", "best_accuracy", "best_threshold")
 
     def scores(self, vectors: np.ndarray, logits: np.ndarray | None) -> tuple[float, ...]:
-        gold, found = numbers_of(self.examples) > 0, self.similarities(vectors)
-        return average_precision(gold, found), *best_accuracy(gold, found)
+        gold, similarities = numbers_of(self.examples) > 0, self.similarities(vectors)
+        return average_precision(gold, similarities), *best_accuracy(gold, similarities)
 
     def baselines(self) -> dict[str, float]:
         gold = numbers_of(self.examples) > 0
@@ -133,8 +133,8 @@ class LabelAccuracyEvaluator(PairEvaluator):
         self.metric_names = ("accuracy", *of_classes) if classes else of_classes
 
     def scores(self, vectors: np.ndarray, logits: np.ndarray | None) -> tuple[float, ...]:
-        found = self.similarities(vectors)
-        means = tuple(float(found[self._gold == label].mean()) for label in self._labels)
+        similarities = self.similarities(vectors)
+        means = tuple(float(similarities[self._gold == label].mean()) for label in self._labels)
         if logits is None:
             return means
         predicted = np.array(self._classes)[logits.argmax(axis=-1)]

@@ -31,6 +31,41 @@ from bert_jax.tasks.base.predictor import (
 from bert_jax.tasks.embed import EmbeddingPredictor
 
 
+@dataclasses.dataclass(frozen=True)
+class SimilarityPredictOptions(TextPredictOptions):
+    """Attributes: `pooling`, `prompt`: see `LoadedModel.embed`."""
+
+    pooling: str | None = None
+    prompt: str | None = None
+
+
+def checked_pair(example: Example[Text]) -> Example[Pair]:
+    """Returns an example of two texts.
+
+    Raises:
+        OptionError: it has one.
+    """
+    if isinstance(example.input, str):
+        raise OptionError(
+            "data.text_column",
+            None,
+            "set data.text_column and data.pair_column",
+            problem=f"{example.location}: there is no second text to compare the first one with",
+        )
+    return cast(Example[Pair], example)
+
+
+def _parser(options: SimilarityPredictOptions) -> Callable[[Record, int], Example[Pair]]:
+    parse = TextParser(options)
+    return lambda record, number: checked_pair(parse(record, number))
+
+
+@contextlib.contextmanager
+def _open(source: str | Path, options: SimilarityPredictOptions) -> Iterator[Examples[Pair]]:
+    with open_texts(source, options) as examples:
+        yield Examples(map(checked_pair, examples), examples.fraction)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Match:
     """A text that a search returns.
@@ -90,7 +125,7 @@ class PairPredictor(Predictor[Pair, PairPrediction]):
         return self._texts.stored_length
 
     def encode(self, examples: Sequence[Pair]) -> list[EncodedExample | ExampleError]:
-        return self._texts.encode_texts.groups(list(map(_checked_pair, examples)))
+        return self._texts.encode_texts.groups(list(map(_pair_or_error, examples)))
 
     def compute(self, batch: dict[str, jax.Array]) -> jax.Array:
         return self._texts.compute(batch)
@@ -107,7 +142,7 @@ class PairPredictor(Predictor[Pair, PairPrediction]):
         return PairPrediction(vectors, similarity, logits, self._labels)
 
 
-def _checked_pair(example: Pair) -> Pair | ExampleError:
+def _pair_or_error(example: Pair) -> Pair | ExampleError:
     if isinstance(example, tuple) and len(example) == 2 and is_sequence_of_texts(example):
         return example
     return ExampleError(f"{example!r:.80} is not a pair of texts; give two strings")
@@ -126,42 +161,7 @@ def checked_texts(texts: Iterable[str]) -> Iterator[str]:
         yield text
 
 
-def checked_pair(example: Example[Text]) -> Example[Pair]:
-    """Returns an example of two texts.
-
-    Raises:
-        OptionError: it has one.
-    """
-    if isinstance(example.input, str):
-        raise OptionError(
-            "data.text_column",
-            None,
-            "set data.text_column and data.pair_column",
-            problem=f"{example.location}: there is no second text to compare the first one with",
-        )
-    return cast(Example[Pair], example)
-
-
-@dataclasses.dataclass(frozen=True)
-class SimilarityOptions(TextPredictOptions):
-    """Attributes: `pooling`, `prompt`: see `LoadedModel.embed`."""
-
-    pooling: str | None = None
-    prompt: str | None = None
-
-
-def _parser(options: SimilarityOptions) -> Callable[[Record, int], Example[Pair]]:
-    parse = TextParser(options)
-    return lambda record, number: checked_pair(parse(record, number))
-
-
-@contextlib.contextmanager
-def _open(source: str | Path, options: SimilarityOptions) -> Iterator[Examples[Pair]]:
-    with open_texts(source, options) as examples:
-        yield Examples(map(checked_pair, examples), examples.fraction)
-
-
-def _as_record(pair: Pair, prediction: PairPrediction) -> Mapping[str, Any]:
+def to_record(pair: Pair, prediction: PairPrediction) -> Mapping[str, Any]:
     record: dict[str, Any] = {"similarity": float32_repr(prediction.similarity)}
     if prediction.logits is not None:
         probabilities = map(float32_repr, softmax(prediction.logits))
@@ -172,9 +172,9 @@ def _as_record(pair: Pair, prediction: PairPrediction) -> Mapping[str, Any]:
 
 PREDICT = PredictSpec(
     InputReader(_parser, _open),
-    SimilarityOptions,
+    SimilarityPredictOptions,
     lambda model, options: PairPredictor(
         model, options.batches, pooling=options.pooling, prompt=options.prompt
     ),
-    _as_record,
+    to_record,
 )

@@ -58,6 +58,48 @@ from bert_jax.tokenization import Tokenizer
 LOSSES = ("cosine", "contrastive", "softmax", "in_batch_negatives")
 
 
+@dataclasses.dataclass(frozen=True)
+class SimilarityData(LabelledData, TextOptions):
+    """The section `data` of a config.
+
+    Attributes:
+        loss: one of `LOSSES`.
+        pooling: one of `OF_TOKENS`, or several with commas; "": the pooling of the model.
+        label_range: the lowest and the highest label; (): 0 and 1, for STS-B 0 and 5.
+        margin, scale: see `objectives`.
+    """
+
+    loss: str = "cosine"
+    pooling: str = ""
+    label_range: tuple[float, ...] = ()
+    margin: float = ContrastiveObjective.margin
+    scale: float = MultipleNegativesRanking.scale
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_one_of("data.loss", self.loss, LOSSES)
+        for name in filter(None, self.pooling.split(",")):
+            require_one_of("data.pooling", name, OF_TOKENS)
+        ContrastiveObjective(self.margin)
+        MultipleNegativesRanking(self.scale, self.lowest_and_highest)
+
+    @property
+    def lowest_and_highest(self) -> tuple[float, float]:
+        """The lowest and the highest label."""
+        is_scored = self.layout is not None and self.layout.regression
+        try:
+            low, high = self.label_range or ((0, 5) if is_scored else (0, 1))
+            for label in (low, high):
+                require_between("data.label_range", label)
+            is_range = low < high
+        except (ValueError, OptionError):  # not two, or not numbers
+            is_range = False
+        if not is_range:
+            rule = "give the least and the greatest label, as data.label_range=0,5"
+            raise OptionError("data.label_range", self.label_range, rule)
+        return float(low), float(high)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class SimilarityEvaluator(LabelledEvaluator[Pair, PairPrediction]):
     """The metrics of the vectors of pairs, see `evaluators`.
@@ -171,7 +213,7 @@ class SimilarityTask(LabelledTask[Pair]):
     def module_of(self, description: ModelDescription, execution: Execution) -> nn.Module:
         vectors = description.vectors.chosen(None, None)
         if vectors.prompt(None) != self._prepare.prompt:
-            problem = "the default prompt of the teacher is not that of the student"
+            problem = "teacher and student have different default prompts"
             raise UserError(f"{problem}; give them the same one")
         length = 0 if vectors.include_prompt else self.module.text_vectors.prompt_length
         return SentencePairs(description.config, execution, vectors.pool(length))
@@ -181,48 +223,6 @@ class SimilarityTask(LabelledTask[Pair]):
         return "\n".join(
             "\t".join([str(example.label), *example.input]) for example in self.splits.train[:count]
         )
-
-
-@dataclasses.dataclass(frozen=True)
-class SimilarityData(LabelledData, TextOptions):
-    """The section `data` of a config.
-
-    Attributes:
-        loss: one of `LOSSES`.
-        pooling: one of `OF_TOKENS`, or several with commas; "": that of the model.
-        label_range: the lowest and the highest label; (): 0 and 1, for STS-B 0 and 5.
-        margin, scale: see `objectives`.
-    """
-
-    loss: str = "cosine"
-    pooling: str = ""
-    label_range: tuple[float, ...] = ()
-    margin: float = ContrastiveObjective.margin
-    scale: float = MultipleNegativesRanking.scale
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_one_of("data.loss", self.loss, LOSSES)
-        for name in filter(None, self.pooling.split(",")):
-            require_one_of("data.pooling", name, OF_TOKENS)
-        ContrastiveObjective(self.margin)
-        MultipleNegativesRanking(self.scale, self.lowest_and_highest)
-
-    @property
-    def lowest_and_highest(self) -> tuple[float, float]:
-        """The lowest and the highest label."""
-        is_scored = self.layout is not None and self.layout.regression
-        try:
-            low, high = self.label_range or ((0, 5) if is_scored else (0, 1))
-            for label in (low, high):
-                require_between("data.label_range", label)
-            is_range = low < high
-        except (ValueError, OptionError):  # not two, or not numbers
-            is_range = False
-        if not is_range:
-            rule = "give the least and the greatest label, as data.label_range=0,5"
-            raise OptionError("data.label_range", self.label_range, rule)
-        return float(low), float(high)
 
 
 def create(config: TaskConfig[SimilarityData], model_init: ModelInit) -> SimilarityTask:
@@ -281,12 +281,13 @@ def _check_training(config: TaskConfig[SimilarityData], description: ModelDescri
 def _objective(
     data: SimilarityData, examples: list[Example[Pair]], model_init: ModelInit
 ) -> Objective:
-    if data.loss == "cosine":
-        return CosineObjective(data.lowest_and_highest)
-    if data.loss == "contrastive":
-        return ContrastiveObjective(data.margin)
-    if data.loss == "in_batch_negatives":
-        return MultipleNegativesRanking(data.scale, data.lowest_and_highest)
+    match data.loss:
+        case "cosine":
+            return CosineObjective(data.lowest_and_highest)
+        case "contrastive":
+            return ContrastiveObjective(data.margin)
+        case "in_batch_negatives":
+            return MultipleNegativesRanking(data.scale, data.lowest_and_highest)
     if model_init.is_finished:
         return SoftmaxObjective()  # a finished model has no classifier
     # A class that only validation examples have is a class, too.
@@ -297,7 +298,7 @@ def _objective(
 def _description(
     data: SimilarityData, model_init: ModelInit, tokenizer: Tokenizer
 ) -> ModelDescription:
-    """A bare encoder without pooler, whose vectors are made as those of the initial model."""
+    """A bare encoder without pooler; vectors are made as by the initial model."""
     base = model_init.description
     vectors = base.vectors if base else TextVectors(poolings=(model_init.family.pooling,))
     vectors = vectors.chosen(data.pooling or None, None)

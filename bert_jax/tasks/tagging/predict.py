@@ -72,6 +72,38 @@ a text are its words.
 """
 
 
+@dataclasses.dataclass(frozen=True)
+class TaggingPredictOptions(PredictOptions, TextOptions, ColumnOptions):
+    """The options of `bert-jax predict`, for words in columns, lists of words and texts."""
+
+    FORMATS = (CONLL, *FORMATS)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        ColumnOptions.__post_init__(self)
+
+    def of_words(self, form: str = "") -> TaggedOptions:
+        """The options of the reader of words; a format for anything else becomes ""."""
+        known = form if form in TaggedOptions.FORMATS else ""
+        return from_keys(TaggedOptions, vars(self), format=known)
+
+
+def _open(
+    source: str | Path, options: TaggingPredictOptions
+) -> AbstractContextManager[Examples[Any]]:
+    """Opens CoNLL columns, lists of words or texts in JSON lines, tables, or lines of text."""
+    form = options.format or sentence_format(source)
+    if not form and options.output_format == CONLL:
+        form = CONLL
+        say(
+            f"{source}: read as words in columns, which --output has; if it is text, add "
+            "--input-format text"
+        )
+    texts = dataclasses.replace(options, format="" if form == CONLL else form)
+    with_lines = options.output_format == CONLL
+    return open_sentences(source, options.of_words(form), texts, with_lines=with_lines)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class TaggedWord:
     """A word and its tag.
@@ -196,7 +228,7 @@ class TagPredictor(Predictor[Any, Tagging]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Split:
-    """A sentence and its words, and the tokens of a text whose pieces are words."""
+    """A sentence and its words; of a text whose pieces are words, also its tokens."""
 
     text: str
     words: list[Word]
@@ -255,37 +287,7 @@ def _entities(text: str, words: Sequence[TaggedWord], labels: Sequence[str]) -> 
     return tuple(entities)
 
 
-@dataclasses.dataclass(frozen=True)
-class TagOptions(PredictOptions, TextOptions, ColumnOptions):
-    """The options of `bert-jax predict`, for words in columns, lists of words and texts."""
-
-    FORMATS = (CONLL, *FORMATS)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        ColumnOptions.__post_init__(self)
-
-    def of_words(self, form: str = "") -> TaggedOptions:
-        """The options of the reader of words; another format than those of words becomes ""."""
-        known = form if form in TaggedOptions.FORMATS else ""
-        return from_keys(TaggedOptions, vars(self), format=known)
-
-
-def _open(source: str | Path, options: TagOptions) -> AbstractContextManager[Examples[Any]]:
-    """Opens CoNLL columns, lists of words or texts in JSON lines, tables, or lines of text."""
-    form = options.format or sentence_format(source)
-    if not form and options.output_format == CONLL:
-        form = CONLL
-        say(
-            f"{source}: read as words in columns, which --output has; if it is text, add "
-            "--input-format text"
-        )
-    texts = dataclasses.replace(options, format="" if form == CONLL else form)
-    with_lines = options.output_format == CONLL
-    return open_sentences(source, options.of_words(form), texts, with_lines=with_lines)
-
-
-def _record(sentence: Words | Sentence, tagging: Tagging) -> dict[str, Any]:
+def to_record(sentence: Words | Sentence, tagging: Tagging) -> dict[str, Any]:
     return {
         "words": [word.text for word in tagging.words],
         "tags": list(tagging.tags),
@@ -311,9 +313,9 @@ def _conll(options: PredictOptions) -> Sequence[OutputFile[Any, Tagging]]:
 
 PREDICT = PredictSpec(
     InputReader(lambda options: SentenceParser(options.of_words(), options), _open),
-    TagOptions,
+    TaggingPredictOptions,
     lambda model, options: TagPredictor(model, options.batches),
-    _record,
+    to_record,
     {CONLL: _conll},
     endings={".txt": CONLL, **dict.fromkeys(CONLL_ENDINGS, CONLL)},
     heads=("tagging",),

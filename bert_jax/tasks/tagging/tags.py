@@ -62,7 +62,7 @@ class TagSet:
     def comparable(
         self, examples: Sequence[Example[Sentence]], tags: Sequence[Sequence[str]]
     ) -> tuple[list[Sequence[str]], list[Sequence[str]]]:
-        """Gold and predicted tags in the same scheme, that of the gold tags.
+        """Gold and predicted tags in the scheme of the gold tags.
 
         So conlleval, which compares the columns of our files as strings, gives the same metrics.
         (It also counts lines of -DOCSTART- as words, and does not know M, L, U and W, which are
@@ -136,8 +136,8 @@ def find_tag_set(
 ) -> TagSet:
     """The tags to learn: O first, then the others alphabetically.
 
-    Unless the config names the tags, every entity type gets all tags of the scheme, also those that
-    no training sentence has, such as I-PER if no name has two words.
+    Unless the config names the tags, every entity type gets all tags of the scheme, also tags of no
+    training sentence, such as I-PER if no name has two words.
 
     Args:
         train: tagged sentences; empty if a finished model is evaluated.
@@ -301,7 +301,7 @@ def mask_invalid_transitions(crf_params: CRFParams, labels: Sequence[str]) -> CR
 
 
 def _may_follow(before: Tag, after: Tag, *, closed: bool) -> bool:
-    """Whether a tag may stand after another; `closed`: the scheme marks the ends of entities."""
+    """Whether a tag may follow another; `closed`: the scheme marks the ends of entities."""
     (first, type_before), (second, type_after) = before, after
     if second in ("I", "E"):
         return first in ("B", "I") and type_before == type_after
@@ -327,5 +327,5 @@ def _groups(
 def _decode(emissions: Any, mask: Any, crf_params: CRFParams) -> tuple[jax.Array, jax.Array]:
     """float32 [B, W, C] → tags, int32 [B, W], and their probabilities, float32 [B, W]."""
     tags = viterbi(emissions, mask, crf_params)
-    chances = marginals(emissions, mask, crf_params)
-    return tags, jnp.take_along_axis(chances, tags[..., None], axis=-1)[..., 0]
+    probabilities = marginals(emissions, mask, crf_params)
+    return tags, jnp.take_along_axis(probabilities, tags[..., None], axis=-1)[..., 0]

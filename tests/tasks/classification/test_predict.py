@@ -10,7 +10,7 @@ import bert_jax
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.errors import UserError
 from bert_jax.models.config import EncoderConfig
-from bert_jax.tasks.classification.predict import Classification, as_record, to_prediction
+from bert_jax.tasks.classification.predict import Classification, to_prediction, to_record
 
 # exp(0) : exp(1.0986) : exp(1.3863) = 1 : 3 : 4
 SCORES = (0.0, float(np.log(3)), float(np.log(4)))
@@ -28,7 +28,7 @@ def test_of_very_many_labels_the_most_probable_are_shown():
     config = EncoderConfig(vocab_size=10, num_labels=1200)
     description = ModelDescription(config, "classification", labels)
     scores = np.random.default_rng(0).permutation(1200).astype(np.float32) / 100
-    record = as_record(to_prediction(description, scores))
+    record = to_record(to_prediction(description, scores))
     # The 200 lowest scores are 0.00 to 1.99.
     kept = [label for label, score in zip(labels, scores, strict=True) if score >= 2]
     assert list(record["probabilities"]) == kept
@@ -68,7 +68,7 @@ def test_numbers_have_the_digits_of_a_float32(answered, classifier, make_labelle
         '{"label": "good", "score": 0.5, "probabilities": '
         '{"bad": 0.125, "fine": 0.375, "good": 0.5}}\n'
     )
-    third = as_record(Classification("a", 1 / 3, {"a": 1 / 3, "b": 2 / 3}))
+    third = to_record(Classification("a", 1 / 3, {"a": 1 / 3, "b": 2 / 3}))
     assert third["score"] == third["probabilities"]["a"] == 0.33333334
     assert third["probabilities"]["b"] == 0.6666667
     model = make_labelled("classification", ("x",), (0.1,), problem_type="regression")

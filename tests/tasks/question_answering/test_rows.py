@@ -80,7 +80,7 @@ def test_questions_that_are_left_out(rows):
         "2 of 10 training questions are empty or have an empty passage: left out (a:3, a:4)",
         "4 of 10 training questions have no answer that is in the passage: left out "
         "(a:1, a:5, a:8 and 1 more)",
-        "answers at another place than the file says: 1",
+        "answers at another position than the file says: 1",
         "1 of 10 training questions were longer than 2 tokens: cut",
     )
     assert rows().positions.shape == (0, 2)

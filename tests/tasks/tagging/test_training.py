@@ -246,7 +246,7 @@ def test_evaluation_and_its_baseline(make_task):
         (
             "a B-X\n\n" * 9,
             {"data__class_weights": "balanced", "model__use_crf": True},
-            r"with a CRF the loss is that of whole paths",
+            r"with a CRF the loss is of whole paths",
         ),
         ("a B-X\n\n" * 9, {"data__length": 2}, r"data.length is 2; it must be at least 3"),
     ],
