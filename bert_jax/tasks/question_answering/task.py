@@ -205,7 +205,7 @@ class QuestionAnsweringTask(LabelledTask[Question]):
         arrays = {"start_positions": rows.positions[:, 0], "end_positions": rows.positions[:, 1]}
         if self._is_joint:
             arrays |= {"passages": rows.passages, "without_answer": rows.without_answer}
-        # Zeros for rows of padding, which have the number -1: a position beyond the batch would give
+        # Zeros for rows of padding (number -1): a position beyond the batch would give
         # NaN, which a weight of 0 does not remove.
         padded = {
             name: np.append(array, np.zeros_like(array[:1]), axis=0)

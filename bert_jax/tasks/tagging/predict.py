@@ -208,16 +208,16 @@ class TagPredictor(Predictor[Any, Tagging]):
         return _Split(sentence, piece_words(sentence, tokens), tokens)
 
     def decode(self, example: Any, encoded: Any, outputs: list[Any]) -> Any:
-        numbers, scores = _word_scores(encoded.rows, outputs)
-        return (encoded.sentence, numbers), scores
+        return encoded.sentence, *_word_scores(encoded.rows, outputs)
 
     def predictions(self, decoded: list[Any]) -> Iterator[Tagging]:
+        sentences = (scores for _, _, scores in decoded)
         if self.model.config.of_head(TaggingOptions).use_crf:
             crf_params = CRFParams(*fetch(CRFParams.from_params(self.model.params)))
-            tagged = viterbi_decode(decoded, mask_invalid_transitions(crf_params, self._labels))
+            tagged = viterbi_decode(sentences, mask_invalid_transitions(crf_params, self._labels))
         else:
-            tagged = argmax_decode(decoded)
-        for (sentence, numbers), tags in tagged:
+            tagged = argmax_decode(sentences)
+        for (sentence, numbers, _), tags in zip(decoded, tagged, strict=True):
             yield _tagging(sentence, numbers, tags, self._labels)
 
     def characters(self, example: Any) -> int:

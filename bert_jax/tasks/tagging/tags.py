@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +23,6 @@ from bert_jax.tasks.base.splits import EvalSet
 
 # A prefix of BIOES and the type of the entity.
 Tag = tuple[str, str]
-
-Item = TypeVar("Item")
 
 SCHEMES = ("iob2", "bioes")
 """Schemes that models learn. In IOB1 a tag does not tell whether an entity begins."""
@@ -240,43 +238,36 @@ class Decoded(NamedTuple):
     scores: np.ndarray
 
 
-def argmax_decode(
-    scored: Iterable[tuple[Item, np.ndarray]],
-) -> Iterator[tuple[Item, Decoded]]:
+def argmax_decode(sentences: Iterable[np.ndarray]) -> Iterator[Decoded]:
     """The most probable tag of each word.
 
     Args:
-        scored: pairs of an item and the scores of its words, float32 [W, C].
+        sentences: scores of the words of each sentence, float32 [W, C].
     """
-    for item, scores in scored:
+    for scores in sentences:
         tags = scores.argmax(axis=-1)
-        best = np.take_along_axis(softmax(scores), tags[:, None], axis=-1)[:, 0]
-        yield item, Decoded(tags, best)
+        yield Decoded(tags, np.take_along_axis(softmax(scores), tags[:, None], axis=-1)[:, 0])
 
 
-def viterbi_decode(
-    scored: Iterable[tuple[Item, np.ndarray]], crf_params: CRFParams
-) -> Iterator[tuple[Item, Decoded]]:
+def viterbi_decode(sentences: Iterable[np.ndarray], crf_params: CRFParams) -> Iterator[Decoded]:
     """The most probable path of tags of each sentence; scores are marginal probabilities.
 
-    Sentences are decoded in groups, in order; only one group is in memory.
-
     Args:
-        scored: pairs of an item and the scores of its words, float32 [W, C].
+        sentences: scores of the words of each sentence, float32 [W, C]; only one group of sentences
+            is in memory.
         crf_params: transition scores of the CRF.
     """
-    for group in _groups(scored):
-        longest = max(len(scores) for _, scores in group)
+    for group in _groups(sentences):
+        longest = max(map(len, group))
         rows, words = bucket_rows(len(group), _ROWS, 1), bucket_length(max(longest, 1), 1 << 30)
         emissions = np.zeros((rows, words, len(crf_params.start)), np.float32)
         mask = np.zeros((rows, words), bool)
-        for row, (_, scores) in enumerate(group):
+        for row, scores in enumerate(group):
             emissions[row, : len(scores)] = scores
             mask[row, : len(scores)] = True
         tags, probabilities = jax.device_get(_decode(emissions, mask, crf_params))
-        for row, (item, scores) in enumerate(group):
-            length = len(scores)
-            yield item, Decoded(tags[row, :length], probabilities[row, :length])
+        for row, scores in enumerate(group):
+            yield Decoded(tags[row, : len(scores)], probabilities[row, : len(scores)])
 
 
 def mask_invalid_transitions(crf_params: CRFParams, labels: Sequence[str]) -> CRFParams:
@@ -308,17 +299,15 @@ def _may_follow(before: Tag, after: Tag, *, closed: bool) -> bool:
     return not (closed and first in ("B", "I"))
 
 
-def _groups(
-    scored: Iterable[tuple[Item, np.ndarray]],
-) -> Iterator[list[tuple[Item, np.ndarray]]]:
-    group: list[tuple[Item, np.ndarray]] = []
+def _groups(sentences: Iterable[np.ndarray]) -> Iterator[list[np.ndarray]]:
+    group: list[np.ndarray] = []
     longest = 0
-    for item, scores in scored:
+    for scores in sentences:
         longest = max(longest, len(scores))
         if group and (len(group) == _ROWS or longest * (len(group) + 1) > _WORDS):
             yield group
             group, longest = [], len(scores)
-        group.append((item, scores))
+        group.append(scores)
     if group:
         yield group
 
