@@ -1,4 +1,4 @@
-"""What is trained by a name can be loaded and asked by the same name."""
+"""Every task: files, metrics, packing, memory, errors; `predict` and `train` share its name."""
 
 import dataclasses
 import functools
@@ -19,7 +19,10 @@ from bert_jax.experiment import Experiment
 from bert_jax.inference.engine import Engine
 from bert_jax.inference.predict import predict
 from bert_jax.planning.roofline import program_flops
+from bert_jax.planning.training_on_mesh import Training, TrainingOnMesh
+from bert_jax.sharding.mesh import MeshShape
 from bert_jax.tasks.base.model_init import initial_params
+from bert_jax.training.loop import DivergedError
 
 NAMES = sorted({*tasks.task_names()} - {"pretraining", "replaced_tokens"})
 
@@ -39,10 +42,6 @@ ROWS = {
 }
 
 
-def test_tasks_are_found_by_their_names():
-    assert {"classification", "similarity", "tagging"} <= set(NAMES)
-
-
 LABELS = {
     "classification": {"label": "x"},
     "multiple_choice": {"label": 1},
@@ -52,23 +51,33 @@ LABELS = {
 }
 
 
+@pytest.fixture
+def labelled(tmp_path):
+    """Writes 20 labelled rows of a task: the rows, and the keys of `data` for their file."""
+
+    def write(name):
+        rows = [ROWS[name][0] | LABELS[name] | {"id": str(number)} for number in range(20)]
+        if name == "classification":
+            rows = [row | {"label": "xy"[number % 2]} for number, row in enumerate(rows)]
+        file = tmp_path / "rows.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        keys = {"train": str(file), "validation": (str(file),), "length": 32}
+        return rows, keys | ({"question_length": 8} if name == "question_answering" else {})
+
+    return write
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_a_metric_that_is_none_is_refused_before_a_training(base_model, tmp_path, name):
-    rows = [ROWS[name][0] | LABELS[name] | {"id": str(number)} for number in range(20)]
-    if name == "classification":
-        rows = [row | {"label": "xy"[number % 2]} for number, row in enumerate(rows)]
-    file = tmp_path / "rows.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    keys = {"train": str(file), "validation": (str(file),), "best_metric": "f_one", "length": 32}
-    if name == "question_answering":
-        keys["question_length"] = 8
+def test_an_unknown_metric_is_refused_before_a_training(base_model, labelled, name):
+    rows, keys = labelled(name)
+    data = keys | {"best_metric": "f_one"}
     config = complete_config(
-        {"task": name, "init_from": str(base_model), "data": keys}, where="test"
+        {"task": name, "init_from": str(base_model), "data": data}, where="test"
     )
-    with pytest.raises(UserError, match="there is no metric 'f_one', only ") as found:
+    with pytest.raises(UserError, match="there is no metric 'f_one', only ") as error:
         _ = Experiment.from_config(config).task
-    # Each of those that it names would do.
-    names = str(found.value).rpartition("only ")[2].partition(";")[0].split(", ")
+    # Each metric in the message is accepted.
+    names = str(error.value).rpartition("only ")[2].partition(";")[0].split(", ")
     for known in names:
         config.data.best_metric = known
         task = Experiment.from_config(config).task
@@ -77,7 +86,7 @@ def test_a_metric_that_is_none_is_refused_before_a_training(base_model, tmp_path
     parsed = spec.reader.parser(spec.options())(Record(rows[1], ""), 1)
     example = task.splits.validation[0].examples[1]
     assert (example.input, example.id) == (parsed.input, parsed.id)
-    assert example.location == f"{file}:2"
+    assert example.location == f"{keys['train']}:2"
 
 
 def test_a_task_reads_the_parameters_of_its_model(base_model, tmp_path, monkeypatch):
@@ -195,3 +204,52 @@ def test_what_is_packed_is_computed_in_packed_rows(load, tmp_path, name):
     (is_packed, packed), (_, padded) = flops(True), flops(False)
     assert is_packed == (name not in ("attentions", "hidden_states"))
     assert packed < padded if is_packed else packed == padded
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rate", [1e30, 1e10])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_diverged_training_is_reported_before_its_evaluation(train, labelled, name, rate):
+    keys = {f"data__{key}": value for key, value in labelled(name)[1].items()}
+    with pytest.raises(DivergedError, match=r"is not finite; .* lower learning rate"):
+        train(
+            name, **keys, optimizer__learning_rate=rate, train__epochs=20.0,
+            train__log_every=1000, train__eval_every=1, train__evaluate_per_epoch=0,
+        )  # fmt: skip
+
+
+MEMORY = {
+    "classification": ("classification", {}),
+    "choices": ("multiple_choice", {}),
+    "questions": ("question_answering", {}),
+    "pairs": ("similarity", {"data": {"loss": "cosine"}}),
+    "all pairs": ("similarity", {"data": {"loss": "in_batch_negatives"}}),
+    "tags": ("tagging", {"model": {"use_crf": True}}),
+    "packed rows": ("pretraining", {"data": {"packing": True, "max_predictions": 6}}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("task", "keys"), MEMORY.values(), ids=MEMORY)
+def test_the_estimated_memory_of_a_step_is_near_the_compiler_s(
+    base_model, tiny_corpus, labelled, task, keys
+):
+    config = {"task": task, **{section: dict(values) for section, values in keys.items()}}
+    data = {"length": 32, **keys.get("data", {})}
+    if task == "pretraining":
+        data["corpus"] = str(tiny_corpus)
+        shape = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+        shape |= {"intermediate_size": 32, "max_position_embeddings": 32, "vocab_size": 40}
+        config["model"] = shape | {"pad_vocab_to_multiple_of": 40}
+    else:
+        config["init_from"] = str(base_model)
+        data |= labelled(task)[1]
+    config |= {"data": data, "train": {"steps": 10, "global_batch_size": 512}}
+    experiment = Experiment.from_config(complete_config(config, where="test"))
+    training = Training(experiment.task, experiment.optimizer, experiment.options)
+    step = TrainingOnMesh(training, MeshShape(), jax.devices()[:1])
+    estimated, compiled = step.estimate, step.compile(512).memory
+    # Nearly all are activations. The compiler also needs buffers for the layer that it computes,
+    # one of only two here; what is forgotten or counted twice would be far more.
+    assert estimated.activations > 0.99 * estimated.peak
+    assert 0.6 < estimated.peak / compiled.peak < 0.8

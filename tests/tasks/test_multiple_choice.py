@@ -14,9 +14,9 @@ from bert_jax.data.examples import Choices
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.inference.streams import predict_examples
+from bert_jax.tasks.base.model_init import heads_to_reinitialize
 from bert_jax.tasks.base.predictor import BatchOptions, ExampleError, Notes
 from bert_jax.tasks.multiple_choice import ChoiceEncoder, ChoicePredictor, best_choice
-from tests.random_params import random_params
 
 
 def logits(model, examples, **options):
@@ -60,11 +60,8 @@ def test_a_long_prompt_is_cut_and_the_choice_stays(tokenizer, chooser):
     assert encoded.notes == Notes(texts=2, cut=2)
 
 
-@pytest.mark.parametrize(
-    "batch_size", [3, *(pytest.param(size, marks=pytest.mark.slow) for size in (1, 32))]
-)
-def test_scores_are_those_of_the_model_for_all_choices_at_once(chooser, batch_size):
-    found = list(logits(chooser, ITEMS, batch_size=batch_size))
+def test_scores_are_those_of_the_model_for_all_choices_at_once(chooser):
+    found = list(logits(chooser, ITEMS, batch_size=3))
     assert [scores.shape for scores in found] == [(2,), (4,), (3,)]
     apply = jax.jit(chooser.module.apply)
     for entry, scores in zip(ITEMS, found, strict=True):
@@ -297,38 +294,14 @@ def test_a_choice_that_is_not_there_cannot_be_chosen(task, monkeypatch):
     assert sums["accuracy"] == 2
 
 
-@pytest.mark.slow
-def test_the_loss_does_not_see_choices_that_are_not_there(task):
-    (batch,) = task.train_batches(0, 1, host=0, hosts=1)
-    params = random_params(task.module)
-    apply = jax.jit(task.module.apply)
-    (sums,) = jax.jit(task.loss_sums)(params, batch).values()
-    expected, correct = [], 0
-    for row, count, label in ((0, 3, 0), (1, 2, 1), (2, 2, 0)):
-        arrays = [
-            batch[name][row : row + 1, :count]
-            for name in ("input_ids", "token_type_ids", "attention_mask")
-        ]
-        scores = np.asarray(apply({"params": params}, *arrays), np.float64)[0]
-        expected.append(np.log(np.exp(scores).sum()) - scores[label])
-        correct += int(scores.argmax() == label)
-    assert sums["loss"] == pytest.approx(sum(expected), rel=1e-5)
-    assert sums["accuracy"] == correct
-    gradient = jax.jit(jax.grad(lambda params: task.loss_sums(params, batch)[""]["loss"]))(params)
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
-
-
-@pytest.mark.slow
-def test_a_model_that_chooses_keeps_its_head(train, write_items, capsys):
-    file = write_items("train.jsonl", animals(60))
-    keys = {"data__train": str(file), "train__epochs": 1.0}
-    first, workdir = train("multiple_choice", **keys)
-    capsys.readouterr()
-    again, _ = train(
-        "multiple_choice", "again", workdir / "model", **keys, optimizer__learning_rate=1e-9
+def test_a_model_that_chooses_keeps_its_head(chooser, write_items, tmp_path):
+    chooser.save(tmp_path / "model")
+    config = config_of(
+        tmp_path / "model", train=str(write_items("a.jsonl", animals(20))), length=16
     )
-    assert "new and untrained" not in capsys.readouterr().err
-    assert again["accuracy"] == first["accuracy"]
+    task = Experiment.from_config(config).task
+    assert task.description.config.num_labels == chooser.config.num_labels
+    assert heads_to_reinitialize(chooser.description, task.description) == ()
 
 
 def test_items_without_an_answer_are_nothing_to_learn_from(train, write_items, tmp_path):

@@ -257,13 +257,6 @@ def test_names_with_tabs_do_not_tear_the_table(answered, make_labelled):
     assert found == "index\tprediction\nx y\ta b\n"
 
 
-def test_a_text_of_a_million_characters(answered, classifier, capsys):
-    long = "the sun was low " * 62_500
-    found = answered(classifier, json.dumps({"id": 1, "text": long}) + '\n{"id": 2, "text": "a"}\n')
-    assert [json.loads(line)["id"] for line in found.splitlines()] == [1, 2]
-    assert capsys.readouterr().err == "1 of 2 texts were longer than 32 tokens: cut\n"
-
-
 @pytest.mark.parametrize(
     ("content", "name", "options", "message"),
     [

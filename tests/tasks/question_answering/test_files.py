@@ -1,15 +1,11 @@
 """Answers to the questions of a file: SQuAD's JSON and JSON lines."""
 
 import json
-import os
-import threading
-import time
 
 import pytest
 
 from bert_jax.data.examples import Example, Question
 from bert_jax.errors import UserError
-from bert_jax.inference.predict import predict
 from bert_jax.tasks.question_answering.predict import PREDICT, RankedSpans
 from bert_jax.tasks.question_answering.spans import AnswerSpan, SpanPrediction
 
@@ -134,26 +130,6 @@ def test_columns_by_name(answered, model):
     names = {"question_column": "ask", "passage_column": "about", "id_column": "name"}
     assert json.loads(answered(model, content, "in.csv", **names))["name"] == "7"
     assert list(json.loads(answered(model, content, "in.csv", "out.json", **names))) == ["7"]
-
-
-def test_ids_that_come_twice_on_a_pipe(model, rows, tmp_path):
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-
-    def write():
-        with pipe.open("w") as lines:
-            lines.write(rows)
-            lines.flush()
-            time.sleep(0.5)  # enough for these to be answered by themselves; either way is wrong
-            lines.write(rows)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    options = {"progress": False}
-    with pytest.raises(UserError, match=r"pipe:5: the id 'q1' was already used at .*pipe:1;"):
-        predict(model, None, pipe, tmp_path / "out.json", options)
-    writer.join()
-    assert not list(tmp_path.glob("*out*"))
 
 
 def test_ids_that_come_twice(answered, model, rows, left):

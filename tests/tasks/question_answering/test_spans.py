@@ -227,22 +227,6 @@ def test_gold_spans_are_read_out_of_their_own_scores(tokenizer, data):
     assert best.score == 20.0
 
 
-@given(data=st.data())
-def test_no_span_is_better_than_the_best(tokenizer, data):
-    (window,) = PassageWindows(tokenizer)([("it", PASSAGE)])[0]
-    scores = st.lists(st.integers(-50, 50), min_size=len(ROW), max_size=len(ROW))
-    start, end = (np.array(data.draw(scores), np.float32) for _ in range(2))
-    length = data.draw(st.integers(1, 8))
-    found = best_spans(PASSAGE, [window], [(start, end)], 3, length)
-    every = {}
-    for first in range(3, 10):
-        for last in range(first, min(first + length, 10)):
-            text = PASSAGE[window.offsets[first][0] : window.offsets[last][1]]
-            every[text] = max(every.get(text, -np.inf), start[first] + end[last])
-    assert [span.score for span in found.best] == sorted(every.values(), reverse=True)[:3]
-    assert [every[span.text] for span in found.best] == [span.score for span in found.best]
-
-
 @settings(max_examples=40)
 @given(data=st.data())
 def test_no_span_of_several_windows_is_better_than_the_best(tokenizer, data):

@@ -65,19 +65,6 @@ def test_line_ends_stay(answered, constant, tmp_path):
     assert (tmp_path / "out.conll").read_bytes() == b""  # no sentence, no line
 
 
-def test_many_sentences_stay_in_line(answered, tagger):
-    words = ["the", "sun", "dogs", "ran", "low", "sea"]
-    sentences = [[words[(3 * n + k) % 6] for k in range(n * 7 % 40)] for n in range(1, 200)]
-    sentences = [sentence for sentence in sentences if sentence]
-    content = "".join("".join(f"{word} x\n" for word in sentence) + "\n" for sentence in sentences)
-    found = answered(tagger, content, "in.conll", "out.conll").splitlines()
-    lines = content.splitlines()
-    assert [line.rpartition(" ")[0] if line else "" for line in found] == lines
-    blocks = "\n".join(found).split("\n\n")
-    for block, tagging in zip(blocks, tagger.tag(sentences, batch_size=2), strict=True):
-        assert [line.rpartition(" ")[2] for line in block.splitlines()] == list(tagging.tags)
-
-
 def test_sentences_of_columns_as_records(answered, constant):
     lines = answered(constant, COLUMNS, "in.conll", comments="#").splitlines()
     assert [json.loads(line)["words"] for line in lines] == [["the", "cat"], ["sat"]]

@@ -266,14 +266,6 @@ def test_a_limit_without_space_for_a_word(knowing):
         model.tag(["boy"], max_length=3)
 
 
-def test_damaged_parameters(knowing):
-    model = knowing()
-    kernel = np.full_like(model.params["classifier"]["kernel"], np.nan)
-    params = {**model.params, "classifier": {**model.params["classifier"], "kernel": kernel}}
-    with pytest.raises(UserError, match="the scores of a sentence are not finite"):
-        tag(dataclasses.replace(model, params=params), "boy")
-
-
 def test_a_saved_chain_tags_as_before(knowing, with_chain, tmp_path):
     transitions = np.zeros((5, 5))
     transitions[0, 3] = -20

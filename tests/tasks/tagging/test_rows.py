@@ -84,31 +84,3 @@ def test_no_entity_is_lost_however_short_the_rows(tokenizer, tagged, length):
     learned = [LABELS[label] for label in batch["labels"].ravel() if label >= 0]
     assert spans(learned) == spans(tags)
     assert int(batch["weights"].sum()) == len(words)
-
-
-def test_the_entities_of_long_sentences_at_length_32(tokenizer):
-    """3 names in each of 50 sentences of 90 words: 150 names, all of them in some row."""
-    words = [*["the", "players", "walked"] * 29, "cat", "dog", "sat"]
-    tags = ["O"] * 90
-    tags[0:2], tags[44:46], tags[87:89] = (["B-PER", "I-PER"],) * 3
-    rows = TaggedRows([sentence(words, tags)] * 50, TAGS, tokenizer, 32)
-    assert rows.lengths.max() == 32
-    labels = rows.batch(np.arange(len(rows)), 32)["labels"]
-    assert int((labels == 1).sum()) == 150
-    assert int((labels == 2).sum()) == 150
-    assert int((labels >= 0).sum()) == 50 * 90
-
-
-def test_many_sentences_each_with_its_own_labels(tokenizer):
-    """They are tokenised 2,000 at a time; of every one the nth word is an entity."""
-    examples = []
-    for number in range(4001):
-        tags = ["O", "O", "O"]
-        tags[number % 3] = "B-PER"
-        examples.append(sentence(["cat", "players", "ran"], tags))
-    rows = TaggedRows(examples, TAGS, tokenizer, 16)
-    batch = rows.batch(np.array([0, 1999, 2000, 4000]), 8)
-    # The numbers are 0, 1, 2 and 1 but for multiples of 3.
-    assert batch["labels"][:, :3].tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 1, 0]]
-    assert batch["word_positions"][:, :3].tolist() == [[1, 2, 5]] * 4
-    assert len(rows) == 4001
