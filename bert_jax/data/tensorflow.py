@@ -13,7 +13,7 @@ _KERAS_2 = "TF_USE_LEGACY_KERAS"
 
 
 def import_tensorflow() -> Any:
-    """Imports TensorFlow, without accelerators (those belong to JAX) and without log messages.
+    """Imports TensorFlow without accelerators, which belong to JAX, and without log messages.
 
     It takes seconds, so it is called at the point of use.
     """

@@ -116,14 +116,14 @@ class TextOptions(LabelledFileOptions):
 
 @dataclasses.dataclass(frozen=True)
 class TextColumns:
-    """The columns of a file that has texts, or None where there is none.
+    """The columns of a file of texts.
 
     Attributes:
         text: column of the text.
-        pair: column of the second text, or None.
-        label: column of the label, or None.
-        id: column of the id, or None.
-        classes: a column for each class, or ().
+        pair: column of the second text; None: single texts.
+        label: column of the label; None: there is none.
+        id: column of the id; None: there is none.
+        classes: a column of 0 and 1 for each class; (): see `label`.
     """
 
     text: str
@@ -202,7 +202,7 @@ def find_columns(
 def _label_columns(
     named: TextOptions, present: Sequence[str], location: str, *, regression: bool
 ) -> tuple[str | None, tuple[str, ...]]:
-    """The column of the label, or the configured columns of classes if there is one of them."""
+    """The column of the label, and the configured columns of classes if the file has any."""
     if named.label_columns:
         configured = tuple(map(str, named.label_columns))
         if all(_lookup(name, present) is None for name in configured):
@@ -216,7 +216,7 @@ def _label_columns(
 
 
 def named_column(key: str, name: str, present: Sequence[str], location: str) -> str | None:
-    """The column that an option names, or gives the number of from 0; None where it is "".
+    """The column that an option names or numbers from 0; None if the option is "".
 
     Raises:
         OptionError: there is no such column.
@@ -233,7 +233,7 @@ def named_column(key: str, name: str, present: Sequence[str], location: str) -> 
 
 
 def usual_column(names: Sequence[str], present: Sequence[str]) -> str | None:
-    """The first of several names that is a column, without regard to case; None: no column is."""
+    """The first of several names that a column has, ignoring case; None: no column has any."""
     by_lower = {column.strip().lower(): column for column in reversed(present)}
     return next((by_lower[name] for name in names if name in by_lower), None)
 

@@ -10,8 +10,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-# A cell is enclosed in brackets; or begins with one and a quotation mark; or is in parentheses or
-# braces and has a comma, or nothing but numbers: "(other)" is a class.
+# A list is enclosed in brackets; or begins with a bracket and a quotation mark; or has parentheses
+# or braces around a comma, or around nothing but numbers: "(other)" is a class.
 _LIST = re.compile(
     r"\[.*\]|[\[({]\s*['\"].*|[({](?:[^,]*,.*|[\s\d.]*)[)}]",
     re.DOTALL,

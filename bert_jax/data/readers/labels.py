@@ -62,7 +62,7 @@ class Labels:
         self._quoted = ", ".join(map(repr, self._columns))
 
     def read(self, record: Record) -> Label | None:
-        """The label of a row; None if its file has no labels. A list is not final, see `named`.
+        """The label of a row; None if its file has no labels. `named` replaces numbers in lists.
 
         Raises:
             UserError: a label is empty, of another kind than the label before, not a number, or not
@@ -153,7 +153,7 @@ class Labels:
         return self._by_number.get(label.removesuffix(".0"), label)
 
     def _parts(self, value: Any, location: str) -> Sequence[Any] | None:
-        """The labels of a list, or of a cell that is one; None: the value is one label."""
+        """The labels of a list in JSON or in a cell; None: the value is one label."""
         if isinstance(value, list):
             return value
         if not isinstance(value, str) or self.one_class:
@@ -205,7 +205,7 @@ class Labels:
         return label
 
     def _name(self, label: str, location: str) -> str:
-        """The name of a class in a list, where the list may have its number."""
+        """The name of a class that a list may give by its number."""
         if is_number(label) and float(label) % 1:
             raise UserError(
                 f"{location}: {self._quoted} has {label} in a list, which is neither the number of "

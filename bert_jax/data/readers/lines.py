@@ -22,7 +22,7 @@ from bert_jax.files.reading import BZIP2, FIRST_BYTES, GZIP, XZ, ZSTANDARD, form
 
 STDIN = "-"
 LINE_BYTES = 64 * 1024 * 1024
-"""The limit on the length of a line; a longer one is hardly text."""
+"""The limit on the length of a line; a longer line is probably not text."""
 
 _CONVERT = "convert the file to UTF-8"
 # The mark of UTF-32 begins with the mark of UTF-16.
@@ -103,10 +103,10 @@ class Lines:
             return data.decode("utf-8").removeprefix("\ufeff")
         except UnicodeDecodeError as error:
             number = data.count(b"\n", 0, error.start)
-            return decode(data.split(b"\n")[number], f"{self.name}:{number + 1}")  # which says it
+            return decode(data.split(b"\n")[number], f"{self.name}:{number + 1}")  # raises
 
     def _recode(self) -> None:
-        """Reads on in UTF-8 if the input begins with the mark of another encoding."""
+        """Converts the input to UTF-8 if it begins with the mark of another encoding."""
         first = self._stream.peek(FIRST_BYTES)
         if what := format_of(first):
             rule = "unpack it, or export its text as .txt, .jsonl or .csv"

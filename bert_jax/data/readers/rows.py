@@ -1,4 +1,4 @@
-"""The rows of TSV and CSV files, and what turns their lines into fewer rows without an error."""
+"""The rows of TSV and CSV files, with warnings where several lines seem to be one row."""
 
 import collections
 import csv
@@ -18,7 +18,7 @@ _SEPARATORS = ",;\t"
 # The length limit of a CSV field; the default of the `csv` module is 128 KiB.
 _FIELD_CHARACTERS = 1 << 26
 
-# The most rows of several lines that are compared with rows of one line, and the most of these.
+# Maximum number of rows of several lines that are checked, each against as many other rows.
 _RECENT_ROWS = 100
 
 NumberedFields = Iterator[tuple[int, list[str]]]
@@ -26,7 +26,7 @@ NumberedFields = Iterator[tuple[int, list[str]]]
 
 @dataclasses.dataclass
 class TableShape:
-    """The lines and rows of a table that has been read.
+    """Counts the lines and rows of a table while it is read.
 
     Attributes:
         name: name of the file.
@@ -47,11 +47,11 @@ class TableShape:
         return f"{self.name}: {self.lines:,} lines → {self.rows:,} rows"
 
     def say(self) -> None:
-        """Says on stderr that the rows are not the lines."""
+        """Prints the warnings and both numbers to stderr."""
         say(*(f"warning: {warning}" for warning in self.warnings()), self)
 
     def warnings(self) -> Iterator[str]:
-        """What turns lines into fewer rows and is probably not meant."""
+        """Probable mistakes in the file that make fewer rows than lines."""
         if self.swallowed:
             first, count = self.swallowed[0]
             yield (
@@ -78,7 +78,7 @@ def table_rows(lines: Lines, form: str, quotes: str, shape: TableShape) -> Numbe
         lines: the file.
         form: "tsv" or "csv".
         quotes: see `FileOptions`.
-        shape: counts the lines, and gets the cells that seem to hold whole rows.
+        shape: its `lines` and `swallowed` are set during iteration.
 
     Raises:
         OptionError: during iteration, a line is not valid CSV.

@@ -79,9 +79,9 @@ class FileOptions:
 
     @property
     def nested(self) -> tuple[str, ...]:
-        """The column options that name a key of an object in an object, such as "doc.text".
+        """The column options that name a key of a nested object, such as "doc.text".
 
-        Where an object has no key of this name, it gets it.
+        The value is copied to a key of this name, unless the record has one.
         """
         names = (name for option, name in vars(self).items() if option.endswith("_column"))
         return tuple(name for name in names if "." in str(name))
@@ -233,7 +233,7 @@ def _table(
 
 
 def _is_header(fields: Sequence[str], header: Sequence[str]) -> bool:
-    """Whether a row repeats the header; a row of one field may well be the name of its column."""
+    """Whether a row repeats the header; a single field may be a value like its column's name."""
     is_same = fields[1:] == header[1:] and fields[0].removeprefix("\ufeff") == header[0]
     return is_same and len(header) > 1
 
@@ -266,7 +266,7 @@ def _objects(lines: Lines, nested: Sequence[str]) -> Iterator[Record]:
 
 
 def value_of(fields: Mapping[str, Any], name: str) -> Any:
-    """The value of a column or key, of "a.b" also that in {"a": {"b": …}}; None: there is none."""
+    """The value of a column or key; "a.b" is also the key b of the object a. None: no value."""
     value: Any = fields
     for key in (name,) if name in fields else name.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None
