@@ -1,8 +1,10 @@
-"""What a run logs, and what its processes print."""
+"""The log of a run, and the output of its processes."""
 
 import json
 import re
 from pathlib import Path
+
+import pytest
 
 
 def records_of(workdir: Path) -> list[dict]:
@@ -15,6 +17,19 @@ def records_of(workdir: Path) -> list[dict]:
 def logged_step(workdir: Path) -> int:
     """The newest training step that a run has logged."""
     return max((row["step"] for row in records_of(workdir) if row["split"] == "train"), default=0)
+
+
+def assert_same_metrics(workdir: Path, expected: Path) -> None:
+    """Every loss, accuracy and norm of every step and evaluation, up to rounding."""
+    rows, references = records_of(workdir), records_of(expected)
+    assert [(row["step"], row["split"]) for row in rows] == [
+        (row["step"], row["split"]) for row in references
+    ]
+    for row, reference in zip(rows, references, strict=True):
+        for name in reference.keys() - {"split"}:
+            # A sum of many more terms than a loss; and the exponential of one.
+            tolerance = 1e-4 if name in ("gradient_norm", "mlm_perplexity") else 1e-5
+            assert row[name] == pytest.approx(reference[name], rel=tolerance), (row["step"], name)
 
 
 def printed_lines(output: str) -> list[str]:

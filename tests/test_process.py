@@ -147,10 +147,14 @@ def is_handled(process):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("delay", [0, 1, 3])
 @pytest.mark.parametrize("verb", ["prepare", "train"])
 @pytest.mark.parametrize(
-    "signals", [[signal.SIGINT], [signal.SIGTERM] * 2, [signal.SIGINT, None, signal.SIGINT]]
+    ("delay", "signals"),
+    [
+        (0, [signal.SIGTERM] * 2),
+        (1, [signal.SIGINT, None, signal.SIGINT]),
+        (3, [signal.SIGINT]),
+    ],
 )
 def test_a_verb_from_its_first_moment_on(train_command, tmp_path, verb, delay, signals):
     command = train_command(tmp_path / "out", {"train.steps": 100_000})

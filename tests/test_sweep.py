@@ -315,19 +315,6 @@ def test_a_sweep_ranks_its_runs_and_names_those_that_fail(make_config, tmp_path,
     assert (workdir / absurd / "diverged.txt").read_text().strip() == result["failed"][absurd]
 
 
-@pytest.mark.slow
-def test_a_sweep_with_seeds_compares_their_means(make_config, tmp_path):
-    workdir = tmp_path / "runs"
-    config = make_config(train__seeds=(1, 2), train__epochs=1.0)
-    result = sweep.sweep(config, workdir, {"optimizer.learning_rate": (1e-3, 0.0)})
-    for name in ("learning_rate=0.001", "learning_rate=0"):
-        inner = json.loads((workdir / name / "result.json").read_text())
-        assert list(inner["runs"]) == ["seed-1", "seed-2"]
-        assert result["runs"][name] == inner["mean"]
-        assert (workdir / name / "model" / "model.safetensors").is_file()
-    assert (workdir / "model" / "model.safetensors").is_file()
-
-
 def test_diverged_seeds_count_against_a_point(make_config, tmp_path, monkeypatch):
     def train(self, workdir, *, describe=True):
         rate, seed = self.sections.optimizer.learning_rate, self.sections.task.seed
@@ -344,3 +331,7 @@ def test_diverged_seeds_count_against_a_point(make_config, tmp_path, monkeypatch
     assert list(result["runs"]) == ["learning_rate=0.01", "learning_rate=0.1"]
     assert result["best"] == "learning_rate=0.01"
     assert result["failed"] == {"learning_rate=0.1": "1 of 2 seeds diverged"}
+    inner = json.loads((tmp_path / "runs" / "learning_rate=0.01" / "result.json").read_text())
+    assert list(inner["runs"]) == ["seed-1", "seed-2"]
+    assert result["runs"]["learning_rate=0.01"] == inner["mean"]
+    assert (tmp_path / "runs" / "model" / "model.safetensors").read_bytes() == b"parameters"

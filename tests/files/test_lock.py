@@ -1,4 +1,4 @@
-"""One process at a time writes to a place, on a disk or in a bucket."""
+"""One process at a time writes a directory or file, on a disk or in a bucket."""
 
 import os
 import re
@@ -123,9 +123,8 @@ def test_a_lock_that_was_lost_ends_its_holder(remote, quick):
     check_locks()
 
 
-@pytest.mark.parametrize("number", [1, 2])
-def test_of_many_exactly_one_takes_over(output, quick, number):
-    """Threads, each with a lock of its own, at a file that a killed process has left."""
+def test_of_many_exactly_one_takes_over(output, quick):
+    """Threads, each with its own lock, at a file that a killed process has left."""
     won, lost = [], []
     start, end = threading.Barrier(8), threading.Event()
 

@@ -96,13 +96,14 @@ def wait_for(process, line):
     raise AssertionError(f"it ended before {line}")
 
 
-def check_found(found, processes, devices):
+def check_results(found, processes, devices):
     assert (found["processes"], found["devices"]) == (processes, devices)
     for tensor in (1, 2, devices):
-        # In the order of the examples, whoever made them.
+        # In the order of the examples, on every host.
         expected = [[2.0 * row, 2.0 * row + 1] for row in range(8)]
         assert found[f"rows of tensor={tensor}"] == expected
     assert found["shares of tensor=1"] == processes
+    assert found["shares of tensor=2"] == (processes if devices == 8 else 1)
     assert found[f"shares of tensor={devices}"] == 1
 
 
@@ -124,29 +125,24 @@ def test_the_message_names_the_step():
     assert Interrupted(7).step == 7
 
 
-def test_two_processes_work_together_and_one_prints(start_hosts, command):
-    (code, output, errors), other = ended(start_hosts(command, 2))
+@pytest.mark.parametrize(
+    ("processes", "devices"), [(2, 1), pytest.param(4, 2, marks=pytest.mark.slow)]
+)
+def test_processes_work_together_and_one_prints(start_hosts, command, processes, devices):
+    (code, output, errors), *others = ended(start_hosts(command, processes, devices=devices))
     assert code == 0, errors
     (line,) = printed_lines(output)
-    check_found(json.loads(line), 2, 2)
+    check_results(json.loads(line), processes, processes * devices)
     assert errors.splitlines()[0] == "only the main host is heard"
-    assert (other[0], printed_lines(other[1]), other[2]) == (0, [], "")
-
-
-@pytest.mark.slow
-def test_four_processes_of_two_devices(start_hosts, command):
-    (code, output, errors), *others = ended(start_hosts(command, 4, devices=2))
-    assert code == 0, errors
-    found = json.loads(printed_lines(output)[0])
-    check_found(found, 4, 8)
-    assert found["shares of tensor=2"] == 4
     for other in others:
         assert (other[0], printed_lines(other[1]), other[2]) == (0, [], "")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("whom", [[0], [1], [0, 1, 2, 3]])
+@pytest.mark.parametrize(
+    ("whom", "number"),
+    [([0], signal.SIGTERM), ([1], signal.SIGINT), ([0, 1, 2, 3], signal.SIGTERM)],
+)
 def test_a_signal_to_some_stops_all_after_one_step(start_hosts, command, tmp_path, number, whom):
     processes = start_hosts([*command, "--steps", "100000"], 4)
     wait_for(processes[0], "step 5")

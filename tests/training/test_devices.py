@@ -4,12 +4,13 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+
+from tests.runs import assert_same_metrics, records_of
 
 pytestmark = pytest.mark.slow
 
@@ -34,9 +35,9 @@ LAYOUTS = {
     "auto": {"mesh": "auto"},
 }
 
-# Their true gradient is 0: a number that is added to all scores of a query changes no softmax. What
-# is found instead is rounding, of which an Adam with a smaller epsilon would make steps as of any
-# other gradient; beside BERT's 1e-6 it is nothing, so they are no exceptions here.
+# Their true gradient is 0: a number that is added to all scores of a query changes no softmax. The
+# computed gradient is rounding. Adam with a smaller epsilon would make full steps of it; BERT's
+# 1e-6 suppresses it, so these tensors need no exception.
 WITHOUT_GRADIENT = {f"bert.encoder.layer.{layer}.attention.self.key.bias" for layer in (0, 1)}
 
 
@@ -77,31 +78,11 @@ def layouts(trained):
     return run
 
 
-def records(run: Path, split: str) -> list[dict[str, float]]:
-    lines = (run / "metrics.jsonl").read_text().splitlines()
-    return [record for record in map(json.loads, lines) if record["split"] == split]
-
-
-def assert_same_metrics(run: Path, expected: Path) -> None:
-    for split, names in {
-        "train": ("loss", "mlm_loss", "nsp_loss", "gradient_norm", "learning_rate"),
-        "validation": ("loss", "mlm_loss", "nsp_loss", "mlm_accuracy", "nsp_accuracy"),
-    }.items():
-        found = records(run, split)
-        assert len(found) == {"train": STEPS, "validation": 4}[split]
-        for row, truth in zip(found, records(expected, split), strict=True):
-            assert row["step"] == truth["step"]
-            for name in names:
-                # The gradient's norm is a sum of many more terms than a loss.
-                tolerance = 1e-4 if name == "gradient_norm" else 1e-5
-                assert row[name] == pytest.approx(truth[name], rel=tolerance), (row["step"], name)
-
-
 def differences(run: Path, expected: Path) -> dict[str, float]:
     """The largest difference in each tensor of the exported models."""
-    found, wanted = (load_file(path / "model" / "model.safetensors") for path in (run, expected))
-    assert found.keys() == wanted.keys()
-    return {name: float(np.abs(found[name] - wanted[name]).max()) for name in wanted}
+    first, second = (load_file(path / "model" / "model.safetensors") for path in (run, expected))
+    assert first.keys() == second.keys()
+    return {name: float(np.abs(first[name] - second[name]).max()) for name in first}
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -113,7 +94,7 @@ def test_eight_devices_train_as_one(layouts, one_device, name):
 
 def test_what_the_comparison_is_made_of(one_device):
     """Losses fall, the limit binds, all parameters move, and padding is no part of a model."""
-    found = records(one_device, "train")
+    found = [record for record in records_of(one_device) if record["split"] == "train"]
     assert found[-1]["loss"] < found[0]["loss"]
     assert all(record["gradient_norm"] > KEYS["optimizer.max_grad_norm"] for record in found)
     config = json.loads((one_device / "config.json").read_text())
@@ -150,27 +131,3 @@ def test_packed_rows_in_micro_batches_without_dropout(trained, packed_overrides)
     off = {"model.hidden_dropout_prob": 0.0, "model.attention_probs_dropout_prob": 0.0}
     keys = packed_overrides | off
     assert_same_metrics(trained(8, keys), trained(1, keys | {"train.microbatches": 1}))
-
-
-def test_a_run_is_evaluated_on_any_number_of_devices(train_command, tmp_path):
-    workdir = tmp_path / "run"
-    subprocess.run(
-        train_command(workdir, {"train.steps": 2, "optimizer.warmup_steps": 1}),
-        check=True,
-        capture_output=True,
-    )
-    found = []
-    for devices in (1, 4):
-        done = subprocess.run(
-            [sys.executable, "-m", "bert_jax", "evaluate", "--workdir", str(workdir)],
-            env=os.environ | {"JAX_NUM_CPU_DEVICES": str(devices)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        found.append(json.loads(done.stdout.splitlines()[-1]))
-    assert found[0] == pytest.approx(found[1], rel=1e-5)
-    stored = json.loads((workdir / "result.json").read_text())
-    stored.pop("warnings")
-    assert found[0] == pytest.approx(stored, rel=1e-5)

@@ -31,17 +31,6 @@ def test_higher_or_lower_is_better():
     assert waits(3, LOWER, values) == [(0, False), (1, False), (2, False), (0, False), (1, False)]
 
 
-def test_what_is_no_number_is_never_the_best():
-    nan = math.nan
-    assert waits(2, HIGHER, [nan, 0.1, nan, 0.2]) == [
-        (1, False),
-        (0, False),
-        (1, False),
-        (0, False),
-    ]
-    assert waits(2, LOWER, [nan, nan]) == [(1, False), (2, True)]
-
-
 def test_it_counts_the_evaluations_since_the_first_best_one():
     draw = random.Random(0)
     for _ in range(300):

@@ -259,16 +259,6 @@ def test_of_equally_good_models_a_stopped_run_exports_the_same(run, tmp_path):
     assert found == [6, 6]
 
 
-def test_evaluations_of_an_epoch(run, tmp_path):
-    # Five batches an epoch, two evaluations: in the middle of the third batch and at the end.
-    options = TrainOptions(
-        steps=0, epochs=2.0, eval_every=0, evaluate_per_epoch=2, global_batch_size=ROWS
-    ).resolved(40)
-    run(steps=options.steps, eval_every=options.eval_every, checkpoint_every=0, log_every=0)
-    evaluated = [step for step, split in events_of(tmp_path) if split == "validation"]
-    assert evaluated == [3, 5, 8, 10]
-
-
 @pytest.mark.slow
 def test_pretraining_with_frozen_parameters_is_saved_and_resumed(
     make_tiny_task, tiny_config, tmp_path
