@@ -104,7 +104,7 @@ def store(tmp_path_factory) -> Iterator[str]:
 
     Reached through gcsfs and TensorStore as the real one.
     """
-    # Else gcsfs asks, with credentials of its own, what kind of bucket this is.
+    # Else gcsfs asks for the kind of this bucket, with other credentials.
     os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
     pytest.importorskip("gcsfs")
     with google_storage("bucket") as address, pytest.MonkeyPatch.context() as patch:
@@ -241,7 +241,7 @@ def start_hosts(processes_without_torch) -> Iterator[HostsMaker]:
             port = server.getsockname()[1]
         environment = os.environ | {
             "JAX_NUM_CPU_DEVICES": str(devices),
-            # Process 0 alone may write to the cache: then the others compile what it finds there.
+            # Process 0 alone may write to the cache: then the others would compile what it reads.
             "JAX_ENABLE_COMPILATION_CACHE": "false",
             "TF_CPP_MIN_LOG_LEVEL": "2",  # the compiler's warnings are not ours
         }

@@ -70,7 +70,7 @@ def documents() -> list[list[str]]:
 
 @pytest.fixture(scope="session")
 def numbered_tokenizer() -> Tokenizer:
-    """3,000 pieces for corpora whose ids count up, so that an id tells where it comes from.
+    """3,000 pieces for corpora with ids that count up, so that an id tells its position.
 
     Id n continues a word where n % 4 == 0 or n % 12 == 1: words have one to three pieces, as in
     5 | 6 | 7 8 | 9 | 10 | 11 12 13 | 14 | 15 16 | 17 | …

@@ -55,18 +55,18 @@ class Storage:
         return self.describe(key)
 
     def describe(self, key: tuple[str, str]) -> dict[str, Any]:
-        found = self.objects[key]
-        changed = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(found.changed))
-        checksum = binascii.crc32(found.content).to_bytes(4, "big")
+        stored = self.objects[key]
+        changed = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(stored.changed))
+        checksum = binascii.crc32(stored.content).to_bytes(4, "big")
         return {
             "kind": "storage#object",
             "bucket": key[0],
             "name": key[1],
-            "id": f"{key[0]}/{key[1]}/{found.generation}",
-            "size": str(len(found.content)),
-            "generation": str(found.generation),
+            "id": f"{key[0]}/{key[1]}/{stored.generation}",
+            "size": str(len(stored.content)),
+            "generation": str(stored.generation),
             "metageneration": "1",
-            "etag": base64.b64encode(checksum + str(found.generation).encode()).decode(),
+            "etag": base64.b64encode(checksum + str(stored.generation).encode()).decode(),
             "timeCreated": changed,
             "updated": changed,
             "contentType": "application/octet-stream",
@@ -86,7 +86,7 @@ class Storage:
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Answers requests; each connection has a thread of its own."""
+    """Answers requests; each connection has its own thread."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # or each answer waits 40 ms for an acknowledgement
@@ -94,13 +94,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path, query = self._request()
-        if found := OBJECT.fullmatch(path):
-            return self._object(_key(found), query)
-        if (found := LISTING.fullmatch(path)) and found[1] == self.storage.bucket:
+        if match := OBJECT.fullmatch(path):
+            return self._object(_key(match), query)
+        if (match := LISTING.fullmatch(path)) and match[1] == self.storage.bucket:
             below = query.get("prefix", ""), query.get("delimiter", "")
-            return self._json(self.storage.list(found[1], *below))
-        if (found := BUCKET.fullmatch(path)) and found[1] == self.storage.bucket:
-            return self._json({"kind": "storage#bucket", "name": found[1]})
+            return self._json(self.storage.list(match[1], *below))
+        if (match := BUCKET.fullmatch(path)) and match[1] == self.storage.bucket:
+            return self._json({"kind": "storage#bucket", "name": match[1]})
         return self._answer(404)
 
     def _object(self, key: tuple[str, str], query: dict[str, str]) -> None:
@@ -126,10 +126,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         path, query = self._request()
         if self._refuses():
             return None
-        if found := UPLOAD.fullmatch(path):
-            return self._upload(urllib.parse.unquote(found[1]), query)
-        if (found := COPY.fullmatch(path)) and (source := _key(found)) in self.storage.objects:
-            target = (urllib.parse.unquote(found[3]), urllib.parse.unquote(found[4]))
+        if match := UPLOAD.fullmatch(path):
+            return self._upload(urllib.parse.unquote(match[1]), query)
+        if (match := COPY.fullmatch(path)) and (source := _key(match)) in self.storage.objects:
+            target = (urllib.parse.unquote(match[3]), urllib.parse.unquote(match[4]))
             made = self.storage.put(target, self.storage.objects[source].content)
             return self._json({"done": True, "resource": made})
         if path == "/batch/storage/v1":
@@ -182,8 +182,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         path, query = self._request()
         if self._refuses():
             return None
-        found = OBJECT.fullmatch(path)
-        key = _key(found) if found else ("", "")
+        match = OBJECT.fullmatch(path)
+        key = _key(match) if match else ("", "")
         if key not in self.storage.objects:
             return self._answer(404)
         if code := _condition(self.storage.objects[key].generation, query):
@@ -196,8 +196,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         answers = []
         for part in _parts(self.headers["Content-Type"], self.body):
             path = urllib.parse.urlsplit(part.split()[1].decode()).path
-            found = OBJECT.fullmatch(path)
-            removed = self.storage.objects.pop(_key(found), None) if found else None
+            match = OBJECT.fullmatch(path)
+            removed = self.storage.objects.pop(_key(match), None) if match else None
             line = "HTTP/1.1 204 No Content" if removed else "HTTP/1.1 404 Not Found"
             answers.append(f"Content-Type: application/http\r\n\r\n{line}\r\n\r\n")
         text = "".join(f"--batch\r\n{answer}\r\n" for answer in answers) + "--batch--"
@@ -232,8 +232,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Says nothing."""
 
 
-def _key(found: re.Match[str]) -> tuple[str, str]:
-    return urllib.parse.unquote(found[1]), urllib.parse.unquote(found[2])
+def _key(match: re.Match[str]) -> tuple[str, str]:
+    return urllib.parse.unquote(match[1]), urllib.parse.unquote(match[2])
 
 
 def _condition(generation: int, query: dict[str, str]) -> int:

@@ -95,7 +95,7 @@ def test_tensorflow_is_imported_under_data_and_pytorch_in_one_file():
         assert {root for root in roots & set(FOREIGN) if name not in FOREIGN[root]} == set(), name
 
 
-def test_what_people_read_is_printed_in_one_way():
+def test_text_for_people_is_printed_in_one_way():
     """Names from files cannot control a terminal, see `process.say`."""
     for name, tree in TREES.items():
         for node in ast.walk(tree) if name != "process.py" else ():
@@ -154,7 +154,7 @@ def test_plug_ins_are_named_by_no_other_file():
         if name.startswith("tokenization/"):
             continue
         assert not [word for word in words if special.search(word)], name
-        # Whose implementation a preset is, is all that it says.
+        # A preset is named by its implementation.
         assert name == "presets.py" or not [word for word in words if relatives.search(word)], name
         # How many token types a pair needs is known to the tokenizer's template.
         compared = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Compare)]

@@ -20,7 +20,7 @@ def test_lengths_of_rows():
     assert sorted(row_lengths({"segment_ids": packed})) == [2, 3, 3]
 
 
-def test_the_first_step_is_apart_from_the_others():
+def test_the_first_step_is_timed_separately():
     numbers = []
     timing = time_steps(numbers.append, 3, warmup=2)
     assert numbers == [0, 1, 2, 3, 4]
@@ -104,7 +104,7 @@ def flops_of_a_token(result):
 
 
 @pytest.mark.slow
-def test_flops_are_those_of_the_layers():
+def test_flops_count_the_layers():
     keys = [(key, str(value)) for key, value in KEYS.items()]
     experiment = Experiment.from_config(load_config("pretrain:size=tiny", keys))
     # A layer of width 128: four matrices of attention and two four times as wide, each number of

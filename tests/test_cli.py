@@ -201,7 +201,7 @@ def test_work_directories_that_cannot_be(config, tiny_corpus, tmp_path, refused)
     assert [path.name for path in (tmp_path / "thesis").iterdir()] == ["tokenizer"]
 
 
-def test_exporting_what_is_no_run(tmp_path, refused):
+def test_export_refuses_directories_that_are_no_run(tmp_path, refused):
     line = refused("export", "--workdir", tmp_path, "--output", tmp_path / "model")
     assert "is not a run: it has no config.json; use another --workdir" in line
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
@@ -258,7 +258,7 @@ def test_prepare_shows_examples(config, tmp_path, capsys, documents, pieces):
     assert sum("[CLS]" in line for line in examples) == 2
 
 
-def test_another_architecture_than_that_of_init_from_is_refused(
+def test_an_architecture_that_differs_from_init_from_is_refused(
     config, tiny_corpus, make_model, tmp_path, refused
 ):
     """The shapes of all tensors are the same for any number of heads; what they compute is not."""

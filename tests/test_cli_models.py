@@ -32,12 +32,12 @@ def test_predict_answers_line_by_line(model, tmp_path, capsys):
     arguments += ["--output", target, "--pooling", "cls", "--normalize", "--prompt", "the sea "]
     assert cli.main([str(argument) for argument in arguments]) == 0
     assert "2 records" in capsys.readouterr().err
-    found = [json.loads(line) for line in target.read_text().splitlines()]
-    assert [record["id"] for record in found] == [7, 8]
+    actual = [json.loads(line) for line in target.read_text().splitlines()]
+    assert [record["id"] for record in actual] == [7, 8]
     expected = bert_jax.load(model).embed(
         ["the cat sat .", ("a dog ran", "up")], pooling="cls", normalize=True, prompt="the sea "
     )
-    np.testing.assert_allclose([record["embedding"] for record in found], expected, atol=1e-6)
+    np.testing.assert_allclose([record["embedding"] for record in actual], expected, atol=1e-6)
 
 
 def test_predict_gives_chosen_layers(model, tmp_path):
@@ -62,13 +62,13 @@ def classifier(tmp_path_factory, make_model):
     return directory
 
 
-def test_predict_does_what_the_model_is_for(classifier, tmp_path):
+def test_predict_takes_the_task_of_the_model(classifier, tmp_path):
     source = tmp_path / "in.csv"
     source.write_text("1,the cat\n2,the sun\n")
     arguments = ["predict", "--model", str(classifier), "--input", str(source), "--no-header"]
     arguments += ["--text-column", "1", "--id-column", "0", "--output"]
     assert cli.main([*arguments, str(tmp_path / "out.tsv")]) == 0
-    labels = [found.label for found in bert_jax.load(classifier).classify(["the cat", "the sun"])]
+    labels = [each.label for each in bert_jax.load(classifier).classify(["the cat", "the sun"])]
     expected = f"index\tprediction\n1\t{labels[0]}\n2\t{labels[1]}\n"
     assert (tmp_path / "out.tsv").read_text() == expected
     assert cli.main([*arguments, str(tmp_path / "out.jsonl")]) == 0
@@ -90,13 +90,14 @@ def test_predict_answers_in_a_dialogue(classifier):
         stderr=subprocess.PIPE,
         text=True,
     )
-    expected = [found.label for found in bert_jax.load(classifier).classify(["the cat", "the sun"])]
-    found = []
+    predictions = bert_jax.load(classifier).classify(["the cat", "the sun"])
+    expected = [prediction.label for prediction in predictions]
+    actual = []
     for text in ("the cat", "the sun") * 2:
         process.stdin.write(f"{text}\n")
         process.stdin.flush()
-        found.append(json.loads(process.stdout.readline())["label"])
-    assert found == expected * 2
+        actual.append(json.loads(process.stdout.readline())["label"])
+    assert actual == expected * 2
     # Stopped while it waits, it ends without a message of the interpreter.
     process.send_signal(signal.SIGINT)
     assert process.wait() == 75
@@ -115,11 +116,11 @@ def test_convert_makes_another_head_and_adds_words_and_positions(model, tmp_path
     said = capsys.readouterr()
     assert said.out.startswith(f"{output}: BertForTokenClassification, ")
     assert "new and untrained: classifier/bias, classifier/kernel" in said.err
-    found, before = bert_jax.load(output), bert_jax.load(model)
-    assert found.description.head == "tagging"
-    assert found.config.max_position_embeddings == 80
-    assert found.config.vocab_size == before.config.vocab_size + 3
-    (encoding,) = found.tokenizer.encode_batch(["the fish[E1]"])
+    actual, before = bert_jax.load(output), bert_jax.load(model)
+    assert actual.description.head == "tagging"
+    assert actual.config.max_position_embeddings == 80
+    assert actual.config.vocab_size == before.config.vocab_size + 3
+    (encoding,) = actual.tokenizer.encode_batch(["the fish[E1]"])
     assert encoding.tokens == ["[CLS]", "the", "fish", "[E1]", "[SEP]"]
 
 
@@ -165,7 +166,7 @@ def test_google_and_back(model, tmp_path):
         ({"--model": "./nowhere"}, "./nowhere does not exist"),
     ],
 )
-def test_what_predict_refuses(model, tmp_path, capsys, changes, message):
+def test_predict_refuses(model, tmp_path, capsys, changes, message):
     (tmp_path / "in.txt").write_text("the cat\n")
     flags = {
         "--model": model,
@@ -191,7 +192,7 @@ def test_what_predict_refuses(model, tmp_path, capsys, changes, message):
         (["--hidden-act", "prelu"], "hidden-act is 'prelu'"),
     ],
 )
-def test_what_convert_refuses(model, tmp_path, refused, arguments, message):
+def test_convert_refuses(model, tmp_path, refused, arguments, message):
     output = tmp_path / "converted"
     line = refused("convert", "--input", model, "--output", output, *arguments)
     assert message in line

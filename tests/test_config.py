@@ -118,9 +118,9 @@ def test_one_of_two_alternatives_replaces_the_other(tmp_path, overrides, expecte
     )
     pairs = [(key, value) for key, _, value in (item.partition("=") for item in overrides.split())]
     config = load_config(str(path), pairs)
-    found = (config.train.steps, config.train.epochs)
-    found += (config.optimizer.warmup_steps, config.optimizer.warmup_ratio)
-    assert found == expected
+    actual = (config.train.steps, config.train.epochs)
+    actual += (config.optimizer.warmup_steps, config.optimizer.warmup_ratio)
+    assert actual == expected
     # Only a value that the file sets is reported: 0.1, the default of warmup_ratio, is not.
     printed = [
         f"--config.{key} replaces {other} of {path}"
@@ -244,7 +244,7 @@ def test_configs_of_the_package_have_bare_names():
         load_config("glue.py")
 
 
-def test_another_tokenizer_than_that_of_the_model(base_model, pieces, tmp_path):
+def test_a_tokenizer_that_differs_from_the_model_is_refused(base_model, pieces, tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join([*pieces, "newer"]) + "\n")
     keys = {"init_from": str(base_model), "tokenizer": {"path": str(tmp_path / "vocab.txt")}}
     experiment = Experiment.from_config(complete_config(keys, where="test"))

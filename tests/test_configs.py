@@ -17,13 +17,13 @@ from bert_jax.training.optimizer import make_optimizer
 
 CONFIGS = sorted((Path(__file__).parents[1] / "configs").glob("*.py"))
 
-# As small as it gets, whatever the config is for.
+# As small as it gets, for any config.
 SHRUNKEN = {
     "model.hidden_size": 16,
     "model.num_hidden_layers": 1,
     "model.num_attention_heads": 2,
     "model.intermediate_size": 16,
-    "model.max_position_embeddings": 18,  # RoBERTa's begin behind those of padding
+    "model.max_position_embeddings": 18,  # RoBERTa's begin behind the padding position
     "model.hidden_dropout_prob": 0.0,  # its random numbers take a third of the compilation
     "model.attention_probs_dropout_prob": 0.0,
     "data.length": 16,

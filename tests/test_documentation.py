@@ -37,16 +37,16 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").g
 def commands(page: Path) -> list[list[str]]:
     """The arguments of every `bert-jax` in an indented block, also behind `launch/*.sh … --`."""
     lines = [line for line in page.read_text().splitlines() if line.startswith("    ")]
-    found = []
+    listed = []
     for line in lines:
         if "bert-jax " not in line and "launch/" not in line:
             continue
         words = shlex.split(line, comments=True)
         if words and words[0].endswith("bert-jax"):
-            found.append(words[1:])
+            listed.append(words[1:])
         elif "launch/" in line and "--" in words:
-            found.append(words[words.index("--") + 1 :])
-    return found
+            listed.append(words[words.index("--") + 1 :])
+    return listed
 
 
 def test_every_command_is_parsed_with_its_config(monkeypatch):
@@ -117,7 +117,7 @@ def test_the_documentation_builds_without_warnings(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-# The directories that the pages name, and the head of the tiny model that stands for each.
+# The directories that the pages name, and the head of the tiny model that represents each.
 MODELS = {
     "models/words": "pretraining",
     "models/reviews": "classification",
@@ -226,7 +226,7 @@ class Code:
 
 
 @pytest.fixture(scope="module")
-def place_of_errors(make_model, tmp_path_factory) -> Path:
+def error_directory(make_model, tmp_path_factory) -> Path:
     """The directory in which the commands meet their errors."""
     place = tmp_path_factory.mktemp("errors")
     for name, content in FILES.items():
@@ -250,8 +250,8 @@ def place_of_errors(make_model, tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("title", COMMANDS)
-def test_an_error_is_what_the_page_says(title, place_of_errors, monkeypatch, capsys):
-    monkeypatch.chdir(place_of_errors)
+def test_an_error_is_as_documented(title, error_directory, monkeypatch, capsys):
+    monkeypatch.chdir(error_directory)
     assert cli.main(COMMANDS[title]) == 2
     pattern = ".*".join(map(re.escape, errors_of_the_page()[title].split("…")))
     last = capsys.readouterr().err.splitlines()[-1]

@@ -102,7 +102,7 @@ def test_the_exit_code_says_whether_the_same_command_may_succeed():
         outcome(ZeroDivisionError(), parser)
 
 
-def test_what_is_printed_cannot_control_a_terminal(capsys):
+def test_printed_text_cannot_control_a_terminal(capsys):
     name = "a\x1b]0;b\x07\r\x9b2J\u202ec\ud800"
     kept = "a\\x1b]0;b\\x07\\r\\x9b2J\\u202ec\\ud800"
     say(f"unexpected: {name}\n!", 7)

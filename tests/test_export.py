@@ -99,13 +99,13 @@ def test_the_generator_is_exported_as_a_masked_language_model(
     assert model.params["bert"]["embeddings"]["word_embeddings"]["embedding"].shape[1] == 12
     batch = masked_rows(experiment)
     names = ("input_ids", "attention_mask", "masked_lm_positions")
-    found = model.module.apply({"params": model.params}, **{name: batch[name] for name in names})
+    actual = model.module.apply({"params": model.params}, **{name: batch[name] for name in names})
     expected = expected_logits(experiment, params, batch)
     words = config.vocab_size
-    np.testing.assert_allclose(found[..., :words], expected[..., :words], atol=1e-5)
+    np.testing.assert_allclose(actual[..., :words], expected[..., :words], atol=1e-5)
 
 
-def test_what_is_not_exported_is_told(run, tmp_path, capsys):
+def test_export_names_the_part_that_it_omits(run, tmp_path, capsys):
     assert main(["export", "--workdir", str(run), "--output", str(tmp_path / "model")]) == 0
     printed = capsys.readouterr()
     assert printed.out == f"{tmp_path}/model: step 2 of {run}\n"
@@ -124,7 +124,7 @@ def test_a_run_has_no_other_parts(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_training_ends_with_the_same_line_and_its_generator_is_that_of_transformers(
+def test_a_training_names_the_omitted_part_and_transformers_reads_the_generator(
     experiment, tmp_path, capsys
 ):
     transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
@@ -138,10 +138,10 @@ def test_a_training_ends_with_the_same_line_and_its_generator_is_that_of_transfo
     ours = bert_jax.load(tmp_path / "model")
     batch = masked_rows(experiment)
     inputs = {name: batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
-    found = ours.module.apply({"params": ours.params}, **inputs)
+    actual = ours.module.apply({"params": ours.params}, **inputs)
     with torch.no_grad():
         tensors = {name: torch.from_numpy(value.astype(int)) for name, value in inputs.items()}
         expected = theirs.eval()(**tensors).logits.numpy()
-    np.testing.assert_allclose(found, expected, atol=1e-4)
+    np.testing.assert_allclose(actual, expected, atol=1e-4)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
     assert len(tokenizer) == ours.tokenizer.vocab_size

@@ -27,8 +27,8 @@ TUNABLES = (
 )
 
 
-@pytest.mark.parametrize(("own", "found"), [(None, TUNABLES), ("glibc.malloc.check=0",) * 2])
-def test_the_process_has_its_memory_its_arguments_and_its_options(own, found, tmp_path):
+@pytest.mark.parametrize(("own", "expected"), [(None, TUNABLES), ("glibc.malloc.check=0",) * 2])
+def test_the_process_has_its_memory_its_arguments_and_its_options(own, expected, tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     environment = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
@@ -40,7 +40,7 @@ def test_the_process_has_its_memory_its_arguments_and_its_options(own, found, tm
         check=False,
     )
     assert done.returncode == 3, done.stderr
-    assert done.stdout == f"{found} 1 ['train', 'a b']\n"
+    assert done.stdout == f"{expected} 1 ['train', 'a b']\n"
 
 
 def test_a_process_begins_anew_once(monkeypatch):

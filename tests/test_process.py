@@ -113,15 +113,15 @@ def test_whatever_the_command_does(program, name, times, output, errors, code):
     for number in (signal.SIGTERM, signal.SIGINT)[:times]:
         process.send_signal(number)
         time.sleep(0.15)
-    found = process.communicate(timeout=20)
-    assert found == (output, errors and f"{errors}\n")
+    actual = process.communicate(timeout=20)
+    assert actual == (output, errors and f"{errors}\n")
     assert process.returncode == code
 
 
 @pytest.mark.parametrize(
     ("launcher", "name", "output", "errors", "code"),
     [
-        # Whatever started the tests may ignore the signal, as `nohup` does.
+        # The process that started the tests may ignore the signal, as `nohup` does.
         (["env", "--default-signal=HUP"], "working", "cleaned up\n", f"{LINE}\n", 75),
         (["nohup"], "working_shortly", "worked\n", "", 0),
     ],
@@ -177,5 +177,5 @@ def test_a_verb_from_its_first_moment_on(train_command, tmp_path, verb, delay, s
     assert process.returncode == 75, errors
     assert "Traceback" not in errors
     assert errors.count("bert-jax: ") == 1
-    # It may stand behind a progress bar.
+    # It may follow a progress bar.
     assert re.search("bert-jax: (interrupted|stopped by a signal)", errors.splitlines()[-1])

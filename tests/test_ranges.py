@@ -1,6 +1,6 @@
 """Every option that is a number has a range, which is checked before anything is read.
 
-Options are found by their defaults and types: a new one without a range fails here.
+Options are listed by their defaults and types: a new one without a range fails here.
 """
 
 import argparse
@@ -61,15 +61,15 @@ def numbers_among(task: str) -> dict:
     examples = fields | {"model.classifier_dropout": 0.1}
     examples |= {"train.seeds": 1, "data.label_range": 1.0}
     keys = _flat(default_config(task))
-    found = {key: examples.get(key, value) for key, value in keys if key not in TEXT_LISTS}
-    return {key: value for key, value in found.items() if is_number(value) or value == ()}
+    actual = {key: examples.get(key, value) for key, value in keys if key not in TEXT_LISTS}
+    return {key: value for key, value in actual.items() if is_number(value) or value == ()}
 
 
 # Each key with one of the tasks that have it, and an example of its value.
 KEYS = {key: (task, value) for task in task_names() for key, value in numbers_among(task).items()}
 
 
-def test_the_keys_are_found():
+def test_the_keys_are_complete():
     assert {
         "data.margin", "data.mask_fraction", "data.tag_column", "data.window_step",
         "model.layer_norm_eps", "optimizer.beta2", "seed", "tokenizer.train_characters",
@@ -92,7 +92,7 @@ def refusal(key: str, value) -> str:
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_a_key_refuses_what_is_out_of_its_range(key):
+def test_a_key_refuses_values_out_of_its_range(key):
     _, example = KEYS[key]
     is_list = key in ("train.seeds", "data.label_range")
     for value in bad_values(key, whole=isinstance(example, int)):
@@ -122,7 +122,7 @@ def test_a_key_refuses_what_is_out_of_its_range(key):
         ("classification", "data.length", 2, "it must be at least 3"),
     ],
 )
-def test_what_an_error_says(task, key, value, message):
+def test_the_text_of_an_error(task, key, value, message):
     section, _, name = key.rpartition(".")
     keys = {section: {name: value}} if section else {name: value}
     with pytest.raises(UserError) as error:
@@ -178,7 +178,7 @@ def numbers_of(cls: type) -> dict[str, bool]:
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-def test_a_python_option_refuses_what_is_out_of_its_range(cls):
+def test_a_python_option_refuses_values_out_of_its_range(cls):
     cls(**CLASSES[cls])
     assert numbers_of(cls)
     for name, whole in numbers_of(cls).items():
@@ -212,7 +212,7 @@ def test_every_flag_that_is_a_number_belongs_to_an_option_with_a_range(tmp_path)
                 prepare(options, tmp_path / "corpus", **{name: value})
 
 
-def test_methods_of_a_model_refuse_what_is_out_of_range(base_model):
+def test_methods_of_a_model_refuse_values_out_of_range(base_model):
     model = bert_jax.load(base_model, task="question_answering")
     calls = {
         "batch_size": [

@@ -54,7 +54,7 @@ def test_every_dependency_is_documented_and_no_other():
     assert len(required()) > 30
 
 
-def test_the_licences_are_those_of_the_installed_packages():
+def test_the_licences_match_the_installed_packages():
     checked = 0
     for (_, package), licence in documented().items():
         try:

@@ -255,17 +255,17 @@ def test_it_goes_on_where_it_was_and_takes_more_seeds(make_config, three_seeds, 
     shutil.rmtree(workdir / "model")
     (workdir / ".model.partial").mkdir()
     options = {"optimizer__learning_rate": 3e-3}
-    found = sweep.train_seeds(make_config(train__seeds=(1, 2, 3), **options), workdir)
-    assert found == expected
+    actual = sweep.train_seeds(make_config(train__seeds=(1, 2, 3), **options), workdir)
+    assert actual == expected
     said = capsys.readouterr().err
     assert f"{workdir / 'seed-1'} is finished already" in said
     assert f"resuming {workdir / 'seed-2'}" in said
     assert not (workdir / ".model.partial").exists()
     assert (workdir / "model" / "model.safetensors").is_file()
-    # A seed alone is left of the summary, the others stay on disk.
-    found = sweep.train_seeds(make_config(train__seeds=(2,), **options), workdir)
-    assert list(found["runs"]) == ["seed-2"]
-    assert found["deviation"]["accuracy"] is None
+    # The summary has the requested seed alone; the other runs stay on disk.
+    actual = sweep.train_seeds(make_config(train__seeds=(2,), **options), workdir)
+    assert list(actual["runs"]) == ["seed-2"]
+    assert actual["deviation"]["accuracy"] is None
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What several runs have come to, by literal values."""
+"""The report of several runs, by literal values."""
 
 import json
 import math
@@ -21,8 +21,8 @@ def report(outcomes=OUTCOMES, best_metric=("accuracy", True), baselines=BASELINE
 
 
 def test_the_shape_of_the_result():
-    found = json.loads(json.dumps(report().as_dict()))
-    assert found == {
+    actual = json.loads(json.dumps(report().as_dict()))
+    assert actual == {
         "best_metric": "accuracy",
         "higher_is_better": True,
         "best": "seed-4",
@@ -59,10 +59,10 @@ def test_the_table_by_eye():
 
 
 def test_a_sweep_is_ranked_and_has_no_mean():
-    found = report(kind="sweep")
-    assert list(found.as_dict()["runs"]) == ["seed-4", "seed-1", "seed-2", "seed-3"]
-    assert not {"mean", "deviation"} & set(found.as_dict())
-    assert found.as_markdown() == (
+    actual = report(kind="sweep")
+    assert list(actual.as_dict()["runs"]) == ["seed-4", "seed-1", "seed-2", "seed-3"]
+    assert not {"mean", "deviation"} & set(actual.as_dict())
+    assert actual.as_markdown() == (
         "| run | accuracy | loss |\n"
         "| --- | ---: | ---: |\n"
         "| seed-4 * | 1.0000 | 0.3000 |\n"
@@ -75,7 +75,7 @@ def test_a_sweep_is_ranked_and_has_no_mean():
     )
 
 
-def test_diverged_seeds_count_against_the_mean_of_the_others():
+def test_diverged_seeds_count_against_the_mean():
     outcomes = [
         Outcome("lucky", {"accuracy": 0.9}, "2 of 3 seeds diverged", 2),
         Outcome("one lost", {"accuracy": 0.8}, "1 of 3 seeds diverged", 1),
@@ -83,11 +83,11 @@ def test_diverged_seeds_count_against_the_mean_of_the_others():
         Outcome("none left", {}, "3 of 3 seeds diverged", 3),
         Outcome("better", {"accuracy": 0.75}, ""),
     ]
-    found = report(outcomes, kind="sweep")
+    actual = report(outcomes, kind="sweep")
     ranked = ["better", "sound", "one lost", "lucky", "none left"]
-    assert [outcome.name for outcome in found.ranked] == ranked
-    assert found.best is outcomes[-1]
-    assert found.failed == {
+    assert [outcome.name for outcome in actual.ranked] == ranked
+    assert actual.best is outcomes[-1]
+    assert actual.failed == {
         "lucky": "2 of 3 seeds diverged",
         "one lost": "1 of 3 seeds diverged",
         "none left": "3 of 3 seeds diverged",
@@ -96,21 +96,21 @@ def test_diverged_seeds_count_against_the_mean_of_the_others():
 
 def test_lower_is_better_for_a_loss_and_the_first_of_equals_is_the_best():
     outcomes = [Outcome(str(n), {"loss": x}, "") for n, x in enumerate((0.5, 0.25, 0.25))]
-    found = report(outcomes, ("loss", False), {"loss_uniform": 0.5})
-    assert [outcome.name for outcome in found.ranked] == ["1", "2", "0"]
-    assert found.failed == {"0": "loss 0.5000 is not better than loss_uniform 0.5000"}
+    actual = report(outcomes, ("loss", False), {"loss_uniform": 0.5})
+    assert [outcome.name for outcome in actual.ranked] == ["1", "2", "0"]
+    assert actual.failed == {"0": "loss 0.5000 is not better than loss_uniform 0.5000"}
 
 
-def test_without_a_baseline_only_what_diverges_fails():
-    # `f1_macro` is a metric of its own, not a baseline of f1.
+def test_without_a_baseline_only_diverged_runs_fail():
+    # `f1_macro` is another metric, not a baseline of f1.
     outcomes = [Outcome("1", {"f1": 0.0, "f1_macro": 0.5}, "")]
     assert report(outcomes, ("f1", True), {}).failed == {}
-    found = report(outcomes, ("f1", True), {"nsp_majority": 0.9})
-    assert found.failed == {}
-    assert found.deviations == {"f1": None, "f1_macro": None}
+    actual = report(outcomes, ("f1", True), {"nsp_majority": 0.9})
+    assert actual.failed == {}
+    assert actual.deviations == {"f1": None, "f1_macro": None}
 
 
-def test_the_baseline_of_a_mean_over_parts_is_the_mean_of_theirs():
+def test_the_baseline_of_a_mean_over_parts_is_the_mean_of_their_baselines():
     baselines = {"matched_accuracy_majority": 0.3, "mismatched_accuracy_majority": 0.4}
     outcomes = [Outcome(str(x), {"accuracy": x}, "") for x in (0.34, 0.36)]
     assert report(outcomes, baselines=baselines).failed == {
@@ -118,20 +118,20 @@ def test_the_baseline_of_a_mean_over_parts_is_the_mean_of_theirs():
     }
 
 
-def test_what_is_no_number_is_neither_best_nor_counted():
+def test_nan_is_neither_best_nor_counted():
     outcomes = [Outcome("1", {"accuracy": math.nan}, ""), Outcome("2", {"accuracy": 0.6}, "")]
-    found = report(outcomes)
-    assert found.best is outcomes[1]
-    assert found.means == {"accuracy": 0.6}
-    assert found.failed == {"1": "it has no accuracy"}
-    assert found.as_dict()["runs"]["1"] == {"accuracy": None}
+    actual = report(outcomes)
+    assert actual.best is outcomes[1]
+    assert actual.means == {"accuracy": 0.6}
+    assert actual.failed == {"1": "it has no accuracy"}
+    assert actual.as_dict()["runs"]["1"] == {"accuracy": None}
 
 
 def test_nothing_has_ended():
-    found = report([OUTCOMES[2]])
-    assert found.best is None
-    assert found.as_dict()["mean"] == {}
-    assert "no run has ended" in found.as_text()
+    actual = report([OUTCOMES[2]])
+    assert actual.best is None
+    assert actual.as_dict()["mean"] == {}
+    assert "no run has ended" in actual.as_text()
 
 
 def test_a_picture(tmp_path):

@@ -54,7 +54,7 @@ def test_neighbours_stay_and_files_of_killed_processes_can_be_removed(tmp_path):
     assert (tmp_path / "a.partial").read_text() == "of the user"
 
 
-def test_what_is_no_regular_file_is_written_directly(tmp_path):
+def test_pipes_and_streams_are_written_directly(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     program = (
@@ -79,7 +79,7 @@ def test_what_is_no_regular_file_is_written_directly(tmp_path):
         (lambda path: path.symlink_to(path.name), "cannot be read: Too many levels of symbolic"),
     ],
 )
-def test_files_of_our_own_replace_regular_files_only(tmp_path, make, message):
+def test_only_regular_files_are_replaced(tmp_path, make, message):
     (tmp_path / "mine").write_bytes(b"not to be written")
     run = tmp_path / "run"
     for name in ("list.json", "b.txt"):
@@ -121,7 +121,7 @@ def test_a_directory_is_made_and_replaced_and_other_files_stay(tmp_path):
 
 
 @pytest.mark.parametrize("error", [UserError("no"), KeyboardInterrupt(), OSError("disk full")])
-def test_after_an_error_a_directory_is_what_it_was(tmp_path, error):
+def test_after_an_error_a_directory_is_unchanged(tmp_path, error):
     target = tmp_path / "model"
     write(target, "one")
     with pytest.raises((UserError, KeyboardInterrupt)):
@@ -170,7 +170,7 @@ def test_a_directory_in_the_way_is_named_before_anything_is_removed(tmp_path):
         ("vocabulary", r"was not written by bert_jax \(it is not in .*/bert_jax.json\)"),
     ],
 )
-def test_files_of_others_are_neither_replaced_nor_removed(tmp_path, name, message):
+def test_foreign_files_are_neither_replaced_nor_removed(tmp_path, name, message):
     target = tmp_path / "model"
     write(target, "one")
     (target / name).write_text("own")  # as long as "one"

@@ -12,8 +12,8 @@ from bert_jax.files.paths import filesystem
 
 
 def files_below(path):
-    found = (file for file in path.rglob("*") if file.is_file())
-    return {file.relative_to(path).as_posix(): file.read_bytes() for file in found}
+    files = (file for file in path.rglob("*") if file.is_file())
+    return {file.relative_to(path).as_posix(): file.read_bytes() for file in files}
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_a_bucket_writes_and_removes_nothing_outside_of_the_copy(remote, tmp_pat
     store.rm_file(f"{root}/{outside}")
 
 
-def test_errors_name_the_place(remote, monkeypatch):
+def test_errors_name_the_path(remote, monkeypatch):
     with pytest.raises(UserError, match="does not exist, or holds nothing of"):
         fetch(remote.parent / "nothing")
     with pytest.raises(UserError, match=r"holds nothing of \*\.pt"):

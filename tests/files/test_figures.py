@@ -15,7 +15,7 @@ from bert_jax.metrics.classification import ConfusionMatrix
 
 @pytest.fixture(autouse=True)
 def own_fonts(monkeypatch):
-    """The fonts that matplotlib brings, whatever this machine has."""
+    """The fonts that come with matplotlib, and none of this machine."""
     place = Path(matplotlib.get_data_path())
     own = [font for font in fontManager.ttflist if Path(font.fname).is_relative_to(place)]
     monkeypatch.setattr(fontManager, "ttflist", own)
@@ -24,7 +24,7 @@ def own_fonts(monkeypatch):
     figures._fonts.cache_clear()
 
 
-def test_what_can_be_drawn():
+def test_drawable_characters():
     for text in ("", "pos", "Größe", "Тест", "العربية", "a\tb\n", "costs $1"):
         assert can_draw(text)
     for text in ("宠物", "हिन्दी", "pos 北"):

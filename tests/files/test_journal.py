@@ -44,7 +44,7 @@ def test_the_record(directory):
     assert checksum == hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
-def test_what_came_after_the_record_is_written_again(directory, capsys):
+def test_bytes_after_the_record_are_written_again(directory, capsys):
     assert (directory / "rows").read_bytes() == b"one two not marked"
     with pytest.raises(KeyboardInterrupt):
         work(directory, ["three "])
@@ -100,7 +100,7 @@ NAMES = r"is one of several names of a file \(hard links\), not a file of bert_j
         ("rows", lambda rows: (rows.parents[1] / "copy").hardlink_to(rows), NAMES),
     ],
 )
-def test_what_is_not_continued(directory, name, change, message):
+def test_damaged_work_is_not_continued(directory, name, change, message):
     change(directory / name)
     with pytest.raises(UserError, match=f"{name} {message}"):
         work(directory)
@@ -131,7 +131,7 @@ def test_a_name_outside_of_the_directory(directory):
         Journal(directory, "{:,} rows", lambda: REQUEST).open("../a")
 
 
-def test_a_directory_of_others(directory):
+def test_a_foreign_directory_is_refused(directory):
     (directory / "notes").write_text("mine")
     with pytest.raises(UserError, match="work is for unfinished work, but has 'notes'; move it aw"):
         work(directory)

@@ -62,13 +62,13 @@ def test_one_at_a_time_and_again_afterwards(output, quick):
     assert not file_of(output).exists()
 
 
-def test_a_lock_inside_covers_what_is_below(tmp_path):
+def test_a_lock_inside_covers_the_paths_below(tmp_path):
     with locked(tmp_path / "run", inside=True):
         assert [path.name for path in (tmp_path / "run").iterdir()] == [".bert_jax.lock"]
         for below in ("run/model", "run.partial/model"):
             with locked(tmp_path / below):
                 assert not list(tmp_path.rglob(".model*"))
-        with locked(tmp_path / "run" / "seed-1", inside=True):  # a run of its own
+        with locked(tmp_path / "run" / "seed-1", inside=True):  # another run
             assert (tmp_path / "run" / "seed-1" / ".bert_jax.lock").is_file()
     assert not list(tmp_path.rglob("*.lock"))
 
@@ -167,7 +167,7 @@ def link(file):
         (hard_link, r"is one of several names of a file \(hard links\), not a file of bert_jax"),
     ],
 )
-def test_a_file_of_others_in_its_place(tmp_path, make, message):
+def test_a_foreign_file_at_the_path_of_the_lock(tmp_path, make, message):
     file = file_of(tmp_path / "out")
     make(file)
     with pytest.raises(UserError, match=message), locked(tmp_path / "out"):

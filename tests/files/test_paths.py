@@ -23,7 +23,7 @@ from bert_jax.inference.loading import load
 from bert_jax.sharding.runtime import use_compilation_cache
 
 
-def test_a_local_path_is_what_it_is(tmp_path):
+def test_local_paths(tmp_path):
     assert as_path("runs/a") == Path("runs/a")
     assert type(as_path("runs/a")) is type(Path())
     assert not is_remote(Path("runs/a"))
@@ -33,7 +33,7 @@ def test_a_local_path_is_what_it_is(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["hdfs://b/a", "http://example.org/a", "gs://", "://a"])
-def test_what_cannot_be_read_is_said_at_once(text):
+def test_unsupported_paths_are_refused(text):
     with pytest.raises(UserError, match="known are gs://BUCKET/PATH and s3://BUCKET/PATH"):
         as_path(text)
 
@@ -63,7 +63,7 @@ def test_a_small_file_is_like_one_on_disk(bucket):
     assert path.read_bytes() == b"three"
     assert path.is_file()
     assert path.parent.is_dir()
-    assert [found.name for found in path.parent.iterdir()] == ["b.txt"]
+    assert [actual.name for actual in path.parent.iterdir()] == ["b.txt"]
     assert state_of(path).size == 5
     with open_binary(path) as file:
         assert (file.read(2), file.tell(), file.read()) == (b"th", 2, b"ree")
@@ -73,14 +73,14 @@ def test_files_by_name_directory_and_pattern(bucket):
     for name in ("b.txt", "a.txt", "c.gz", "deep/d.txt", ".hidden/e.txt", "deep/.f"):
         write_atomically(as_path(f"{bucket}/{name}"), name.encode())
 
-    def found(pattern):
+    def names(pattern):
         return [str(path).removeprefix(f"{bucket}/") for path in matching_files(pattern)]
 
-    assert found(f"{bucket}/a.txt") == ["a.txt"]
-    assert found(bucket) == ["a.txt", "b.txt", "c.gz", "deep/d.txt"]
-    assert found(f"{bucket}/*.txt") == ["a.txt", "b.txt"]
-    assert found(f"{bucket}/**/*.txt") == [".hidden/e.txt", "a.txt", "b.txt", "deep/d.txt"]
-    assert found(f"{bucket}/no*") == []
+    assert names(f"{bucket}/a.txt") == ["a.txt"]
+    assert names(bucket) == ["a.txt", "b.txt", "c.gz", "deep/d.txt"]
+    assert names(f"{bucket}/*.txt") == ["a.txt", "b.txt"]
+    assert names(f"{bucket}/**/*.txt") == [".hidden/e.txt", "a.txt", "b.txt", "deep/d.txt"]
+    assert names(f"{bucket}/no*") == []
 
 
 def test_a_store_without_its_client_names_the_extra(monkeypatch):
@@ -107,12 +107,12 @@ def test_errors_of_a_store_are_one_line(bucket):
     again = pytest.raises(RetryableError, match="cannot be reached: late")
     with again, as_retryable(), there():  # it was there before: worth another try
         raise TimeoutError("late")
-    with pytest.raises(UserError, match="fix it") as found, as_retryable():
+    with pytest.raises(UserError, match="fix it") as actual, as_retryable():
         raise UserError("fix it")
-    assert type(found.value) is UserError
+    assert type(actual.value) is UserError
 
 
-def test_tensorflow_is_not_what_reads_a_bucket():
+def test_a_bucket_is_read_without_tensorflow():
     # Another library that asks first, as orbax or TensorFlow Datasets do.
     script = (
         "import bert_jax.files, sys\n"

@@ -95,7 +95,7 @@ def evaluate(*flags: str) -> "subprocess.CompletedProcess[str]":
 
 @pytest.mark.slow
 @pytest.mark.parametrize("process", ["0", "1"])
-def test_a_coordinator_or_others_that_do_not_come(process):
+def test_processes_that_do_not_join_in_time(process):
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
     done = evaluate(

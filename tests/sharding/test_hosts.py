@@ -43,8 +43,8 @@ def test_batches_that_do_not_divide(batch, mesh, microbatches, message):
 
 def test_rows_become_a_global_batch():
     rows = {"ids": np.arange(6, dtype=np.int32).reshape(2, 3), "weights": np.ones(2, np.float32)}
-    found = to_global(make_mesh(MeshShape()), rows)
-    assert found["ids"].tolist() == [[0, 1, 2], [3, 4, 5]]
-    assert found["ids"].dtype == np.int32
-    assert found["weights"].sharding.spec == PartitionSpec(("data", "fsdp"))
+    actual = to_global(make_mesh(MeshShape()), rows)
+    assert actual["ids"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert actual["ids"].dtype == np.int32
+    assert actual["weights"].sharding.spec == PartitionSpec(("data", "fsdp"))
     assert is_main_host()

@@ -1,4 +1,4 @@
-"""Meshes over one device and over stand-ins for eight."""
+"""Meshes over one device and over one device repeated eight times."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ from bert_jax.sharding.mesh import AXES, BatchShare, MeshShape, make_mesh, share
 
 
 def devices(count: int) -> list[jax.Device]:
-    """A mesh only arranges devices, so one may stand for many."""
+    """A mesh only arranges devices, so one device may be repeated."""
     return jax.devices()[:1] * count
 
 
@@ -98,8 +98,8 @@ def test_devices_of_a_process_stand_together():
 )
 def test_the_rows_of_four_processes_of_two_devices(sizes, expected):
     grid = np.array([Device(number, number // 2) for number in range(8)]).reshape(sizes)
-    found = [share_of(grid, process) for process in range(4)]
-    assert found == [BatchShare(*share) for share in expected]
+    actual = [share_of(grid, process) for process in range(4)]
+    assert actual == [BatchShare(*share) for share in expected]
 
 
 def test_rows_that_are_no_equal_part():

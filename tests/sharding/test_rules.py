@@ -71,13 +71,13 @@ def test_every_parameter_has_axes_of_its_rank_and_sizes(head):
 
 def test_the_joint_head_is_split_along_its_inputs():
     joint = with_fields(CONFIG, {"qa_head": "joint"})
-    found = flatten_dict(shapes_of(joint, "question_answering")["qa_joint"], sep="/")
+    actual = flatten_dict(shapes_of(joint, "question_answering")["qa_joint"], sep="/")
     split = {
-        name for name in found if match(parameter_axes(), f"qa_joint/{name}") == ("embed", None)
+        name for name in actual if match(parameter_axes(), f"qa_joint/{name}") == ("embed", None)
     }
     assert split == {"start/kernel", "end_hidden/kernel", "no_answer_hidden/kernel"}
     assert all(
-        match(parameter_axes(), f"qa_joint/{name}") == () for name in found if name not in split
+        match(parameter_axes(), f"qa_joint/{name}") == () for name in actual if name not in split
     )
 
 
@@ -173,11 +173,11 @@ def test_moments_lie_where_their_parameters_lie():
     params = shapes_of(find_family("bert").new_config("tiny"))
     moments = jax.eval_shape(optax.adam(1e-3).init, params)
     state = {"params": params, "opt_state": moments, "step": np.int32(0)}
-    found = state_shardings(mesh_of(data=2, fsdp=2, tensor=2), state)
-    specs = jax.tree.map(lambda sharding: sharding.spec, found["params"])
-    assert jax.tree.map(lambda s: s.spec, found["opt_state"][0].mu) == specs
-    assert jax.tree.map(lambda s: s.spec, found["opt_state"][0].nu) == specs
-    assert found["step"].spec == found["opt_state"][0].count.spec == PartitionSpec()
+    actual = state_shardings(mesh_of(data=2, fsdp=2, tensor=2), state)
+    specs = jax.tree.map(lambda sharding: sharding.spec, actual["params"])
+    assert jax.tree.map(lambda s: s.spec, actual["opt_state"][0].mu) == specs
+    assert jax.tree.map(lambda s: s.spec, actual["opt_state"][0].nu) == specs
+    assert actual["step"].spec == actual["opt_state"][0].count.spec == PartitionSpec()
     flat = flatten_dict(specs, sep="/")
     assert flat["bert/encoder/layers/intermediate/kernel"] == PartitionSpec(None, "fsdp", "tensor")
     assert flat["bert/encoder/layers/attention/output/kernel"] == PartitionSpec(

@@ -26,7 +26,7 @@ def verb(options):
 
     me = jax.process_index()
     print("only the main host is heard", file=sys.stderr)
-    found = {"processes": jax.process_count(), "devices": jax.device_count()}
+    actual = {"processes": jax.process_count(), "devices": jax.device_count()}
     all_rows = np.arange(16, dtype=np.float32).reshape(8, 2)
     for tensor in (jax.device_count(), 2, 1):
         mesh = make_mesh(MeshShape(tensor=tensor))
@@ -36,8 +36,8 @@ def verb(options):
         assert batch.shape == (8, 2), batch.shape
         hosts.check_batch_size(8, mesh)
         assert len(rows) == 8 // share.count
-        found[f"rows of tensor={tensor}"] = hosts.fetch(batch).tolist()
-        found[f"shares of tensor={tensor}"] = share.count
+        actual[f"rows of tensor={tensor}"] = hosts.fetch(batch).tolist()
+        actual[f"shares of tensor={tensor}"] = share.count
     with hosts.main_host_first():
         file = Path(options.directory) / "written"
         if me == 0:
@@ -58,12 +58,12 @@ def verb(options):
             if options.fault == "everywhere" and step == 3:
                 raise UserError("all see the same")
             if stop.stop_after(step):
-                found["stopped after"] = step
+                actual["stopped after"] = step
                 Path(options.directory, f"stopped-{me}").write_text(str(step))
-                print(json.dumps(found))
+                print(json.dumps(actual))
                 return 75
             time.sleep(0.01)
-    print(json.dumps(found))
+    print(json.dumps(actual))
     return 0
 
 parser = Parser()
@@ -96,19 +96,19 @@ def wait_for(process, line):
     raise AssertionError(f"it ended before {line}")
 
 
-def check_results(found, processes, devices):
-    assert (found["processes"], found["devices"]) == (processes, devices)
+def check_results(actual, processes, devices):
+    assert (actual["processes"], actual["devices"]) == (processes, devices)
     for tensor in (1, 2, devices):
         # In the order of the examples, on every host.
         expected = [[2.0 * row, 2.0 * row + 1] for row in range(8)]
-        assert found[f"rows of tensor={tensor}"] == expected
-    assert found["shares of tensor=1"] == processes
-    assert found["shares of tensor=2"] == (processes if devices == 8 else 1)
-    assert found[f"shares of tensor={devices}"] == 1
+        assert actual[f"rows of tensor={tensor}"] == expected
+    assert actual["shares of tensor=1"] == processes
+    assert actual["shares of tensor=2"] == (processes if devices == 8 else 1)
+    assert actual[f"shares of tensor={devices}"] == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_is_remembered_and_the_next_one_is_left_to_others(number):
+def test_a_signal_is_remembered_and_the_handlers_are_restored(number):
     before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
     with StopSignals() as stop:
         assert not stop.requested
@@ -189,7 +189,7 @@ def test_an_error_ends_all(start_hosts, command, fault, code, main_line, other_l
 
 @pytest.mark.slow
 @pytest.mark.parametrize("whom", [0, 3])
-def test_one_that_is_killed_ends_the_others(start_hosts, command, whom):
+def test_a_killed_process_ends_the_run(start_hosts, command, whom):
     processes = start_hosts([*command, "--steps", "100000"], 4)
     wait_for(processes[0], "step 5")
     processes[whom].kill()
@@ -205,7 +205,7 @@ def test_one_that_is_killed_ends_the_others(start_hosts, command, whom):
 
 
 @pytest.mark.slow
-def test_one_that_hangs_ends_the_others_in_time(start_hosts, command):
+def test_a_hanging_process_ends_the_run(start_hosts, command):
     processes = start_hosts([*command, "--steps", "100000"], 2)
     wait_for(processes[0], "step 5")
     processes[1].send_signal(signal.SIGSTOP)
@@ -218,9 +218,9 @@ def test_one_that_hangs_ends_the_others_in_time(start_hosts, command):
 def test_devices_of_a_process_that_have_no_part_of_the_batch(start_hosts, command):
     """Three devices each, in pairs: the pair in the middle is of both processes."""
     program = PROGRAM.replace("(jax.device_count(), 2, 1)", "(2,)")
-    found = ended(start_hosts([command[0], "-c", program, command[3]], 2, devices=3))
-    assert [code for code, _, _ in found] == [2, 2]
-    assert found[0][2].splitlines()[-1] == (
+    actual = ended(start_hosts([command[0], "-c", program, command[3]], 2, devices=3))
+    assert [code for code, _, _ in actual] == [2, 2]
+    assert actual[0][2].splitlines()[-1] == (
         "bert-jax: a mesh data=3, fsdp=1, tensor=2 does not fit 2 processes of 3 devices each; "
         "choose a mesh.tensor that divides the devices of a process, or is a multiple of them"
     )

@@ -25,12 +25,12 @@ def test_both_corpora_are_evaluated_before_during_and_after(
     )
     assert done.returncode == 0, done.stderr
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    found = [row for row in map(json.loads, lines) if row["split"] == "validation"]
-    assert [row["step"] for row in found] == [0, 2, 4]
+    actual = [row for row in map(json.loads, lines) if row["split"] == "validation"]
+    assert [row["step"] for row in actual] == [0, 2, 4]
     for name in ("mlm_loss", "mlm_accuracy"):
-        for row in found:
+        for row in actual:
             assert {name, f"general_{name}"} <= row.keys()
-    assert found[0]["general_mlm_loss"] != found[0]["mlm_loss"]
+    assert actual[0]["general_mlm_loss"] != actual[0]["mlm_loss"]
     # Evaluated as the general corpus, the corpus itself has the loss that it has.
     same = keys | {"data.general_corpus": str(tiny_corpus)}
     done = subprocess.run(

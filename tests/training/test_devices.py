@@ -1,4 +1,4 @@
-"""One device and eight: the same training, whatever axis of the mesh splits the work."""
+"""One device and eight: the same training, for each axis of the mesh that splits the work."""
 
 import json
 import os
@@ -92,11 +92,11 @@ def test_eight_devices_train_as_one(layouts, one_device, name):
     assert max(differences(run, one_device).values()) < 1e-5
 
 
-def test_what_the_comparison_is_made_of(one_device):
+def test_the_compared_run_learns(one_device):
     """Losses fall, the limit binds, all parameters move, and padding is no part of a model."""
-    found = [record for record in records_of(one_device) if record["split"] == "train"]
-    assert found[-1]["loss"] < found[0]["loss"]
-    assert all(record["gradient_norm"] > KEYS["optimizer.max_grad_norm"] for record in found)
+    actual = [record for record in records_of(one_device) if record["split"] == "train"]
+    assert actual[-1]["loss"] < actual[0]["loss"]
+    assert all(record["gradient_norm"] > KEYS["optimizer.max_grad_norm"] for record in actual)
     config = json.loads((one_device / "config.json").read_text())
     assert config["model"]["pad_vocab_to_multiple_of"] == 384
     tensors = load_file(one_device / "model" / "model.safetensors")

@@ -15,12 +15,12 @@ HIGHER, LOWER = ("accuracy", True), ("loss", False)
 def waits(limit, metric, values) -> list[tuple[int, bool]]:
     """How long was num_bad_evals, and whether that is too long, after each value."""
     patience = EarlyStopping(limit, metric)
-    found = []
+    actual = []
     for value in values:
         is_best = patience.update({metric[0]: value, "other": 1.0})
         assert is_best == (patience.num_bad_evals == 0)
-        found.append((patience.num_bad_evals, patience.is_over))
-    return found
+        actual.append((patience.num_bad_evals, patience.is_over))
+    return actual
 
 
 def test_higher_or_lower_is_better():

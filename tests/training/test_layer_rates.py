@@ -18,28 +18,27 @@ CONFIG = bert.FAMILY.new_config("tiny", num_hidden_layers=3, num_labels=4, use_c
 
 
 def factors_of(head: str, **options) -> dict[str, list[float] | float]:
-    """The factor of each parameter, those of stacked layers as a list."""
+    """The factor of each parameter, for stacked layers a list."""
     params = abstract_params(find_head(head).make(CONFIG))
-    found = flatten_dict(rate_factors(params, **options), sep="/")
+    actual = flatten_dict(rate_factors(params, **options), sep="/")
     for name, leaf in flatten_dict(params, sep="/").items():
-        assert np.broadcast_shapes(found[name].shape, leaf.shape) == leaf.shape, name
-        assert found[name].dtype == np.float32
-    return {
-        name: np.round(factor.squeeze().astype(float), 6).tolist() for name, factor in found.items()
-    }
+        assert np.broadcast_shapes(actual[name].shape, leaf.shape) == leaf.shape, name
+        assert actual[name].dtype == np.float32
+    rounded = {name: np.round(factor.squeeze().astype(float), 6) for name, factor in actual.items()}
+    return {name: factor.tolist() for name, factor in rounded.items()}
 
 
 def test_layers_decay_from_the_top():
-    found = factors_of("classification", layer_decay=0.5)
-    assert found["classifier/kernel"] == found["classifier/bias"] == 1.0
-    assert found["bert/pooler/dense/kernel"] == 1.0
+    actual = factors_of("classification", layer_decay=0.5)
+    assert actual["classifier/kernel"] == actual["classifier/bias"] == 1.0
+    assert actual["bert/pooler/dense/kernel"] == 1.0
     # Layers 1, 2, 3: the top one gets the decay once.
-    assert found["bert/encoder/layers/intermediate/kernel"] == [0.125, 0.25, 0.5]
-    assert found["bert/encoder/layers/attention/query/bias"] == [0.125, 0.25, 0.5]
-    assert found["bert/encoder/layers/output_norm/scale"] == [0.125, 0.25, 0.5]
+    assert actual["bert/encoder/layers/intermediate/kernel"] == [0.125, 0.25, 0.5]
+    assert actual["bert/encoder/layers/attention/query/bias"] == [0.125, 0.25, 0.5]
+    assert actual["bert/encoder/layers/output_norm/scale"] == [0.125, 0.25, 0.5]
     for table in ("word", "position", "token_type"):
-        assert found[f"bert/embeddings/{table}_embeddings/embedding"] == 0.0625
-    assert found["bert/embeddings/layer_norm/bias"] == 0.0625
+        assert actual[f"bert/embeddings/{table}_embeddings/embedding"] == 0.0625
+    assert actual["bert/embeddings/layer_norm/bias"] == 0.0625
 
 
 @pytest.mark.parametrize(
@@ -61,10 +60,10 @@ def test_layers_decay_from_the_top():
         ("encoder", set()),
     ],
 )  # fmt: skip
-def test_a_rate_of_its_own_is_that_of_the_head_alone(head, names):
-    found = factors_of(head, head_factor=10.0)
-    assert {name for name, factor in found.items() if factor == 10.0} == names
-    assert all(factor in (1.0, [1.0, 1.0, 1.0]) for n, factor in found.items() if n not in names)
+def test_the_head_factor_applies_to_the_head_alone(head, names):
+    actual = factors_of(head, head_factor=10.0)
+    assert {name for name, factor in actual.items() if factor == 10.0} == names
+    assert all(factor in (1.0, [1.0, 1.0, 1.0]) for n, factor in actual.items() if n not in names)
 
 
 def test_a_bare_encoder_has_the_same_factors_without_the_prefix():
@@ -82,23 +81,23 @@ def test_a_bare_encoder_has_the_same_factors_without_the_prefix():
 
 
 def test_frozen_layers_take_the_embeddings_along():
-    found = factors_of("question_answering", frozen_layers=2)
-    assert found["bert/embeddings/word_embeddings/embedding"] == 0.0
-    assert found["bert/embeddings/layer_norm/scale"] == 0.0
-    assert found["bert/encoder/layers/attention/output/kernel"] == [0.0, 0.0, 1.0]
-    assert found["qa_outputs/kernel"] == 1.0
+    actual = factors_of("question_answering", frozen_layers=2)
+    assert actual["bert/embeddings/word_embeddings/embedding"] == 0.0
+    assert actual["bert/embeddings/layer_norm/scale"] == 0.0
+    assert actual["bert/encoder/layers/attention/output/kernel"] == [0.0, 0.0, 1.0]
+    assert actual["qa_outputs/kernel"] == 1.0
     assert 0.0 not in factors_of("question_answering", frozen_layers=0).values()
 
 
 @pytest.mark.parametrize("options", [{"freeze_encoder": True}, {"frozen_layers": 3}])
 def test_of_a_frozen_encoder_pooler_and_head_are_left(options):
-    found = factors_of("classification", **options)
-    assert {name for name, factor in found.items() if factor == 1.0} == {
+    actual = factors_of("classification", **options)
+    assert {name for name, factor in actual.items() if factor == 1.0} == {
         "bert/pooler/dense/kernel", "bert/pooler/dense/bias", "classifier/kernel",
         "classifier/bias",
     }  # fmt: skip
-    assert {name for name, factor in found.items() if not np.any(factor)} == {
-        name for name in found if "/embeddings/" in name or "/layers/" in name
+    assert {name for name, factor in actual.items() if not np.any(factor)} == {
+        name for name in actual if "/embeddings/" in name or "/layers/" in name
     }
 
 
@@ -107,15 +106,15 @@ def test_every_encoder_of_a_model_has_the_rates_of_an_encoder():
     encoder = abstract_params(Encoder(bert.FAMILY.new_config("tiny", num_hidden_layers=2)))
     encoder["encoder"]["final_norm"] = {"scale": np.zeros(128)}
     params = {"bert": abstract_params(Encoder(CONFIG)), "passages": encoder}
-    found = flatten_dict(rate_factors(params, layer_decay=0.5, frozen_layers=1), sep="/")
+    actual = flatten_dict(rate_factors(params, layer_decay=0.5, frozen_layers=1), sep="/")
     for encoder, factors in (("bert", [0, 0.25, 0.5]), ("passages", [0, 0.5])):
-        assert found[f"{encoder}/encoder/layers/output/bias"].squeeze().tolist() == factors
-        assert found[f"{encoder}/embeddings/layer_norm/bias"] == 0.0
-        assert found[f"{encoder}/pooler/dense/kernel"] == 1.0
-    assert found["passages/encoder/final_norm/scale"] == 1.0
+        assert actual[f"{encoder}/encoder/layers/output/bias"].squeeze().tolist() == factors
+        assert actual[f"{encoder}/embeddings/layer_norm/bias"] == 0.0
+        assert actual[f"{encoder}/pooler/dense/kernel"] == 1.0
+    assert actual["passages/encoder/final_norm/scale"] == 1.0
 
 
-def test_what_cannot_be_frozen():
+def test_invalid_freezing_is_refused():
     with pytest.raises(UserError, match=r"^optimizer.freeze_layers is 4; this model has 3 layers$"):
         factors_of("classification", frozen_layers=4)
     nothing = abstract_params(Encoder(CONFIG, add_pooling_layer=False))
@@ -137,29 +136,29 @@ PARAMS = {
 def test_a_move_by_hand():
     factors = rate_factors(PARAMS, layer_decay=0.5, head_factor=10.0)
     ones = jax.tree.map(np.ones_like, PARAMS)
-    found = flatten_dict(
+    actual = flatten_dict(
         jax.device_get(apply_updates(PARAMS, ones, np.float32(0.125), factors)), sep="/"
     )
     # Two layers: 0.125 · 0.5³, 0.125 · (0.5², 0.5), 0.125 · 10.
-    assert found["bert/embeddings/layer_norm/bias"].tolist() == [0.984375, -0.015625]
-    assert found["bert/encoder/layers/output_norm/bias"].tolist() == [
+    assert actual["bert/embeddings/layer_norm/bias"].tolist() == [0.984375, -0.015625]
+    assert actual["bert/encoder/layers/output_norm/bias"].tolist() == [
         [-0.03125, 1.96875],
         [2.9375, 3.9375],
     ]
-    assert found["classifier/bias"].tolist() == [3.75, 4.75]
+    assert actual["classifier/bias"].tolist() == [3.75, 4.75]
 
 
-def test_what_is_frozen_keeps_every_bit_and_has_no_gradient():
+def test_frozen_parameters_keep_every_bit_and_have_no_gradient():
     factors = rate_factors(PARAMS, frozen_layers=1)
 
     def loss(params):
         return sum((leaf**2).sum() + leaf.sum() for leaf in jax.tree.leaves(params))
 
     gradient = jax.grad(lambda params: loss(stop_frozen_gradients(params, factors)))(PARAMS)
-    found = flatten_dict(jax.device_get(gradient), sep="/")
-    assert found["bert/embeddings/layer_norm/bias"].tolist() == [0, 0]
-    assert found["bert/encoder/layers/output_norm/bias"].tolist() == [[0, 0], [7, 9]]
-    assert found["classifier/bias"].tolist() == [11, 13]
+    actual = flatten_dict(jax.device_get(gradient), sep="/")
+    assert actual["bert/embeddings/layer_norm/bias"].tolist() == [0, 0]
+    assert actual["bert/encoder/layers/output_norm/bias"].tolist() == [[0, 0], [7, 9]]
+    assert actual["classifier/bias"].tolist() == [11, 13]
     # Even a direction that is not a number moves nothing there; -0.0 does not become 0.0.
     wild = jax.tree.map(lambda leaf: np.full_like(leaf, np.nan), PARAMS)
     after = flatten_dict(

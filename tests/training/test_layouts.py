@@ -44,7 +44,7 @@ from bert_jax.sharding.rules import batch_sharding
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.step import abstract_state, make_train_step
 
-found = {}
+actual = {}
 for name, keys in json.loads(sys.argv[2]).items():
     config = load_config(sys.argv[1])
     for key, value in keys.items():
@@ -62,12 +62,12 @@ for name, keys in json.loads(sys.argv[2]).items():
         for key, value in rows.items()
     }
     compiled = step.trace(abstract, batch).lower().compile()
-    found[name] = {
+    actual[name] = {
         "state": compiled.memory_analysis().argument_size_in_bytes,
         "parameters": sum(leaf.size for leaf in jax.tree.leaves(abstract.params)),
         "program": compiled.as_text(),
     }
-print(json.dumps(found))
+print(json.dumps(actual))
 """
 
 
@@ -96,7 +96,7 @@ def shapes_sent(program: str, kind: str) -> set[tuple[int, ...]]:
 
 def test_shared_moments_take_an_eighth(compiled):
     parameters = compiled["data 8"]["parameters"]
-    # Of parameters without an axis D for `embed`: LayerNorms, query, key and value biases, those of
+    # Parameters without an axis D for `embed`: LayerNorms, query, key and value biases, biases of
     # the intermediate layers and of the words, and of the three dense heads.
     small = (2 * 2 + 2) * 2 * WIDTH + 2 * 3 * WIDTH + 2 * INNER + VOCAB + 2 * WIDTH + 2
     split = (parameters - small) // 8 + small
@@ -112,7 +112,7 @@ def test_no_device_sees_the_activations_of_all(compiled, layout):
     for kind in ("all-gather", "all-to-all", "collective-permute"):
         for shape in shapes_sent(program, kind):
             assert BATCH not in shape, (kind, shape)
-    assert shapes_sent(program, "all-reduce"), "the parser has found nothing"
+    assert shapes_sent(program, "all-reduce"), "the parser matches nothing"
 
 
 def test_split_parameters_are_gathered_and_nothing_else(compiled):

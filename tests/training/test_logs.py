@@ -45,7 +45,7 @@ def test_lines_by_eye(workdir):
     ]
 
 
-def test_a_resumed_run_drops_what_came_after_its_checkpoint(workdir):
+def test_a_resumed_run_drops_lines_after_its_checkpoint(workdir):
     log = RunLog(workdir, resume_step=2)
     log.write(3, "train", {"loss": 9.0})
     log.close()
@@ -72,7 +72,7 @@ def test_a_last_line_is_completed_or_dropped(workdir, last, steps):
     log.close()
 
 
-def test_damaged_lines_are_dropped_and_what_is_no_file_is_named(workdir):
+def test_damaged_lines_are_dropped_and_a_pipe_is_named(workdir):
     path = workdir / "metrics.jsonl"
     lines = lines_of(workdir)
     damaged = [
@@ -147,9 +147,9 @@ def test_a_bucket_that_cannot_be_reached_ends_no_run(store, capfd):
     (line,) = capfd.readouterr().err.splitlines()
     assert line.startswith("warning: gs://not-there/run: cannot be reached")
     assert line.endswith("(metrics: tried again at the next save)")
-    with pytest.raises(RetryableError, match="the metrics are in ") as found:
+    with pytest.raises(RetryableError, match="the metrics are in ") as actual:
         log.close()
-    kept = Path(str(found.value).rpartition(" ")[2])
+    kept = Path(str(actual.value).rpartition(" ")[2])
     assert read_metrics(kept, "train") == [{"step": 1, "loss": 1.0}]
 
 

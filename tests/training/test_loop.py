@@ -71,7 +71,7 @@ def steps_of(workdir) -> list[int]:
     return sorted(int(path.name) for path in (workdir / "checkpoints").iterdir())
 
 
-def test_what_is_logged_evaluated_and_saved_when(run, tmp_path):
+def test_steps_of_logs_evaluations_and_checkpoints(run, tmp_path):
     validation = run(steps=11, log_every=3, eval_every=4, checkpoint_every=5, keep_checkpoints=9)
     # The first step is logged at once; an evaluation or a checkpoint logs all steps before it.
     assert events_of(tmp_path) == [
@@ -246,7 +246,7 @@ def test_of_equally_good_models_a_stopped_run_exports_the_same(run, tmp_path):
             os.kill(os.getpid(), signal.SIGTERM)
         return EvalResult({"error": errors[step]}, None)
 
-    found = []
+    actual = []
     for name, stop_at in (("whole", 0), ("stopped", 9)):
         folder = tmp_path / name
         if stop_at:
@@ -254,9 +254,9 @@ def test_of_equally_good_models_a_stopped_run_exports_the_same(run, tmp_path):
                 run(folder=name, evaluate=functools.partial(judge, stop_at=stop_at), **options)
         run(folder=name, evaluate=judge, **options)
         checkpoints = RunCheckpoints(folder, keep=2, best_metric=("error", False), read_only=True)
-        found.append(checkpoints.step_of("best"))
+        actual.append(checkpoints.step_of("best"))
         checkpoints.close()
-    assert found == [6, 6]
+    assert actual == [6, 6]
 
 
 @pytest.mark.slow

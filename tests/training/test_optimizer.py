@@ -143,10 +143,10 @@ def test_parameters_after_some_steps(problem, name, cases):
             **{"name": name, "learning_rate": 0.1, "warmup_steps": 2} | changes
         )
         jit = jax.jit if case == "as BERT has it" else lambda f: f
-        found, expected = optimised(options, problem, jit), reference(options, problem)
+        actual, expected = optimised(options, problem, jit), reference(options, problem)
         for key in SHAPES:
             np.testing.assert_allclose(
-                found[key], expected[key], rtol=2e-5, atol=2e-6, err_msg=f"{case}: {key}"
+                actual[key], expected[key], rtol=2e-5, atol=2e-6, err_msg=f"{case}: {key}"
             )
 
 
@@ -160,19 +160,19 @@ def test_a_trust_ratio_needs_two_norms(problem):
     gradients = [{name: np.ones(shape) for name, shape in SHAPES.items()}]
     gradients[0]["nsp_head/kernel"][:] = 0
     plain = {"learning_rate": 0.1, "weight_decay": 0.0, "max_grad_norm": 0.0, "epsilon": 1e-6}
-    found = optimised(OptimizerOptions(name="lamb", **plain), (params, gradients))
+    actual = optimised(OptimizerOptions(name="lamb", **plain), (params, gradients))
     # The first step of Adam without correction: 0.1 / sqrt(0.001) = 3.1623 for every element.
-    np.testing.assert_allclose(found[word], -0.31623, rtol=1e-3)
-    np.testing.assert_allclose(found[layers][0], -0.31623, rtol=1e-3)
+    np.testing.assert_allclose(actual[word], -0.31623, rtol=1e-3)
+    np.testing.assert_allclose(actual[layers][0], -0.31623, rtol=1e-3)
     np.testing.assert_array_equal(
-        found["nsp_head/kernel"], params["nsp_head/kernel"].astype(np.float32)
+        actual["nsp_head/kernel"], params["nsp_head/kernel"].astype(np.float32)
     )
     # The other layer moves by a tenth of its norm.
-    moved = np.linalg.norm(found[layers][1] - params[layers][1])
+    moved = np.linalg.norm(actual[layers][1] - params[layers][1])
     assert moved == pytest.approx(0.1 * np.linalg.norm(params[layers][1]), rel=1e-5)
 
 
-def test_what_decays():
+def test_decayed_parameters():
     shapes = abstract_params(PreTrainingModel(bert.FAMILY.new_config("tiny")))
     decays = flatten_dict(decay_mask(shapes), sep="/")
     assert {name for name, decay in decays.items() if decay} == {
@@ -182,7 +182,7 @@ def test_what_decays():
     assert len(decays) == 30
 
 
-def test_what_is_frozen_as_a_whole_has_no_moments(problem):
+def test_entirely_frozen_parameters_have_no_moments(problem):
     params = unflatten_dict(problem[0], sep="/")
 
     def moments(**options) -> int:

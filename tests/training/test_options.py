@@ -55,7 +55,7 @@ def due_steps(every, steps) -> list[int]:
     return [step for step in range(1, steps + 1) if is_due(step, every)]
 
 
-def test_what_is_due_when():
+def test_due_steps():
     assert due_steps(3, 10) == [3, 6, 9]
     assert due_steps(1, 4) == [1, 2, 3, 4]
     assert due_steps(0, 10) == []

@@ -40,11 +40,11 @@ def losses(make_tiny_task, tiny_config):
             task, optimizer, mesh=mesh, abstract=abstract, microbatches=1, seed=0
         )
         state = new_state(task, optimizer, abstract, seed=1)
-        found = []
+        actual = []
         for batch in task.train_batches(0, STEPS, host=0, hosts=1):
             state, metrics = step(state, to_global(mesh, batch))
-            found.append(jax.device_get(metrics)["loss"])
-        return np.array(found)
+            actual.append(jax.device_get(metrics)["loss"])
+        return np.array(actual)
 
     return {dtype: train(dtype) for dtype in ("float32", "bfloat16")}
 

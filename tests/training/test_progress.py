@@ -32,7 +32,7 @@ def test_every_kind_of_row_is_counted():
     assert padding_fraction(batch) == (4 + 1) / 20
 
 
-def test_a_bar_that_stands_still_says_why(capsys):
+def test_a_bar_shows_that_a_step_is_compiled(capsys):
     bar = ProgressBar(start=0, stop=2, enabled=True)
     capsys.readouterr()
     with bar.compiling():
@@ -47,8 +47,8 @@ def test_tokens_of_batches_of_different_lengths_with_and_without_padding():
     speed = Throughput()
     speed.step(tokens=100, padding=0.5)
     speed.step(tokens=300, padding=0.0)
-    found = speed.read()
+    actual = speed.read()
     # 350 of 400 tokens are no padding, however long they took.
-    assert found["tokens_per_second"] > 0
-    assert found["real_tokens_per_second"] / found["tokens_per_second"] == pytest.approx(0.875)
+    assert actual["tokens_per_second"] > 0
+    assert actual["real_tokens_per_second"] / actual["tokens_per_second"] == pytest.approx(0.875)
     assert speed.read() == {"tokens_per_second": 0, "real_tokens_per_second": 0}

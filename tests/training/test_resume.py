@@ -55,13 +55,13 @@ def uninterrupted(start, tmp_path_factory) -> Path:
     return workdir
 
 
-def assert_same_run(found: Path, expected: Path, steps: int = STEPS) -> None:
+def assert_same_run(actual: Path, expected: Path, steps: int = STEPS) -> None:
     """Compares the last checkpoint, the log, the results and the exported model, to the bit."""
     for name in ("state", "position"):
-        assert (found / "checkpoints" / str(steps) / name).is_dir()
+        assert (actual / "checkpoints" / str(steps) / name).is_dir()
     states = [
         ocp.StandardCheckpointer().restore(run.absolute() / "checkpoints" / str(steps) / "state")
-        for run in (found, expected)
+        for run in (actual, expected)
     ]
     names = [jax.tree_util.tree_flatten_with_path(state)[0] for state in states]
     assert len(names[0]) == len(names[1]) > 90  # parameters, two moments each, step, counter
@@ -70,13 +70,13 @@ def assert_same_run(found: Path, expected: Path, steps: int = STEPS) -> None:
         assert np.asarray(value).tobytes() == np.asarray(other).tobytes(), path
     positions = [
         json.loads((run / "checkpoints" / str(steps) / "position" / "metadata").read_text())
-        for run in (found, expected)
+        for run in (actual, expected)
     ]
     assert positions[0] == positions[1]
     assert positions[0]["next_example"] == 8 * steps
-    assert records_of(found) == records_of(expected)
+    assert records_of(actual) == records_of(expected)
     for name in ("result.json", "model/model.safetensors", "model/config.json"):
-        assert (found / name).read_bytes() == (expected / name).read_bytes()
+        assert (actual / name).read_bytes() == (expected / name).read_bytes()
 
 
 @pytest.mark.parametrize("kind", ["plain", "packed"])
@@ -160,15 +160,15 @@ def test_a_run_that_is_stopped_saves_and_exits_75(start, tmp_path):
 def test_another_seed_and_another_rate_find_the_compiled_step(start, tmp_path, monkeypatch):
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "compiled"))
     monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-    found = []
+    actual = []
     for number, changes in enumerate(
         ({}, {"seed": 5, "optimizer.learning_rate": 1e-2, "optimizer.warmup_steps": 3})
     ):
         finish(start(tmp_path / str(number), **{"train.steps": 6} | changes))
         programs = [path.name for path in (tmp_path / "compiled").glob("jit_step-*-cache")]
-        found.append(sorted(programs))
-    assert len(found[0]) == 1
-    assert found[0] == found[1]
+        actual.append(sorted(programs))
+    assert len(actual[0]) == 1
+    assert actual[0] == actual[1]
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ def rate_by_definition(t, *, steps, warmup_steps, decay, decay_from):
 
 
 @pytest.mark.parametrize("decay", DECAYS)
-def test_rates_are_those_of_the_definition_at_every_step(decay):
+def test_rates_follow_the_definition_at_every_step(decay):
     draw = random.Random(decay)
     lengths = [(1, 0), (1, 1), (2, 1), (7, 7), (40, draw.randrange(40)), (60, 0)]
     shown = np.arange(64)
@@ -73,9 +73,9 @@ def test_rates_are_those_of_the_definition_at_every_step(decay):
         options = {
             "steps": steps, "warmup_steps": warmup_steps, "decay": decay, "decay_from": decay_from,
         }  # fmt: skip
-        found = learning_rate(1.0, **options)(shown) * np.ones(64)
+        actual = learning_rate(1.0, **options)(shown) * np.ones(64)
         expected = [rate_by_definition(t, **options) for t in shown]
-        np.testing.assert_allclose(found, expected, atol=3e-7, err_msg=str(options))
+        np.testing.assert_allclose(actual, expected, atol=3e-7, err_msg=str(options))
 
 
 @pytest.mark.parametrize(
@@ -96,11 +96,11 @@ def test_bad_options(options, message):
 
 
 @pytest.mark.parametrize(
-    ("steps", "ratio", "found"),
+    ("steps", "ratio", "expected"),
     [(0, 0.0, 0), (7, 0.0, 7), (0, 0.1, 34), (0, 0.001, 0), (0, 1.0, 345)],
 )
-def test_the_length_of_the_warm_up(steps, ratio, found):
-    assert steps_of_warmup(steps, ratio, all_steps=345) == found
+def test_the_length_of_the_warm_up(steps, ratio, expected):
+    assert steps_of_warmup(steps, ratio, all_steps=345) == expected
 
 
 def test_a_warm_up_that_is_set_twice_or_is_no_share():

@@ -25,8 +25,8 @@ KEYS = {
 }
 
 
-def assert_same_model(found: Path, expected: Path) -> None:
-    ours, theirs = (load_file(run / "model" / "model.safetensors") for run in (found, expected))
+def assert_same_model(actual: Path, expected: Path) -> None:
+    ours, theirs = (load_file(run / "model" / "model.safetensors") for run in (actual, expected))
     assert set(ours) == set(theirs)
     for name, value in theirs.items():
         # The key's bias moves no output: its gradient is 0, and rounding is all that Adam sees.
@@ -48,7 +48,7 @@ def assert_whole(workdir: Path, starts: int = 1) -> None:
 
 
 def finish(processes: list) -> tuple[str, str]:
-    """Output and errors of the main host; the others end with 0 too, and print nothing."""
+    """Output and errors of the main host; the other hosts end with 0, too, and print nothing."""
     texts = [process.communicate(timeout=500) for process in processes]
     for process, (_, errors) in zip(processes, texts, strict=True):
         assert process.returncode == 0, errors
@@ -151,7 +151,7 @@ def test_a_run_that_was_ended_goes_on_here_and_elsewhere(
         assert last_line.startswith("bert-jax: another process of this run ended without a message")
         assert saved in (4, 8)
 
-    # On the same layout the bits are those of the run that nothing happened to.
+    # On the same layout the bits equal the undisturbed run.
     elsewhere = tmp_path / "elsewhere"
     subprocess.run(["cp", "-r", workdir, elsewhere], check=True)
     _, errors = finish(start_hosts(command, 2))
@@ -167,7 +167,7 @@ def test_a_run_that_was_ended_goes_on_here_and_elsewhere(
 
 
 def test_a_work_directory_that_is_not_shared(train_command, start_hosts, tmp_path):
-    """Each process has a disk of its own."""
+    """Each process has its own disk."""
     command = train_command(Path("run"), KEYS)
     script = f'mkdir -p {tmp_path}/$$ && cd {tmp_path}/$$ && exec "$@"'
     where = Path(__file__).parents[2]

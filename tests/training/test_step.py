@@ -153,15 +153,15 @@ def test_under_bfloat16_all_that_is_kept_or_summed_is_float32(
     assert len(kept) == 3 * 30 + 8
 
     # exp, max and sum: softmax and the losses; mean (sum) and root: LayerNorm.
-    found: dict[str, set[str]] = {}
+    actual: dict[str, set[str]] = {}
     for equation in equations(jax.make_jaxpr(task.loss_sums)(abstract.params, tiny_batch).jaxpr):
         dtypes = {str(variable.aval.dtype) for variable in equation.invars}
-        found.setdefault(equation.primitive.name, set()).update(dtypes)
+        actual.setdefault(equation.primitive.name, set()).update(dtypes)
     for primitive in ("erf", "exp", "log", "reduce_max", "reduce_sum", "rsqrt"):
-        assert found[primitive] == {"float32"}, primitive
+        assert actual[primitive] == {"float32"}, primitive
     # What is multiplied is bfloat16, and so is what lies between.
-    assert found["dot_general"] == {"bfloat16"}
-    assert found["tanh"] == {"bfloat16"}
+    assert actual["dot_general"] == {"bfloat16"}
+    assert actual["tanh"] == {"bfloat16"}
 
     # So it is on the way back: a product of two dtypes would be one of float32 numbers.
     def loss(params):
@@ -293,8 +293,8 @@ def test_means_by_hand():
         "mlm": {"loss": np.float32(6), "accuracy": np.float32(3)},
         "nsp": {"loss": np.float32(0), "accuracy": np.float32(0)},
     }
-    found = means(sums, {"mlm": np.float32(4), "nsp": np.float32(0)})
-    assert found == {
+    actual = means(sums, {"mlm": np.float32(4), "nsp": np.float32(0)})
+    assert actual == {
         "loss": 1.5, "mlm_loss": 1.5, "mlm_accuracy": 0.75, "nsp_loss": 0.0, "nsp_accuracy": 0.0,
     }  # fmt: skip
 
@@ -318,15 +318,15 @@ def test_a_new_state_from_parameters(make_tiny_task, tiny_config, monkeypatch):
 
 def test_too_little_memory_is_one_line_with_its_remedy():
     options = TrainOptions(global_batch_size=64, microbatches=2)
-    with pytest.raises(UserError) as found, explain_step_out_of_memory(options, MESH):
+    with pytest.raises(UserError) as actual, explain_step_out_of_memory(options, MESH):
         jax.block_until_ready(jnp.zeros(1 << 50, jnp.int8))
-    (line,) = str(found.value).splitlines()
+    (line,) = str(actual.value).splitlines()
     assert line.startswith("the memory of a device does not suffice for 32 rows at a time")
     assert "RESOURCE_EXHAUSTED" in line
     assert "set model.remat=full" in line
 
 
-def test_what_can_never_fit_is_refused():
+def test_a_training_that_can_never_fit_is_refused():
     mesh = make_mesh(MeshShape(), jax.devices()[:1])
 
     def table(parameters):

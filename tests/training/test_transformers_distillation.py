@@ -137,20 +137,20 @@ def layer_losses(case, given, student, teacher, projection) -> dict[str, "torch.
     is_token = given["attention_mask"].bool()
     (mine, my_values), (other, its_values) = student, teacher
     last = [each.hidden_states[-1][is_token] for each in (mine, other)]
-    found = {"hidden": [], "attention": [], "value_relation": []}
+    actual = {"hidden": [], "attention": [], "value_relation": []}
     for own, its in [(0, 0), *case.layers] if "hidden" in case.weights else ():
         states = mine.hidden_states[own][is_token] @ projection
-        found["hidden"].append(functional.mse_loss(states, other.hidden_states[its][is_token]))
+        actual["hidden"].append(functional.mse_loss(states, other.hidden_states[its][is_token]))
     for own, its in case.layers:
         weights = mine.attentions[own - 1], other.attentions[its - 1]
-        found["attention"].append(relation_loss(*weights, is_token))
+        actual["attention"].append(relation_loss(*weights, is_token))
         heads = weights[0].shape[1]
         relations = (
             value_relations(values, heads, is_token)
             for values in (my_values[own - 1], its_values[its - 1])
         )
-        found["value_relation"].append(relation_loss(*relations, is_token))
-    losses = {name: sum(values) / len(values) for name, values in found.items() if values}
+        actual["value_relation"].append(relation_loss(*relations, is_token))
+    losses = {name: sum(values) / len(values) for name, values in actual.items() if values}
     if "cosine" in case.weights:  # there, both have the same width
         losses["cosine"] = functional.cosine_embedding_loss(*last, torch.ones(len(last[0])))
     return {name: loss for name, loss in losses.items() if name in case.weights}
@@ -196,27 +196,27 @@ def theirs(case, batches, directories, kernel) -> dict[str, np.ndarray]:
         projection = torch.nn.Parameter(torch.from_numpy(kernel))
         learned.append(projection)
     optimizer = torch_adamw(student, OPTIMIZER, learned)
-    found = []
+    actual = []
     for batch in batches:
         parts = losses(case, batch, student.train(), teacher.eval(), projection)
         parts["loss"] = sum(case.weights[part] * value for part, value in parts.items())
         optimizer.zero_grad()
         parts["loss"].backward()
         optimizer.step()
-        found.append({name: value.item() for name, value in parts.items()})
-    return by_name(found)
+        actual.append({name: value.item() for name, value in parts.items()})
+    return by_name(actual)
 
 
 def test_the_losses_are_equal_at_every_step(case, task, batches, directories):
     kernel = projection_of(task, directories["student"])
     new = ["hidden_projection/kernel"] if kernel.size else []
-    found = metrics_of_bert_jax(
+    actual = metrics_of_bert_jax(
         task, batches, OPTIMIZER, directories["student"], microbatches=2, new=new
     )
     expected = theirs(case, batches, directories, kernel)
     for part in case.weights.keys() - {"task"}:
-        np.testing.assert_allclose(found[f"{part}_loss"], expected[part], atol=1e-4, err_msg=part)
-    own = found["mlm_loss"] + found["nsp_loss"]
+        np.testing.assert_allclose(actual[f"{part}_loss"], expected[part], atol=1e-4, err_msg=part)
+    own = actual["mlm_loss"] + actual["nsp_loss"]
     np.testing.assert_allclose(own, expected["task"], atol=1e-4)
-    np.testing.assert_allclose(found["loss"], expected["loss"], atol=1e-4)
+    np.testing.assert_allclose(actual["loss"], expected["loss"], atol=1e-4)
     assert expected["loss"][-5:].mean() < 0.9 * expected["loss"][0]

@@ -69,7 +69,7 @@ CASES = {
         "pretrain_roberta",
         "RobertaForMaskedLM",
         "",
-        # Two positions stand before the first token's.
+        # Two positions come before the first token's.
         {"tokenizer.vocab_size": 300, "model.max_position_embeddings": 34},
     ),
     "albert": Case(
@@ -130,13 +130,13 @@ def theirs(family, experiment, batches, initial) -> dict[str, np.ndarray]:
     optimizer = torch_adamw(model, options)
     # A LambdaLR.
     schedule = transformers.get_linear_schedule_with_warmup(optimizer, WARMUP_STEPS, STEPS)
-    found = []
+    actual = []
     for batch in batches:
         output = model(**torch_batch(batch, case.pair_labels))
         optimizer.zero_grad()
         output.loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), options.max_grad_norm)
-        found.append(
+        actual.append(
             {
                 "loss": output.loss.item(),
                 "gradient_norm": norm.item(),
@@ -145,7 +145,7 @@ def theirs(family, experiment, batches, initial) -> dict[str, np.ndarray]:
         )
         optimizer.step()
         schedule.step()
-    return by_name(found)
+    return by_name(actual)
 
 
 def torch_batch(batch: dict[str, np.ndarray], pair_labels: str) -> dict[str, "torch.Tensor"]:
@@ -170,7 +170,7 @@ def test_losses_gradients_and_rates_are_equal_at_every_step(ours, theirs):
     assert theirs["learning_rate"].argmax() == WARMUP_STEPS
 
 
-def test_the_run_exercises_what_it_compares(family, experiment, batches, theirs):
+def test_the_compared_run_has_clipping_padding_and_labels(family, experiment, batches, theirs):
     # The gradients are clipped at some steps and not at others, and the model learns.
     limit = experiment.sections.optimizer.max_grad_norm
     clipped = theirs["gradient_norm"] > limit

@@ -47,11 +47,11 @@ def metrics_of_bert_jax(
     assert not report.unexpected_keys
     assert set(report.new) == set(new)
     state = new_state(task, optimizer, abstract, seed=1, params=params)
-    found = []
+    actual = []
     for batch in batches:
         state, metrics = step(state, to_global(mesh, batch))
-        found.append(jax.device_get(metrics))
-    return by_name(found)
+        actual.append(jax.device_get(metrics))
+    return by_name(actual)
 
 
 def by_name(steps: Iterable[dict[str, Any]]) -> dict[str, np.ndarray]:
