@@ -248,5 +248,7 @@ def test_a_tokenizer_that_differs_from_the_model_is_refused(base_model, pieces, 
     (tmp_path / "vocab.txt").write_text("\n".join([*pieces, "newer"]) + "\n")
     keys = {"init_from": str(base_model), "tokenizer": {"path": str(tmp_path / "vocab.txt")}}
     experiment = Experiment.from_config(complete_config(keys, where="test"))
-    with pytest.raises(UserError, match=r"is another than that of .*; leave tokenizer\.path out$"):
+    with pytest.raises(
+        UserError, match=r"differs from the tokenizer of .*; leave tokenizer\.path out$"
+    ):
         _ = experiment.model_init
