@@ -163,10 +163,11 @@ class Engine(Generic[Example, Prediction]):
         return [(count, length) for length in sorted(lengths) for count in sorted(counts)]
 
     def warm_up(self) -> None:
-        """Compiles the programs of all `shapes`."""
+        """Compiles the programs of all `shapes`, see `Predictor.warm_up_inputs`."""
         for count, length in self.shapes():
             arrays = pad({}, count, length, self.predictor.model.tokenizer)
-            jax.block_until_ready(self._compute(self.predictor.inputs(arrays, {})))
+            for inputs in self.predictor.warm_up_inputs(arrays):
+                jax.block_until_ready(self._compute(inputs))
 
     def run(
         self,

@@ -299,7 +299,7 @@ def test_several_threads_use_several_devices(make_model, tmp_path):
     ("make", "head", "examples"),
     [
         (LabelPredictor, "classification", ["sun", "the sea " * 15]),
-        (MaskPredictor, "masked_lm", ["[MASK] sun", "a [MASK]"]),
+        (MaskPredictor, "masked_lm", ["[MASK] sun", "a [MASK] [MASK] [MASK]", "[MASK] " * 8]),
         (
             ChoicePredictor,
             "multiple_choice",
@@ -320,7 +320,8 @@ def test_short_lists_have_only_shapes_of_the_warm_up(make_model, make, head, exa
     engine = Engine(predictor)
     engine.warm_up()
     known = list(shapes)
-    assert [(shape["input_ids"][0], shape["input_ids"][-1]) for shape in known] == engine.shapes()
+    sizes = [(shape["input_ids"][0], shape["input_ids"][-1]) for shape in known]
+    assert list(dict.fromkeys(sizes)) == engine.shapes()
     for example in examples:
         engine.predict([example])
     assert len(shapes) > len(known)

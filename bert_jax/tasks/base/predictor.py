@@ -226,6 +226,10 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
         """
         return arrays
 
+    def warm_up_inputs(self, arrays: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
+        """The inputs of each program for arrays of padding, which `Engine.warm_up` compiles."""
+        yield self.inputs(arrays, {})
+
     def compute(self, batch: dict[str, jax.Array]) -> Any:
         """Calls a jitted function on a batch; axis 0 of every array of the result is B.
 
