@@ -67,7 +67,7 @@ class HeadError(UserError):
 
 @dataclasses.dataclass(frozen=True)
 class ModelDescription:
-    """The contents of a `config.json`, and of the files that say how the model makes vectors.
+    """The contents of a `config.json`, and of the files of sentence-transformers beside it.
 
     Attributes:
         config: architecture of the encoder.
@@ -176,7 +176,7 @@ def read_config(path: Path, default_type: str = DEFAULT_MODEL_TYPE) -> ModelDesc
     named = fields.get("id2label") or None
     count = fields.get("num_labels")
     if isinstance(named, dict | list) and count not in (None, len(named)):
-        named = None  # as in transformers; its version 2 wrote the default names beside any number
+        named = None  # as in transformers; its version 2 wrote default names with any number
     labels = _labels(named)
     # What a file may lack, such as dropout, is as in a new model of the family, and in its class.
     known = dict(family.defaults)

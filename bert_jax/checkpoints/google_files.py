@@ -267,7 +267,7 @@ def _names(path: Path, description: ModelDescription) -> TensorNames:
 
 
 def _open(files: GoogleFiles, names: TensorNames) -> TensorFile:
-    """Opens the checkpoint, if it is one of google-research/bert."""
+    """Opens a checkpoint of google-research/bert, and refuses other checkpoints."""
     file = TensorflowCheckpoint(files.prefix)
     variable = names.rule(WORD_EMBEDDINGS).tensor
     if variable not in file.tensors:

@@ -15,12 +15,11 @@ from bert_jax.errors import UserError, first_line
 from bert_jax.files import as_path, fetch, is_remote, reachable
 from bert_jax.files.manifest import MANIFEST
 
-DESCRIPTION_PATTERNS = (
-    MANIFEST,
-    *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
-    *("added_tokens.json", "vocab.txt", "vocab.json", "merges.txt", "*.model", *VECTOR_FILES),
-    ADAPTER,
+TOKENIZER_PATTERNS = (
+    *("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "*.model"),
+    *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
 )
+DESCRIPTION_PATTERNS = (MANIFEST, "config.json", *TOKENIZER_PATTERNS, *VECTOR_FILES, ADAPTER)
 SAFETENSORS_PATTERNS = ("model.safetensors", "model-*.safetensors", "model.safetensors.index.json")
 PYTORCH_PATTERNS = ("pytorch_model.bin", "pytorch_model-*.bin", "pytorch_model.bin.index.json")
 MODEL_PATTERNS = (*DESCRIPTION_PATTERNS, *SAFETENSORS_PATTERNS, *PYTORCH_PATTERNS)
@@ -76,7 +75,7 @@ def resolve(path_or_hub_id: str | Path, revision: str | None = None) -> Path:
 
 
 def check_not_of_run(directory: Path) -> None:
-    """Checks that a directory, which is to be written, is not the model of a run.
+    """Checks that a directory for output is not the model of a run.
 
     Raises:
         UserError: it is.
@@ -146,7 +145,7 @@ def _fetch(hub_id: str, revision: str | None) -> Path:
 
 
 def _with_modules(get: Callable[[Sequence[str]], Path], patterns: Sequence[str]) -> Path:
-    """The directory with the files of these patterns, and those in the folders of its modules."""
+    """The directory with the files of these patterns, also in the folders of its modules."""
     directory = get(patterns)
     # A module may have its weights in another format than the encoder.
     folders = module_folders(directory)

@@ -17,6 +17,7 @@ from bert_jax.checkpoints.config_file import (
     read_config,
     write_config,
 )
+from bert_jax.checkpoints.hub import TOKENIZER_PATTERNS
 from bert_jax.checkpoints.parameters import (
     CLASSIFIER,
     CLASSIFIER_OUTPUT,
@@ -57,8 +58,7 @@ _OF_VECTORS = ("encoder", "masked_lm", "next_sentence", "pretraining")
 _OBSOLETE = (
     *("model-*-of-*.safetensors", "model.safetensors.index.json"),
     *("pytorch_model.bin", "pytorch_model-*-of-*.bin", "pytorch_model.bin.index.json"),
-    *("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "*.model"),
-    *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *TOKENIZER_PATTERNS,
     *OBSOLETE,
 )
 

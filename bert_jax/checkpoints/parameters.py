@@ -114,7 +114,7 @@ def parameters_in(located: Mapping[str, str], names: TensorNames) -> set[str]:
 def check_sizes(
     file: TensorFile, located: Mapping[str, str], rules: Iterable[Rule], config: EncoderConfig
 ) -> None:
-    """Checks the sizes in a config against the tensors, before anything of these sizes is made.
+    """Checks the sizes in a config against the tensors, before any allocation.
 
     A tensor that is missing is left to `read_parameters`, except for a layer.
 
@@ -211,7 +211,7 @@ def read_parameters(
     taken: set[str] = set()
     for name, leaf in sorted(expected.items(), key=lambda item: -item[1].size):
         if may_be_new.match(prefix + name) and not names.tensor_of(prefix + name):
-            new.append(name)  # another family's head, or one that only a training has
+            new.append(name)  # a head of another family, or of trainings alone
             continue
         rule = names.rule(prefix + name)
         parts = _tensor_names(rule, leaf.shape)

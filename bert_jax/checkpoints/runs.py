@@ -94,7 +94,7 @@ class RunCheckpoints:
         self._directory, self._read_only = workdir / "checkpoints", read_only
         self._keep = keep
         with reachable(self._directory):
-            # In this order: another host may create the directory between two of these lines.
+            # In this order: another host may create the directory in between.
             exists = not is_remote(workdir) and is_there(self._directory)
             if not self._directory.is_dir():
                 if exists:

@@ -1,1 +1,1 @@
-"""Distillation: a small model, the student, learns what a larger one, its teacher, answers."""
+"""Distillation: a small model, the student, learns the outputs of a larger model, its teacher."""

@@ -115,7 +115,7 @@ class Teacher:
             )
         )
         if isinstance(reader, LabelledTask) and isinstance(task, LabelledTask):
-            reader.options = task.options  # the same length, whatever the teacher's files say
+            reader.options = task.options  # the student's length, not the teacher's
         return reader
 
     def abstract_params(self, mesh: Mesh) -> Any:

@@ -158,7 +158,7 @@ def import_reference() -> tuple[Any, Any]:
 
 
 def _canonical(model: Any, names: TensorNames, *, gradients: bool = False) -> dict[str, np.ndarray]:
-    """Parameters or their gradients; one that has two names is included once."""
+    """Parameters or their gradients, without duplicates under a second name."""
     values: dict[str, np.ndarray] = {}
     for name, parameter in model.named_parameters():
         canonical = names.canonical(name)
@@ -171,7 +171,7 @@ def _canonical(model: Any, names: TensorNames, *, gradients: bool = False) -> di
                 parameter.new_zeros(parameter.shape) if parameter.grad is None else parameter.grad
             )
         values[canonical] = value.numpy()
-    # A tied table has the name under which the model's class holds it first.
+    # A tied table has its first name in the model's class.
     words, decoder = names.rule(WORD_EMBEDDINGS).tensor, names.tensor_of(DECODER)
     if words not in values:
         values[words] = values.pop(decoder)

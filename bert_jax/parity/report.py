@@ -156,7 +156,7 @@ class ParityReport:
         return all(entry.agrees for entry in self.differences)
 
     def as_table(self) -> str:
-        """One line per quantity; the gradients of a layer share one, which names the worst."""
+        """One line per quantity, or per layer for gradients, with the name of the worst."""
         head = [
             f"model       {self.model} ({self.architecture}, float32)",
             f"reference   {self.reference} ({self.versions})",
@@ -247,5 +247,5 @@ def _group(entry: Difference) -> str:
 
 
 def _number(value: float) -> float | str:
-    """The number, or text if it is not finite, which JSON does not allow."""
+    """The number; as text if it is not finite, for JSON."""
     return value if math.isfinite(value) else str(value)

@@ -20,7 +20,7 @@ _INSTRUCTION = re.compile(r"\s+(ROOT )?%?([\w.\-]+) = (.*?) ([\w\-]+)\((.*)$")
 _ARRAY = re.compile(r"([a-z]\w*)\[([\d,]*)\]")
 # The value of these opcodes is the value of their operand.
 _SAME = ("copy", "bitcast", "convert")
-# Attributes that name computations which run once, or are branches; each branch counts as taken.
+# Attributes with computations that run once, or with branches; each branch counts as taken.
 _CALLS = r"(?:calls|branch_computations|true_computation|false_computation)"
 
 
@@ -69,7 +69,7 @@ def _parse_program(text: str) -> _Program:
 def _executions(
     program: _Program, name: str, times: int = 1
 ) -> Iterator[tuple[str, _Instruction, int]]:
-    """Each instruction of a computation and of those that it calls, with its number of runs.
+    """Each instruction of a computation and its callees, with its number of runs.
 
     A computation that is called several times is yielded for each call. Functions that an array
     operation applies, such as the sum of a reduction, are left out.

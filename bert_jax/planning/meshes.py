@@ -22,7 +22,7 @@ _TENSOR_SIZES = (1, 2, 4, 8)
 
 
 def choose_mesh(training: Training, devices: list[jax.Device], memory_bytes: int) -> MeshShape:
-    """The mesh with the least communication among those that fit by the estimate.
+    """The mesh with the least communication of all that fit by the estimate.
 
     In order: the whole model on every device; the state split over more and more of them
     (`fsdp`); only then each layer (`tensor`).

@@ -25,7 +25,7 @@ _TEMPORARIES = rf"required for HLO temporaries {_AMOUNT} exceeds available HBM {
 
 @dataclasses.dataclass(frozen=True)
 class CompiledStep:
-    """A step that the compiler accepted, or one that needs more memory than a device has.
+    """A compiled step, or a step that needs more memory than a device has.
 
     Attributes:
         seconds: compile time on this machine.

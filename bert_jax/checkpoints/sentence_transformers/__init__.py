@@ -30,7 +30,7 @@ ENCODER_FILES = (
 ENCODERS = ("transformer", *(name.replace("_", "") for name in family_names()))
 
 VECTOR_FILES = (MODULES, MODEL, "sentence_*_config.json")
-"""Patterns of the files beside an encoder; those in folders: `module_folders`."""
+"""Patterns of the files beside an encoder; for the folders of modules see `module_folders`."""
 
 OBSOLETE = (*VECTOR_FILES, f"[0-9]*_*/{CONFIG}", f"[0-9]*_*/{SAFETENSORS}")
 """Patterns of all files that `write_vectors` writes."""
@@ -43,7 +43,7 @@ FLAGS = {
     "weightedmean": "pooling_mode_weightedmean_tokens",
     "lasttoken": "pooling_mode_lasttoken",
 }
-"""The form of a pooling before version 6, in which several are concatenated in this order."""
+"""The form of a pooling before version 6; several poolings are concatenated in this order."""
 
 OF_OTHER_METHODS = ("unpad_inputs", "query_length", "document_length", "query_expansion")
 """Fields of ENCODER that change no vector and no score."""
@@ -73,7 +73,7 @@ REMEDY = "copy it again"
 
 
 class NotSupportedError(UserError):
-    """The files say something that bert_jax does not compute; other tasks do not need it."""
+    """The files require vectors that bert_jax does not compute; other tasks do not need them."""
 
 
 def not_supported(path: Path, what: str) -> NotSupportedError:

@@ -73,7 +73,7 @@ _OF_TEXTS = ("max_length", "padding", "return_tensors", "pad_to_multiple_of")
 
 
 def read_vectors(directory: Path) -> TextVectors | None:
-    """How a model makes vectors, by the files in its directory; None if they do not say it.
+    """How a model makes vectors, by the files in its directory; None without such files.
 
     Raises:
         UserError: a file is damaged.
@@ -242,7 +242,7 @@ def _of_model(path: Path, fields: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "prompts": prompts,
         "default_prompt_name": name,
-        # As in that library, which has other names for other kinds of models.
+        # As in sentence-transformers; other kinds of models have other names.
         "similarity": similarity if similarity in SIMILARITIES else TextVectors.similarity,
         "truncate_dim": dimension,
     }
@@ -250,7 +250,7 @@ def _of_model(path: Path, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Names the file in which a value is of another type than it must be."""
+    """Makes an error that names the file of a value with a wrong type."""
     try:
         yield
     except (AttributeError, TypeError, ValueError) as error:

@@ -26,7 +26,7 @@ SHARD_FORMATS: dict[str, type[MappedTensorFile]] = {
 REMEDY = "copy or download the model again"
 
 TRANSFORMERS = f"get {SAFETENSORS}, or let transformers 4 write it (from_tf, from_flax)"
-# Weights in other formats, by file name pattern, and what to do with them.
+# Weights in other formats, by file name pattern, with a remedy.
 OTHER_WEIGHTS = {
     "*.ckpt*.index": "Google's; `bert-jax convert` makes a model directory of it",
     "tf_model*.h5": f"TensorFlow's; {TRANSFORMERS}",
@@ -54,7 +54,7 @@ class ShardedFiles(TensorFile):
         self.path = path
         weight_map = _read_weight_map(path)
         self._shards: dict[str, MappedTensorFile] = {}
-        self._last: MappedTensorFile | None = None  # of which pages may be resident
+        self._last: MappedTensorFile | None = None  # its pages may be resident
         try:
             for shard in dict.fromkeys(weight_map.values()):
                 self._shards[shard] = _open_shard(path, shard)
@@ -107,7 +107,7 @@ def _open_shard(index: Path, shard: str) -> MappedTensorFile:
     return SHARD_FORMATS[path.suffix](path)
 
 
-# The first one that exists is read.
+# The first existing file is read.
 FORMATS: dict[str, Callable[[Path], TensorFile]] = {
     SAFETENSORS: SafetensorsFile,
     SAFETENSORS_INDEX: ShardedFiles,

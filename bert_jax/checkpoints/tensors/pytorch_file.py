@@ -69,12 +69,12 @@ CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()
 TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
-class RefusedName(Exception):  # noqa: N818 - the name says what happened
+class RefusedNameError(Exception):
     """The pickle names something that is not part of a tensor; `str` is its name."""
 
 
 class Storage(NamedTuple):
-    """Elements in another part of the file, shared by the tensors that use them.
+    """Elements in another part of the file, possibly shared by several tensors.
 
     Attributes:
         key: name of the storage in the file.
@@ -128,7 +128,7 @@ class PytorchFile(MappedTensorFile):
                 pickled, locations = self._read_zip()
             else:
                 pickled, locations = self._read_legacy()
-        except RefusedName as error:
+        except RefusedNameError as error:
             # The name comes from the file: no control characters of it reach the terminal.
             name = ascii(str(error))[1:-1][:80]
             raise UserError(
@@ -241,7 +241,7 @@ def read_pickle(file: IO[bytes]) -> Pickled:
     """Reads one pickle and leaves the file position after it.
 
     Raises:
-        RefusedName: it names something that is not part of a tensor.
+        RefusedNameError: it names something that is not part of a tensor.
         ValueError: it is damaged.
     """
     machine = _Machine()
@@ -319,7 +319,7 @@ class _Machine:
             case "BINGET" | "LONG_BINGET":
                 stack.append(self.memo[argument])
             case "INST":
-                raise RefusedName(argument.replace(" ", "."))
+                raise RefusedNameError(argument.replace(" ", "."))
             case "GLOBAL":
                 stack.append(_admit(argument))
             case "STACK_GLOBAL":
@@ -339,12 +339,12 @@ class _Machine:
                 self.count(sum(len(each) for each in arguments if isinstance(each, list | tuple)))
                 stack.append(_make(name.text, arguments))
             case "BUILD":
-                # Attributes of a dict: the versions of the modules, which are not needed.
+                # Attributes of a dict: versions of modules, which no tensor needs.
                 stack.pop()
                 if not isinstance(stack[-1], dict):
                     raise ValueError("its pickle sets attributes of an object that has none")
             case _:
-                raise RefusedName(f"the instruction {opcode}")
+                raise RefusedNameError(f"the instruction {opcode}")
 
     def _since_mark(self) -> list[Any]:
         items, self.stack = self.stack, self.outer_stacks.pop()
@@ -353,7 +353,7 @@ class _Machine:
 
 def _admit(name: str) -> _Name:
     if name not in ADMITTED:
-        raise RefusedName(name.replace(" ", "."))
+        raise RefusedNameError(name.replace(" ", "."))
     return _Name(name)
 
 

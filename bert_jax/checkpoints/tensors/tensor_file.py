@@ -59,7 +59,7 @@ class MappedTensorFile(TensorFile):
     """One file whose tensors are read-only views of its mapping; nothing is copied.
 
     Everything is checked at opening, from the metadata of the tensors only: no page of their data
-    is touched before `read`.
+    is read before `read`.
 
     Attributes:
         path: path of the file.
@@ -72,8 +72,8 @@ class MappedTensorFile(TensorFile):
     def __init__(self, path: Path):
         self.path = path
         self._map = _map(path)
-        # Views are made of this array: it keeps the mapping open while one is in use, which an
-        # `np.ndarray` made of the mapping itself does not.
+        # Views of this array keep the mapping open while they are in use; an `np.ndarray` made of
+        # the mapping itself does not.
         self._bytes = np.frombuffer(self._map, np.uint8)
         self._views: dict[str, np.ndarray] = {}
         try:
