@@ -23,20 +23,6 @@ OLD = "sentence_transformers.models."
 V6 = "sentence_transformers.sentence_transformer.modules.pooling."
 
 
-@pytest.fixture
-def write(tmp_path):
-    """Writes files of a model directory: JSON by name."""
-
-    def files(**contents) -> TextVectors | None:
-        for name, content in contents.items():
-            path = tmp_path / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content if isinstance(content, str) else json.dumps(content))
-        return read_vectors(tmp_path)
-
-    return files
-
-
 def modules(*parts, first=("", f"{OLD}Transformer")):
     """`modules.json` with (folder, type) after the encoder."""
     return [
@@ -45,7 +31,25 @@ def modules(*parts, first=("", f"{OLD}Transformer")):
     ]
 
 
-POOLED = {"modules.json": modules(("1_Pooling", f"{OLD}Pooling"))}
+POOLED = {"modules.json": modules(("1_Pooling", f"{OLD}Pooling")), "1_Pooling/config.json": {}}
+MODULES, POOLING, DENSE_FILE = "modules.json", "1_Pooling/config.json", "2/config.json"
+ENCODER, MODEL = "sentence_bert_config.json", "config_sentence_transformers.json"
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Writes files of a model directory, JSON by name, beside a pooling, and reads the vectors."""
+
+    def write_and_read(files, beside=POOLED) -> TextVectors | None:
+        for name, content in {**beside, **files}.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return read_vectors(tmp_path)
+
+    return write_and_read
+
+
 CLS = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
 
 
@@ -64,8 +68,8 @@ CLS = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
         (CLS | {"pooling_mode": "lasttoken"}, ("lasttoken",)),
     ],
 )
-def test_both_forms_of_a_pooling(write, fields, poolings):
-    assert write(**POOLED, **{"1_Pooling/config.json": fields}).poolings == poolings
+def test_both_forms_of_a_pooling(read, fields, poolings):
+    assert read({POOLING: fields}).poolings == poolings
 
 
 @pytest.mark.parametrize(
@@ -79,12 +83,10 @@ def test_both_forms_of_a_pooling(write, fields, poolings):
          "sentence_transformers.sentence_transformer.modules.Pooling"),
     ],
 )  # fmt: skip
-def test_layouts_of_all_versions(write, tmp_path, first, pooling):
+def test_layouts_of_all_versions(read, tmp_path, first, pooling):
     end = ("last", "sentence_transformers.base.modules.normalize.Normalize")
-    result = write(
-        **{"modules.json": modules(("a/b", pooling), end, first=first)},
-        **{"a/b/config.json": CLS, f"{first[0] or '.'}/sentence_bert_config.json": LENGTH},
-    )
+    files = {"a/b/config.json": CLS, f"{first[0] or '.'}/{ENCODER}": LENGTH}
+    result = read(files | {MODULES: modules(("a/b", pooling), end, first=first)})
     assert (result.poolings, result.modules) == (("cls",), (Normalize(),))
     assert result.max_length == 8
     assert encoder_directory(tmp_path) == tmp_path / first[0]
@@ -97,26 +99,17 @@ POOLER = {"text": {"method": "forward", "method_output_name": "pooler_output"}}
 OUTPUT = {"transformer_task": "feature-extraction", "module_output_name": "token_embeddings"}
 
 
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        ({"modality_config": TEXT, **OUTPUT}, {}),
-        (
-            {"modality_config": POOLER, "module_output_name": "sentence_embedding"},
-            {"poolings": ("pooler",)},
-        ),
-        ({**LENGTH, "tokenizer_args": {"model_max_length": 6}}, {"max_length": 6}),
-        ({**LENGTH, "processing_kwargs": {"text": {"max_length": 5}}}, {"max_length": 5}),
-    ],
-)
-def test_the_file_of_the_encoder(write, fields, expected):
-    listed = POOLED if "poolings" not in expected else {"modules.json": modules()}
-    result = write(**listed, **{"1_Pooling/config.json": {}, "sentence_bert_config.json": fields})
-    assert not result.unsupported
-    assert {name: getattr(result, name) for name in expected} == expected
+def test_the_file_of_the_encoder(read):
+    fields = {"modality_config": TEXT, **OUTPUT}
+    assert not read({ENCODER: fields}).unsupported
+    assert read({ENCODER: LENGTH | {"tokenizer_args": {"model_max_length": 6}}}).max_length == 6
+    fields = LENGTH | {"processing_kwargs": {"text": {"max_length": 5}}}
+    assert read({ENCODER: fields}).max_length == 5
+    fields = {"modality_config": POOLER, "module_output_name": "sentence_embedding"}
+    assert read({ENCODER: fields, MODULES: modules()}).poolings == ("pooler",)
 
 
-def test_the_file_of_the_model(write):
+def test_the_file_of_the_model(read):
     fields = {
         "model_type": "SentenceTransformer",
         "__version__": {"sentence_transformers": "5.1.0"},
@@ -126,41 +119,39 @@ def test_the_file_of_the_model(write):
         "truncate_dim": 4,
         "requirements": ["torch>=2"],
     }
-    result = write(
-        **POOLED, **{"1_Pooling/config.json": {}, "config_sentence_transformers.json": fields}
-    )
+    result = read({MODEL: fields})
     assert result.prompt(None) == result.prompt("query") == "query: "
     assert result.prompt("document") == result.prompt("") == ""
     assert result.prompt("passage: ") == "passage: "
     assert (result.similarity, result.truncate_dim, result.width(16)) == ("dot", 4, 4)
-    files = vector_files(result, 16)
-    written = json.loads(files["config_sentence_transformers.json"])
+    written = json.loads(vector_files(result, 16)[MODEL])
     assert written == fields | {"prompts": {"query": "query: ", "document": ""}}
     with pytest.raises(UserError, match="prompt is 'passage'; it is none of the model's prompts"):
         result.prompt("passage")
 
 
-PRETENDED = "custom_st.Transformer"
-
-
 @pytest.mark.parametrize(
-    ("files", "message"),
+    ("files", "problem"),
     [
-        ({"modules.json": modules()}, "modules.json: an encoder alone is not supported"),
-        ({"modules.json": modules(("1", f"{OLD}LSTM"), ("2", f"{OLD}Pooling"))},
-         r"the module sentence_transformers\.models\.LSTM as the second"),
-        ({"modules.json": modules(first=("", PRETENDED))}, r"the module custom_st\.Transformer"),
-        ({"1_Pooling/config.json": {"pooling_mode": "median"}}, "pooling_mode 'median'"),
-        ({"sentence_bert_config.json": {"processing_kwargs": {"text": {"truncation": False}}}},
-         "processing_kwargs.truncation False"),
+        ({MODULES: modules()}, "modules.json: an encoder alone is not supported"),
+        ({MODULES: modules(("1", f"{OLD}LSTM"), ("2", f"{OLD}Pooling"))},
+         "the module sentence_transformers.models.LSTM as the second is not supported"),
+        ({MODULES: modules(first=("", "my.Transformer"))}, "the module my.Transformer is not supp"),
+        ({POOLING: {"pooling_mode": "median"}}, "pooling_mode 'median' is not supported"),
+        ({ENCODER: {"processing_kwargs": {"text": {"truncation": False}}}},
+         "processing_kwargs.truncation False is not supported"),
     ],
 )  # fmt: skip
-def test_refused_vectors_leave_the_other_methods(write, model, files, message):
-    listed = {"modules.json": modules(("1_Pooling", f"{OLD}Pooling"), ("3", f"{OLD}Dense"))}
-    vectors = write(**{**listed, "1_Pooling/config.json": {}, **files})
+def test_unsupported_vectors(read, files, problem):
+    assert problem in read(files).unsupported
+
+
+def test_unsupported_vectors_leave_the_other_methods(read, model):
+    vectors = read({POOLING: {"pooling_mode": "median"}})
     description = dataclasses.replace(model.description, stored_vectors=vectors)
     refused = dataclasses.replace(model, description=description)
-    with pytest.raises(UserError, match=f"{message}.*; name a pooling for the vectors of the enco"):
+    message = "pooling_mode 'median' is not supported; name a pooling for the vectors of the encod"
+    with pytest.raises(UserError, match=message):
         refused.embed(["a"])
     expected = model.embed(["a dog"], "max")
     np.testing.assert_array_equal(refused.embed(["a dog"], "max"), expected)
@@ -170,38 +161,37 @@ def test_refused_vectors_leave_the_other_methods(write, model, files, message):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"modules.json": '[{"path": ""}]'}, r"modules\.json is damaged: KeyError"),
-        ({"modules.json": "{}"}, "modules.json is damaged: .*must be a list"),
-        ({"modules.json": modules(("no", f"{OLD}Pooling"))}, r"no/config\.json does not exist"),
-        ({"modules.json": modules(("../x", f"{OLD}Pooling"))}, r"modules.json names '\.\./x', wh"),
-        ({"sentence_bert_config.json": {"max_seq_length": "8"}}, "max_seq_length is '8'"),
-        ({"sentence_bert_config.json": {"model_args": 3}}, "bert_config.json is damaged: 'int' ob"),
-        ({"sentence_bert_config.json": {"processing_kwargs": {"text": 3}}}, "fig.json is damaged"),
-        ({"config_sentence_transformers.json": {"truncate_dim": 0}}, "truncate_dim is 0"),
-        ({"config_sentence_transformers.json": {"default_prompt_name": []}}, "is damaged: .*hash"),
-        ({"config_sentence_transformers.json": {"default_prompt_name": "x"}}, "default_prompt_n"),
-        ({"config_sentence_transformers.json": {"prompts": {"x": 1}}}, "they must be texts"),
-        ({"2/config.json": {"in_features": 16}}, "config.json is damaged: .*out_features"),
-        ({"2/config.json": {"in_features": -1, "out_features": 4}}, "in_features is -1"),
+        ({MODULES: '[{"path": ""}]'}, r"modules\.json is damaged: KeyError"),
+        ({MODULES: "{}"}, "modules.json is damaged: .*must be a list"),
+        ({MODULES: modules(("no", f"{OLD}Pooling"))}, r"no/config\.json does not exist"),
+        ({MODULES: modules(("../x", f"{OLD}Pooling"))}, r"modules.json names '\.\./x', wh"),
+        ({ENCODER: {"max_seq_length": "8"}}, "max_seq_length is '8'"),
+        ({ENCODER: {"model_args": 3}}, "bert_config.json is damaged: 'int' ob"),
+        ({ENCODER: {"processing_kwargs": {"text": 3}}}, "fig.json is damaged"),
+        ({MODEL: {"truncate_dim": 0}}, "truncate_dim is 0"),
+        ({MODEL: {"default_prompt_name": []}}, "is damaged: .*hash"),
+        ({MODEL: {"default_prompt_name": "x"}}, "default_prompt_n"),
+        ({MODEL: {"prompts": {"x": 1}}}, "they must be texts"),
+        ({DENSE_FILE: {"in_features": 16}}, "config.json is damaged: .*out_features"),
+        ({DENSE_FILE: {"in_features": -1, "out_features": 4}}, "in_features is -1"),
     ],
-)  # fmt: skip
-def test_damage_is_named(write, files, message):
-    listed = {"modules.json": modules(("1_Pooling", f"{OLD}Pooling"), ("2", f"{OLD}Dense"))}
+)
+def test_damage_is_named(read, files, message):
+    listed = modules(("1_Pooling", f"{OLD}Pooling"), ("2", f"{OLD}Dense"))
     dense = {"in_features": 16, "out_features": 4}
     with pytest.raises(UserError, match=message):
-        write(**{**listed, "1_Pooling/config.json": {}, "2/config.json": dense, **files})
+        read({MODULES: listed, DENSE_FILE: dense, **files})
 
 
-def test_without_these_files_the_family_decides(write, model_config, tmp_path):
+def test_without_these_files_the_family_decides(read, model_config, tmp_path):
     from bert_jax.families.dpr import FAMILY
 
-    assert write(**{"sentence_bert_config.json": LENGTH}) is None
+    assert read({ENCODER: LENGTH}, beside={}) is None
     # A cross-encoder of version 5.4 has the same files; that library then uses the encoder alone.
-    other = {"config_sentence_transformers.json": {"model_type": "CrossEncoder"}}
-    assert write(**POOLED, **other) is None
-    sparse = {"config_sentence_transformers.json": {"model_type": "SparseEncoder"}}
-    assert "model_type 'SparseEncoder'" in write(**sparse).unsupported
-    write(**{"modules.json": modules(first=("0", f"{OLD}WordEmbeddings"))})
+    assert read({MODEL: {"model_type": "CrossEncoder"}}) is None
+    vectors = read({MODEL: {"model_type": "SparseEncoder"}})
+    assert "model_type 'SparseEncoder'" in vectors.unsupported
+    read({MODULES: modules(first=("0", f"{OLD}WordEmbeddings"))})
     with pytest.raises(UserError, match=r"module sentence_transformers\.models\.WordEmbeddings"):
         encoder_directory(tmp_path)
     assert ModelDescription(model_config, "encoder").vectors.poolings == ("mean",)
