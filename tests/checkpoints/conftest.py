@@ -4,16 +4,14 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
 import pytest
 
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.encoder import abstract_params
 from bert_jax.models.heads.pretraining import PreTrainingModel
 from bert_jax.tokenization import Tokenizer
+from tests.random_params import random_params
 
 
 @pytest.fixture(scope="session")
@@ -32,11 +30,7 @@ def model_config(tiny_config: EncoderConfig) -> EncoderConfig:
 @pytest.fixture(scope="session")
 def model_params(model_config: EncoderConfig) -> Any:
     """Random parameters, none of them 0 or 1."""
-    generator = np.random.default_rng(4)
-    return jax.tree.map(
-        lambda leaf: generator.normal(0.1, 0.4, leaf.shape).astype(np.float32),
-        abstract_params(PreTrainingModel(model_config)),
-    )
+    return random_params(PreTrainingModel(model_config), seed=4, scale=0.4, all_differ=True)
 
 
 @pytest.fixture(scope="session")

@@ -20,12 +20,12 @@ from bert_jax.checkpoints.model_directory import load_description, load_params
 from bert_jax.errors import UserError
 from bert_jax.families import bert
 from bert_jax.files.manifest import MANIFEST
-from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
 from bert_jax.tokenization import load_tokenizer
+from tests.random_params import random_params
 
 
-def load(path, head, **options):
+def load(path, head="", **options):
     description = load_description(path, head)
     return load_params(path, description, description.make_module(Execution()), **options)
 
@@ -36,11 +36,11 @@ def flat(params):
 
 def check_same(params, expected):
     """Compares parameters, or tensors, and their dtypes to the bit."""
-    result, expected = flat(params), flat(expected)
-    assert {name: value.dtype for name, value in result.items()} == {
-        name: value.dtype for name, value in expected.items()
-    }
-    assert all(result[name].tobytes() == expected[name].tobytes() for name in expected)
+    bits, expected_bits = (
+        {name: (value.dtype, value.tobytes()) for name, value in flat(tree).items()}
+        for tree in (params, expected)
+    )
+    assert bits == expected_bits
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def test_older_spellings(model_path, edit, model_params, spelling):
         return {old(name): tensor for name, tensor in tensors.items()}
 
     edit(respell)
-    params, report = load(model_path, "")
+    params, report = load(model_path)
     assert report.complete
     check_same(params, model_params)
 
@@ -154,7 +154,7 @@ def test_an_untied_decoder_does_not_replace_the_word_embeddings(model_path, edit
     old, new = "bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"
     edit(lambda tensors: {new if n == old else n: t for n, t in tensors.items()})
     with pytest.raises(UserError, match="has no tensor bert.embeddings.word_embeddings.weight"):
-        load(model_path, "")
+        load(model_path)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int8])
@@ -184,7 +184,7 @@ def test_copies_of_a_tied_decoder_are_expected(model_path, edit):
     copies = {"cls.predictions.decoder.weight": words, "cls.predictions.decoder.bias": bias}
     edit(lambda tensors: tensors | {name: tensors[source] for name, source in copies.items()})
     assert load_description(model_path).config.tie_word_embeddings
-    _, report = load(model_path, "")
+    _, report = load(model_path)
     assert report.complete
     assert "cls.predictions.decoder.bias" in report.taken
 
@@ -198,7 +198,7 @@ def test_another_decoder_is_not_tied(model_path, edit, tokenizer, tmp_path):
     edit(lambda tensors: tensors | untied)
     description = load_description(model_path)
     assert not description.config.tie_word_embeddings
-    params, report = load(model_path, "")
+    params, report = load(model_path)
     assert report.complete
     assert np.asarray(params["mlm_head"]["decoder"]).tobytes() == decoder.tobytes()
     assert np.asarray(params["mlm_head"]["bias"]).tobytes() == bias.tobytes()
@@ -249,7 +249,7 @@ def test_half_precision_comes_back_to_the_bit(
     model_directory.save(written, half, model_params, tokenizer)
     result = load_description(written)
     assert result == half
-    params, _ = load(written, "")
+    params, _ = load(written)
     assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(params))
     model_directory.save(rewritten, result, params, tokenizer)
     assert {path.name for path in written.iterdir()} == {path.name for path in rewritten.iterdir()}
@@ -275,7 +275,7 @@ def test_a_tensor_of_the_encoder_that_does_not_fit(model_path, edit, change, mes
 
     edit(changed)
     with pytest.raises(UserError, match=message):
-        load(model_path, "")
+        load(model_path)
 
 
 def test_one_output_makes_a_multiple_choice(model_path, tokenizer, tmp_path):
@@ -291,14 +291,10 @@ def test_one_output_makes_a_multiple_choice(model_path, tokenizer, tmp_path):
 def test_every_architecture_comes_back_to_the_bit(head, model_config, tokenizer, tmp_path):
     config = dataclasses.replace(model_config, num_labels=3)
     description = ModelDescription(config, head, labels=("x", "y", "z"))
-    module = description.make_module(Execution())
-    params = jax.tree.map(
-        lambda leaf: np.random.default_rng(leaf.size).normal(size=leaf.shape).astype(np.float32),
-        abstract_params(module),
-    )
+    params = random_params(description.make_module(Execution()), all_differ=True)
     model_directory.save(tmp_path / "model", description, params, tokenizer)
     assert load_description(tmp_path / "model") == description
-    result, report = load(tmp_path / "model", "")
+    result, report = load(tmp_path / "model")
     assert report.complete
     check_same(result, params)
 
@@ -346,7 +342,7 @@ def test_mixed_precision_comes_back_to_the_bit(model_path, edit, tokenizer, tmp_
         }
 
     edit(halve)
-    params, _ = load(model_path, "")
+    params, _ = load(model_path)
     model_directory.save(tmp_path / "again", load_description(model_path), params, tokenizer)
     check_same(
         *(load_file(path / "model.safetensors") for path in (tmp_path / "again", model_path))
