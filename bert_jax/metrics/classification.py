@@ -1,7 +1,6 @@
 """Scores of predicted classes: accuracy, precision, recall, F1, Matthews, and the confusion matrix.
 
-The numbers are scikit-learn's, and 0 if a score is not defined: no such class, no examples. The
-reports number the classes, align names of any script, and list only the largest errors of many
+The numbers are scikit-learn's, and 0 if a score is not defined: no such class. The reports number the classes, align names of any script, and list only the largest errors of many
 classes. Time and memory grow with classes and examples, not with the square of the classes.
 """
 
@@ -269,9 +268,7 @@ class LabelSets:
 
 
 def _score(name: str, gold: np.ndarray, predicted: np.ndarray, **options: Any) -> Any:
-    """A metric of scikit-learn; 0 without examples, which it refuses."""
-    if not len(gold):
-        return 0
+    """A metric of scikit-learn for one or more examples."""
     import sklearn.metrics  # takes half a second
 
     with warnings.catch_warnings():
@@ -285,9 +282,6 @@ def _f1(gold: np.ndarray, predicted: np.ndarray, **options: Any) -> float:
 
 def _class_scores(gold: np.ndarray, predicted: np.ndarray, classes: int) -> ClassScores:
     """The scores from class numbers [n] or from indicators [n, C]."""
-    if not len(gold):
-        nothing = np.zeros(classes)
-        return ClassScores(nothing, nothing, nothing, nothing.astype(np.int64))
     name = "precision_recall_fscore_support"
     return ClassScores(*_score(name, gold, predicted, labels=range(classes), zero_division=0))
 
