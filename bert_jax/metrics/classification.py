@@ -1,6 +1,7 @@
 """Scores of predicted classes: accuracy, precision, recall, F1, Matthews, and the confusion matrix.
 
-The numbers are scikit-learn's, and 0 if a score is not defined: no such class. The reports number the classes, align names of any script, and list only the largest errors of many
+The numbers are scikit-learn's, and 0 if a score is not defined, as for a class without examples.
+The reports number the classes, align names of any script, and list only the largest errors of many
 classes. Time and memory grow with classes and examples, not with the square of the classes.
 """
 

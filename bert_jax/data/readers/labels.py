@@ -2,16 +2,22 @@
 
 One class: a text or a number. Several classes: a list of them in a cell or in JSON, texts between
 separators, a vector of 0 and 1, or a column of 0 and 1 for each class. A number to regress on.
+
+Lists in cells are as Python, JSON and NumPy write them, and are never evaluated:
+
+    ['joy', 'fear']   ('joy',)   {'joy'}   ["joy"]   [True, False]   [np.int64(0), np.True_]
+    ['joy' 'fear']    [0 1 0]    [0. 1. 0.]   array([0, 1])   tensor([0., 1.])
 """
 
+import ast
 import dataclasses
 import math
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from bert_jax.data.examples import Example, Label, LabelVector, Text
 from bert_jax.data.readers.columns import TextColumns, TextOptions
-from bert_jax.data.readers.label_cells import parse_list, parse_vector
 from bert_jax.data.readers.rows import is_number
 from bert_jax.data.readers.tables import Record
 from bert_jax.errors import LARGEST, OptionError, UserError
@@ -20,6 +26,26 @@ from bert_jax.errors import LARGEST, OptionError, UserError
 MISSING = frozenset({"", "nan", "<na>", "#n/a", "nat"})
 
 _BITS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
+
+# A list is enclosed in brackets; or begins with a bracket and a quotation mark; or has parentheses
+# or braces around a comma, or around nothing but numbers: "(other)" is a class.
+_LIST = re.compile(
+    r"\[.*\]|[\[({]\s*['\"].*|[({](?:[^,]*,.*|[\s\d.]*)[)}]",
+    re.DOTALL,
+)
+_CALL = re.compile(
+    r"(?:np\.)?(?:array|tensor|(?:frozen)?set)\((?:(?P<list>[\[({].*[\])}])[^\])}]*)?\)",
+    re.DOTALL,
+)
+_PART = re.compile(
+    r"\s*(?:np\.\w+\()?"
+    r"(?:(?P<quoted>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(?P<bare>[^\s,'\"()\[\]{}]+))"
+    r"\)?(?P<gap>\s*,|\s+|$)\s*",
+    re.DOTALL,
+)
+_BIT = r"(?:[01](?:\.0*)?|true|false)"
+_VECTOR = re.compile(rf"{_BIT}(?:(?:\s*[,;|]\s*|\s+){_BIT})+", re.IGNORECASE)
+_NUMBERS = re.compile(r"\d+(\s*[,;|]\s*\d+)+")
 
 
 def names_by_number(names: Sequence[str]) -> dict[str, str]:
@@ -259,3 +285,70 @@ def _kind(label: Label | None) -> str:
         case float():
             return "a number"
     return "a list of labels"
+
+
+def parse_list(text: str) -> tuple[str, ...] | None:
+    """The parts of a cell that is a list; None if it does not look like one.
+
+    Quoted parts are the texts between the quotation marks; numbers are as written, "1." as "1.0";
+    booleans are "true" and "false".
+
+    Raises:
+        ValueError: it looks like a list but is none; the message says why.
+    """
+    text = text.strip()
+    if call := _CALL.fullmatch(text):
+        text = call["list"] or "[]"
+    if not _LIST.fullmatch(text):
+        return None
+    if text[0] + text[-1] not in ("[]", "()", "{}"):
+        raise ValueError("it does not end like one")
+    return tuple(_parts_of_list(text[1:-1].strip()))
+
+
+def parse_vector(text: str) -> tuple[str, ...] | None:
+    """The numbers of a cell such as "0 1 0", "0,1,0" or "True|False"; None if it is none.
+
+    Raises:
+        ValueError: it has several numbers as "2,10", which may be one class.
+    """
+    text = text.strip()
+    if _VECTOR.fullmatch(text):
+        return tuple(re.split(r"[\s,;|]+", text.lower()))
+    if _NUMBERS.fullmatch(text):
+        raise ValueError("it has no brackets")
+    return None
+
+
+def _parts_of_list(inside: str) -> Iterator[str]:
+    position, commas = 0, set()
+    while position < len(inside):
+        part = _PART.match(inside, position)
+        if part is None:
+            raise ValueError(f"{inside[position:]!r:.20} is neither quoted nor a number")
+        position = part.end()
+        if position < len(inside):
+            commas.add("," in part["gap"])
+        yield _quoted_part(part["quoted"]) if part["quoted"] else _bare_part(part["bare"])
+    if len(commas) > 1:
+        raise ValueError("only some of its parts have commas between them")
+
+
+def _quoted_part(part: str) -> str:
+    if "\\" not in part:
+        return part[1:-1]
+    try:
+        text: str = ast.literal_eval(part.replace(r"\/", "/"))  # PHP's JSON escapes it
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")  # JSON has pairs
+    except (ValueError, SyntaxError) as error:
+        raise ValueError(f"{part:.20} has an invalid escape sequence") from error
+
+
+def _bare_part(part: str) -> str:
+    word = part.removeprefix("np.").removesuffix("_").lower()
+    if word in ("true", "false") or re.fullmatch(r"[+-]?\d+", word):
+        return word
+    try:
+        return str(float(word))
+    except ValueError as error:
+        raise ValueError(f"{part!r:.20} is neither quoted nor a number") from error

@@ -7,7 +7,7 @@ A table has a row for each word, or for each sentence with cells of words and of
     ,rejects,O                     the call,O O
 
 Consecutive rows with the same id of their sentence, or none, belong to it. A cell is a list, see
-`label_cells`, or has its parts between blanks.
+`labels`, or has its parts between blanks.
 """
 
 import contextlib
@@ -30,8 +30,7 @@ from bert_jax.data.readers.columns import (
     usual_column,
 )
 from bert_jax.data.readers.conll import DOCUMENT_START, ColumnOptions, read_sentences
-from bert_jax.data.readers.label_cells import parse_list
-from bert_jax.data.readers.labels import names_by_number
+from bert_jax.data.readers.labels import names_by_number, parse_list
 from bert_jax.data.readers.lines import open_lines, uncompressed_name
 from bert_jax.data.readers.rows import Report, TableShape, is_number
 from bert_jax.data.readers.tables import Record, Table, format_of, is_dataset, open_records

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from bert_jax.data.readers.columns import TextOptions
-from bert_jax.data.readers.label_cells import parse_list, parse_vector
+from bert_jax.data.readers.labels import parse_list, parse_vector
 from bert_jax.data.readers.texts import read_texts
 from bert_jax.errors import UserError
 
