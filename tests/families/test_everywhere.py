@@ -63,8 +63,8 @@ def encoder_of(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_texts_of_a_packed_row_are_as_each_by_itself(name):
-    """Positions begin again in each text, and no text sees another or its padding."""
+def test_texts_of_a_packed_row_equal_texts_in_separate_rows(name):
+    """Positions restart in each text, and texts do not see each other or padding."""
     config, apply = encoder_of(name)
     texts = [[2, 10, 11, 12, 3], [2, 20, 3], [2, 30, 31, 3]]
     padding = 15 - sum(map(len, texts))
@@ -79,7 +79,7 @@ def test_texts_of_a_packed_row_are_as_each_by_itself(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_rows_that_predictions_pack_are_as_padded_rows(name):
+def test_rows_that_predictions_pack_equal_padded_rows(name):
     config, apply = encoder_of(name)
     lengths = [9, 5, 7, 3, 2, 8]
     (layout,) = packed_batches(lengths, batch_size=4, limit=20, row_multiple=2)

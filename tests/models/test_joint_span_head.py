@@ -44,7 +44,7 @@ class Reference:
         return x @ kernel + bias
 
     def over_tokens(self, scores):
-        """Log probabilities by position; those of all other positions are missing."""
+        """Log probabilities by position, of allowed positions alone."""
         return dict(zip(self.allowed, log_softmax(np.array(scores)), strict=True))
 
     def starts(self):
@@ -101,12 +101,12 @@ def test_scores_follow_the_description(params):
             (scores.start_logits[row], expected.starts()),
             (scores.end_logits[row], expected.ends(starts[row])),
         ):
-            ours = np.asarray(jax.nn.softmax(logits))
+            probabilities = np.asarray(jax.nn.softmax(logits))
             np.testing.assert_allclose(
-                ours[list(log_probs)], np.exp(list(log_probs.values())), rtol=2e-5
+                probabilities[list(log_probs)], np.exp(list(log_probs.values())), rtol=2e-5
             )
             # No other token can be an answer: neither the question, nor a [SEP], nor padding.
-            assert np.count_nonzero(ours) == len(log_probs)
+            assert np.count_nonzero(probabilities) == len(log_probs)
         np.testing.assert_allclose(scores.no_answer_logits[row], expected.no_answer(), rtol=2e-5)
 
 

@@ -71,7 +71,7 @@ def assert_close(computed, expected, dtype, tolerance):
 
 
 def assert_definition(function, tokens, rate=0.0, dtypes=("float32", "bfloat16")):
-    """Output and gradients of a kernel are those of the definition in float32."""
+    """A kernel has the output and the gradients of the definition in float32."""
     for dtype in dtypes:
         operands = drawn(dtype, 2, 3, 5, 8)
         exact = [array.astype(np.float32) for array in operands]

@@ -62,7 +62,7 @@ def test_a_new_word_is_the_mean_of_its_pieces(params):
         [7, 0],
     ]
     assert grown["mlm_head"]["bias"].tolist() == [1, 0, -1, 3, 0.5, np.float32(1) / 3, 3]
-    # Its own rows, not those of the embeddings.
+    # Means of rows of the decoder, not of the embeddings.
     assert grown["mlm_head"]["decoder"].tolist() == [
         *[[0, 1], [0, 2], [0, 4], [0, 8]],
         [0, 1.5],
@@ -178,7 +178,7 @@ def test_old_words_stay_and_new_ones_lie_between_their_pieces(table, first_id, p
     ],
 )
 def test_layers_that_share_parameters_are_kept_by_groups(groups, layers, sizes, rows):
-    """ALBERT: of 6 layers, those of a group are one row of the stacked parameters."""
+    """ALBERT: 6 layers, and one row of the stacked parameters for each group of them."""
     config = dataclasses.replace(CONFIG, num_hidden_layers=6, num_hidden_groups=groups)
     params = {"encoder": {"layers": {"bias": np.arange(groups)}, "other": np.arange(9)}}
     if sizes is None:

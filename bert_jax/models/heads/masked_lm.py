@@ -30,16 +30,16 @@ class MaskedLMOptions(HeadOptions):
     """The head of the masked language model.
 
     Attributes:
-        act: its activation; None: `hidden_act`.
-        extended_decoder: whether it has width D, and the word embeddings get D - E more columns
-            there (MobileBERT); otherwise it has width E.
+        act: activation; None: `hidden_act`.
+        extended_decoder: whether the decoder has width D, the word embeddings and D - E more
+            columns (MobileBERT); otherwise it has their width E.
     """
 
     act: str | None = None
     extended_decoder: bool = False
 
     def check(self, config: EncoderConfig) -> None:
-        """See `HeadOptions`."""
+        """Checks that an extended decoder is not narrower than the word embeddings."""
         if self.extended_decoder and config.embedding_width > config.hidden_size:
             rule = f"it must be at most model.hidden_size, {config.hidden_size}"
             raise OptionError("model.embedding_size", config.embedding_size, rule)

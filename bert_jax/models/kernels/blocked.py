@@ -46,6 +46,7 @@ class _Softmax(NamedTuple):
 
 @jax.custom_vjp
 def attention(inputs: AttentionInputs) -> jax.Array:
+    """The function of the kernel, [B, N, T, H], in blocks of queries or of heads."""
     query, key, value = inputs.query, inputs.key, inputs.value
     *_, queries, width = query.shape
     blocks = _query_blocks(queries, width, key.shape[2])

@@ -7,6 +7,7 @@ from bert_jax.models.attention_inputs import AttentionInputs, Kernel
 
 
 def attention(inputs: AttentionInputs) -> jax.Array:
+    """The function of the kernel, [B, N, T, H]; cuDNN computes the gradient, too."""
     # Lengths, not a mask: cuDNN would compute a gradient for a mask.
     lengths = (inputs.mask.key_ids[:, 0] != 0).sum(axis=1, dtype=jnp.int32)
     output = jax.nn.dot_product_attention(

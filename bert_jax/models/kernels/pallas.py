@@ -13,6 +13,7 @@ from bert_jax.models.attention_inputs import AttentionInputs, Kernel
 
 
 def attention(inputs: AttentionInputs) -> jax.Array:
+    """The function of the kernel, [B, N, T, H], on each device of a mesh for its rows and heads."""
     key_ids = inputs.mask.key_ids[:, 0]  # BS
     query_ids = jnp.broadcast_to(inputs.mask.query_ids[:, 0], inputs.query.shape[::2])  # BT
     operands = (inputs.query, inputs.key, inputs.value, query_ids, key_ids)

@@ -19,6 +19,7 @@ ATTENTION_WEIGHTS = "attention weights"
 
 @jax.custom_vjp
 def attention(inputs: AttentionInputs) -> jax.Array:
+    """The function of the kernel, [B, N, T, H]; see `forward` and `backward` for its gradient."""
     return attend(inputs)[0]
 
 

@@ -27,7 +27,7 @@ FAMILY = Family(
     # As DistilBERT: other keys in config.json.
     required_fields=("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
     field_names={"hidden_size": "dim", "num_hidden_layers": "n_layers"},
-    # As RoBERTa: positions count from the row after that of padding.
+    # As RoBERTa: positions count from the row after the row of padding.
     sizes=bert.SIZES,
     constants={"positions_after_padding": True},
 )
