@@ -23,7 +23,7 @@ from bert_jax.files import read_json_object, write_atomically
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution
-from bert_jax.models.head import fields_of, find_head, option_keys
+from bert_jax.models.head import find_head
 from bert_jax.models.heads.text_vectors import TextVectors
 
 CONFIG = "config.json"
@@ -233,13 +233,14 @@ def write_config(path: Path, description: ModelDescription) -> None:
 
 def config_bytes(description: ModelDescription) -> bytes:
     """The content of a `config.json` that `transformers` reads."""
-    family, config = description.family, fields_of(description.config)
+    family = description.family
+    config = family.fields(description.config)
     num_labels = config["num_labels"]
     keys = family.file_fields()
     keys.pop("num_labels")
-    for name in {"use_crf", "qa_head"} & keys.keys():
-        if config[name] == getattr(option_keys()[name], name):
-            keys.pop(name)  # no other library has it
+    for name, default in family.own_options.items():
+        if config[name] == default:
+            keys.pop(name, None)
     fields: dict[str, Any] = {
         "architectures": [description.class_name],
         "model_type": family.model_type,

@@ -211,7 +211,7 @@ def save(path: Path, description: ModelDescription, params: Any, tokenizer: Toke
     prefix = (path if path.suffix == ".ckpt" else path / CHECKPOINT).resolve()
     directory = prefix.parent
     names = _names(path, description)
-    _check_config(path, description.config)
+    _check_config(path, description.config, description.family)
     _check_tokenizer(path, tokenizer, description.family)
     if description.vectors.has_parameters:
         raise UserError(
@@ -290,7 +290,7 @@ def _head_of(parameters: set[str], named: str | None) -> str:
     return named if head == "classification" and named in _LIKE_CLASSIFICATION else head
 
 
-def _check_config(path: Path, config: EncoderConfig) -> None:
+def _check_config(path: Path, config: EncoderConfig, family: Family) -> None:
     """Raises UserError for options that google-research/bert does not have."""
     remedy = "save a model directory instead"
     if config.hidden_act not in _ACTIVATIONS:
@@ -299,13 +299,8 @@ def _check_config(path: Path, config: EncoderConfig) -> None:
             f"{', '.join(_ACTIVATIONS)}; {remedy}"
         )
     fields = fields_of(config)
-    known = (
-        ("tie_word_embeddings", True),
-        ("layer_norm_eps", 1e-12),
-        ("use_crf", False),
-        ("qa_head", "independent"),
-    )
-    for field, only in known:
+    known = {"tie_word_embeddings": True, "layer_norm_eps": 1e-12, **family.own_options}
+    for field, only in known.items():
         if (value := fields[field]) != only:
             raise UserError(
                 f"{path}: {field} is {value}; google-research/bert computes {only} alone; {remedy}"

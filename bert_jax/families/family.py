@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import bert_jax.families
 from bert_jax.errors import OptionError, UserError, require_one_of
 from bert_jax.models.config import OPTIONAL_FIELDS, EncoderConfig
-from bert_jax.models.head import model_keys, with_fields
+from bert_jax.models.head import fields_of, model_keys, option_keys, with_fields
 from bert_jax.tokenization import Tokenizer, load_tokenizer
 from bert_jax.tokenization.interface import WORDPIECE
 
@@ -225,6 +225,19 @@ class Family:
             OptionError: a value has another type, or is out of range.
         """
         return with_fields(EncoderConfig(**self.constants), fields)
+
+    def fields(self, config: EncoderConfig) -> dict[str, Any]:
+        """The values from which `config` makes an architecture."""
+        return fields_of(config)
+
+    @property
+    def own_options(self) -> dict[str, Any]:
+        """The options of heads that no other library has for this family, with their defaults."""
+        return {
+            name: getattr(options, name)
+            for name, options in option_keys().items()
+            if name not in self.optional_fields
+        }
 
     def load_tokenizer(self, path: str | Path, *, config: EncoderConfig | None = None) -> Tokenizer:
         """The tokenizer of a model of this family, see `tokenization.load_tokenizer`.

@@ -8,10 +8,13 @@ import pytest
 from bert_jax.checkpoints.config_file import (
     HeadError,
     ModelDescription,
+    config_bytes,
     read_config,
     write_config,
 )
 from bert_jax.errors import UserError
+from bert_jax.families.bert import FAMILY
+from bert_jax.families.family import Family
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import fields_of, with_fields
@@ -146,6 +149,32 @@ def test_labels_without_names_are_numbered(tmp_path, count, named):
     write_config(path, ModelDescription(config, "tagging"))
     assert json.loads(path.read_text()).get("id2label") == named
     assert read_config(path).config == config
+
+
+class TypedFamily(Family):
+    """The activation is a part of another key, as in T5's `feed_forward_proj`."""
+
+    def file_fields(self):
+        keys = {name: key for name, key in super().file_fields().items() if name != "hidden_act"}
+        return keys | {"feed_forward": "feed_forward_proj"}
+
+    def config(self, fields):
+        activation = {"hidden_act": fields["feed_forward"].removeprefix("plain-")}
+        own = {name: value for name, value in fields.items() if name != "feed_forward"}
+        return super().config(own | activation)
+
+    def fields(self, config):
+        return super().fields(config) | {"feed_forward": f"plain-{config.hidden_act}"}
+
+
+def test_a_family_with_other_keys_for_the_fields():
+    classes = {"tagging": "TypedForTokenClassification"}
+    family = TypedFamily("typed", classes, FAMILY.huggingface, sizes={})
+    config = family.config(SIZES | {"feed_forward": "plain-relu"})
+    assert config.hidden_act == "relu"
+    written = json.loads(config_bytes(ModelDescription(config, "tagging", family=family)))
+    assert written["feed_forward_proj"] == "plain-relu"
+    assert "hidden_act" not in written
 
 
 @pytest.mark.parametrize(
