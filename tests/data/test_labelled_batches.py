@@ -76,7 +76,7 @@ def test_the_longest_length_is_kept_however_rare_it_is():
 
 @pytest.mark.parametrize(("epochs", "lengths"), [(3, {48}), (4, {32, 48})])
 def test_a_short_training_has_few_lengths(epochs, lengths):
-    """Half of the 64 batches of an epoch need 32 tokens: a length of its own if there are 128."""
+    """Half of the 64 batches of an epoch need 32 tokens: enough for a length if there are 128."""
     rows = np.array([20] * 32 + [40] * 32)
     batches = LabelledBatches(rows, make, batch_size=1, seed=0, most=128, epochs=epochs)
     assert {int(batches.batch(number)["length"]) for number in range(128)} == lengths

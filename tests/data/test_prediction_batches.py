@@ -49,7 +49,7 @@ def test_each_device_packs_its_own_rows():
 
 def test_long_rows_are_filled_with_short_ones():
     batches = packed([500, 300, 200, 10, 60, 40, 20])
-    # Rows of 512 tokens have 500, 300 and 200, and 10; those of 64 tokens have 60, 40 and 20.
+    # Rows of 512 tokens have 500, 300 and 200, and 10; rows of 64 tokens have 60, 40 and 20.
     assert [batch.indices["pack_indices"].shape for batch in batches] == [(1, 2, 512), (1, 2, 64)]
     assert [sorted(batch.rows.values()) for batch in batches] == [[0, 1, 2, 3], [4, 5, 6]]
 

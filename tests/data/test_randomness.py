@@ -21,7 +21,7 @@ def scalar_mix(value: int) -> int:
 
 
 def scalar_bits(key: int, position: int) -> int:
-    """Output number `position` of a SplitMix64 generator whose state begins at `key`."""
+    """Output number `position` of a SplitMix64 generator with the first state `key`."""
     return scalar_mix((key + (position + 1) * 0x9E3779B97F4A7C15) & UINT64)
 
 

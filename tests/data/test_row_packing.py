@@ -27,7 +27,7 @@ def test_by_hand():
 
 
 def test_longer_rows_where_more_texts_fit():
-    # Two texts of 36 tokens fit 72 places (9/8 of 64), not 64: four rows in place of eight.
+    # Two texts of 36 tokens fit 72 tokens (9/8 of 64), not 64: four rows instead of eight.
     row_packer = RowPacker([batch_of([36] * 8, 64)] * 3)
     assert row_packer.pack(batch_of([36] * 8, 64))["pack_indices"].shape == (1, 4, 72)
     # Here nothing is won by longer rows.
@@ -40,7 +40,7 @@ def test_longer_rows_where_more_texts_fit():
 
 
 def test_the_numbers_of_rows_are_those_that_batches_need():
-    # Of 16 rows each; as many as half the batches need are worth a shape of their own.
+    # Of 16 rows each; as many as half the batches need are worth a shape.
     few, many = batch_of([64] * 3 + [0] * 13, 64), batch_of([64] * 11 + [0] * 5, 64)
     row_packer = RowPacker([few, many] * 10)
     assert [row_packer.pack(batch)["pack_indices"].shape[1] for batch in (few, many)] == [3, 11]
@@ -104,7 +104,7 @@ def test_best_fit_decreasing_by_eye():
 
 @given(st.lists(st.integers(1, 12), max_size=40), st.integers(1, 20))
 def test_best_fit_decreasing_equals_a_plain_loop(sizes, rows):
-    """Which of several equally full rows is taken is not defined: what is left in them is."""
+    """Which of several equally full rows is taken is undefined, so the spaces are compared."""
     left, unplaced = [12] * rows, []
     for size in sorted(sizes, reverse=True):
         fitting = [space for space in left if space >= size]

@@ -62,7 +62,7 @@ def texts_of(tokenizer, tiny_config):
 
 
 def a_mesh(data):
-    """The shape of a mesh, for what is not computed."""
+    """The shape of a mesh, where nothing is computed."""
     return SimpleNamespace(shape={"data": data, "fsdp": 1}, size=data, devices=np.array([0]))
 
 

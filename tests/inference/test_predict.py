@@ -249,7 +249,7 @@ def test_errors_of_a_pipe_name_its_lines(model, tmp_path, capsys):
     assert all("fillings" in json.loads(line) for line in capsys.readouterr().out.splitlines())
 
 
-# The peak of getrusage would be that of the process that started this one, if that is higher.
+# The peak of getrusage would be the peak of the parent process, if that is higher.
 PROGRAM = """
 import pathlib, re, sys
 import bert_jax

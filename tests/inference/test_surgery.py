@@ -16,7 +16,7 @@ TEXTS = ["the cat sat on the mat .", ("a bird sang", "it was [MASK] and warm .")
 
 
 def leaf(model, ending: str) -> np.ndarray:
-    """The only parameter whose name ends so."""
+    """The only parameter with this ending of its name."""
     flat = flatten_dict(model.params, sep="/")
     (name,) = [name for name in flat if name.endswith(ending)]
     return np.asarray(flat[name])

@@ -22,7 +22,7 @@ BATCH = {
 def model(make_model):
     made = make_model("classification")
     module = made.description.make_module(Execution(dtype="bfloat16"))
-    params = jax.tree.map(lambda leaf: leaf, made.params)  # a tree of its own
+    params = jax.tree.map(lambda leaf: leaf, made.params)  # another tree
     return dataclasses.replace(made, module=module, params=params)
 
 
