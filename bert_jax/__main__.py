@@ -39,7 +39,7 @@ def _tune_memory() -> None:
     A step on a CPU touches gigabytes of memory. With pages of 2 MiB it takes 0.85 times as long,
     and if the C library returns no memory between steps, the hidden states of 512 tokens take 0.95
     times as long again. The C library reads these values only when a process starts; what can be
-    set later (`inference.loading.keep_freed_memory`) does not reach the large blocks that XLA's
+    set later (`sharding.runtime.keep_freed_memory`) does not reach the large blocks that XLA's
     threads allocate in training.
     """
     if sys.platform == "linux" and _TUNABLES not in os.environ:

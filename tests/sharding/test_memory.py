@@ -12,7 +12,7 @@ pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc
 # The resident memory, in MiB, before, with and after a block of 256 MiB; its huge pages.
 PROGRAM = """
 import ctypes, pathlib
-from bert_jax.inference.loading import keep_freed_memory
+from bert_jax.sharding.runtime import keep_freed_memory
 
 def resident():
     status = pathlib.Path("/proc/self/status").read_text()
