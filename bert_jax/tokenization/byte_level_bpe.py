@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MERGES_FILE = "merges.txt"
 
-# Space, tab, line feed and carriage return as the characters that stand for these bytes.
+# The characters that encode the bytes of space, tab, line feed and carriage return.
 SPACE_MARKER = "Ġ"
 WORD_MARKERS = (SPACE_MARKER, "ĉ", "Ċ", "č")
 

@@ -61,7 +61,7 @@ class SpecialIds:
     mask: int | None
 
     def known(self) -> list[int]:
-        """The ids of those that are not missing."""
+        """The ids of the tokens that are not missing."""
         return [token_id for token_id in dataclasses.astuple(self) if token_id is not None]
 
 
@@ -70,11 +70,11 @@ _ROLES = tuple(field.name for field in dataclasses.fields(SpecialIds))
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Token:
-    """A token that is found in a text before the model sees it; as `tokenizers.AddedToken`.
+    """A token that is matched in a text before the model sees it; as `tokenizers.AddedToken`.
 
     Attributes:
         content: its text.
-        single_word: whether it is found only where no letter or digit is next to it.
+        single_word: whether it matches only where no letter or digit is next to it.
         lstrip: whether it takes the white space before it.
         rstrip: whether it takes the white space after it.
         normalized: whether it is looked for in the normalised text.
@@ -123,7 +123,7 @@ class SpecialTokens:
 
     @property
     def names(self) -> dict[str, str | None]:
-        """The text of each field of `SpecialIds`; None for a token that has none."""
+        """The text of each field of `SpecialIds`; None for a missing token."""
         tokens = {role: self.named.get(f"{role}_token") for role in _ROLES}
         return {role: token.content if token else None for role, token in tokens.items()}
 
@@ -132,10 +132,10 @@ class SpecialTokens:
         return SpecialIds(*(token_to_id(name) if name else None for name in self.names.values()))
 
     def check_ids(self, token_to_id: Callable[[str], int | None], origin: str) -> None:
-        """Refuses tokens whose ids are not those that the files give them.
+        """Compares the ids of added tokens with the files.
 
         Raises:
-            UserError: see above.
+            UserError: a token has another id than in the files.
         """
         for token_id, token in self.added.items():
             if (known := token_to_id(token.content)) != token_id:
@@ -293,7 +293,7 @@ def read_special_tokens(
         )
         later = in_map.pop("additional_special_tokens", None)
         fields |= in_map
-        # Not those of `later`, and no defaults.
+        # Without the tokens of `later`, and without defaults.
         named, extra = _named(config_path, SpecialTokens({}), fields)
         special = {token.content for token in (*named.values(), *extra)}
         fields[extra_key] = fields[extra_key] or later

@@ -40,8 +40,8 @@ class TokenizerClass(NamedTuple):
         name: its name, as a file has it.
         kind: see `Source`.
         has_types: whether it gives the second text token type 1; `model_input_names` in
-            `tokenizer_config.json` has precedence. (transformers 5 gives none for ALBERT, whose
-            models were trained with them.)
+            `tokenizer_config.json` has precedence. (transformers 5 gives no types for ALBERT, but
+            its models were trained with them.)
     """
 
     name: str

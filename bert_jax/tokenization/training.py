@@ -71,10 +71,10 @@ def train_wordpiece(
         character_coverage: share of all characters that the alphabet covers, the most frequent
             first; words with others become [UNK].
         alphabet_size: number of distinct characters that are kept in any case.
-        report: is called if `vocab_size` has no room for the alphabet, which is then smaller.
+        report: is called if `vocab_size` is too small for the alphabet, which is then cut.
 
     Raises:
-        UserError: the texts contain no word, or `vocab_size` has no room for the letters of any.
+        UserError: the texts contain no word, or `vocab_size` is too small for the letters of any.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 

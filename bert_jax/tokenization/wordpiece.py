@@ -176,7 +176,7 @@ class WordPieceTokenizer(LibraryTokenizer):
         if single := [piece for piece in outside if len(self._words_of(piece)) == 1]:
             raise UserError(
                 f"words: this tokenizer has {len(single)} added tokens beside its vocabulary "
-                f"({', '.join(single[:3])}), whose ids would move; add the words with whole=True"
+                f"({', '.join(single[:3])}); their ids would change: add the words with whole=True"
             )
         wholes = dict.fromkeys(map(self._whole_word, words))
         added = [whole for whole in wholes if whole not in vocabulary]

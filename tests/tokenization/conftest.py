@@ -1,4 +1,4 @@
-"""Small tokenizers whose every id can be checked by eye."""
+"""Small tokenizers with ids that can be checked by eye."""
 
 import pytest
 

@@ -7,7 +7,7 @@ from bert_jax.tokenization.encoding import truncated_lengths
 
 
 @pytest.mark.parametrize(
-    ("lengths", "room", "truncation", "expected"),
+    ("lengths", "limit", "truncation", "expected"),
     [
         ([3, 4], 7, "longest_first", [3, 4]),
         ([3, 9], 7, "longest_first", [3, 4]),  # only the longer is cut
@@ -24,8 +24,8 @@ from bert_jax.tokenization.encoding import truncated_lengths
         ([0, 7], 7, "only_first", [0, 7]),  # nothing to cut
     ],
 )
-def test_truncated_lengths(lengths, room, truncation, expected):
-    assert truncated_lengths(lengths, room, truncation) == expected
+def test_truncated_lengths(lengths, limit, truncation, expected):
+    assert truncated_lengths(lengths, limit, truncation) == expected
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_pairs_are_truncated_as_the_option_says(uncased, truncation, expected):
 
 
 def test_texts_are_cut_on_the_side_of_the_files_for_this_call_alone(uncased):
-    """The values are those of transformers 5.24."""
+    """The values are from transformers 5.24."""
     left = dataclasses.replace(uncased.description, truncation_side="left")
     tokenizer = uncased.with_description(left)
     texts, pairs = ["the dog, the play"], ["cafe dog."]  # 5 6 7 tokens

@@ -74,8 +74,8 @@ class PretrainingBatches:
         self._continues_word = tokenizer.continuations()
         self._random_ids = _random_ids(options.random_tokens, tokenizer, split)
         self._special_tokens = tokenizer.num_special_tokens(pair=self._has_pairs)
-        room = options.length - self._special_tokens
-        self._plan = pairs.ExamplePlan(split, options, room, weighted=weighted)
+        max_tokens = options.length - self._special_tokens
+        self._plan = pairs.ExamplePlan(split, options, max_tokens, weighted=weighted)
         self.length = options.length
         self.padding_id = tokenizer.padding_id
         self._mask_id = tokenizer.special_id("mask", "pre-training")

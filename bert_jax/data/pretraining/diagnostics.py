@@ -157,7 +157,7 @@ def degenerate_targets(
                 f"{remedy}, or set data.objective=none"
             )
         elif single >= _NEARLY_ALL:
-            yield f"{cause}, whose halves are the pairs; {remedy}, or set data.objective=none"
+            yield f"{cause}, and its halves are the pairs; {remedy}, or set data.objective=none"
     padding = 1 - float(examples.lengths(numbers).mean()) / length
     if padding > _MOST and not packing:
         yield (

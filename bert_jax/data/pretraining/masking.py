@@ -11,7 +11,7 @@ import numpy as np
 from bert_jax.data import randomness
 from bert_jax.data.pretraining.options import PretrainingOptions
 
-# Indices of the random numbers of an example, after those of `pairs.Draw`.
+# Indices of the random numbers of an example, after the indices of `pairs.Draw`.
 _SELECT = 1 << 20
 _ACTION = 2 << 20
 _RANDOM_TOKEN = 3 << 20
@@ -41,9 +41,9 @@ class MaskedPositions(NamedTuple):
     Attributes:
         positions: int64 [B, P], ascending; unused entries are 0.
         chosen: bool [B, P], False for unused entries.
-        deciders: int64 [B, P], position whose random number decides the replacement: the position
-            itself, or the first one of its span, since a span is replaced as a whole. Spans that
-            touch are one (SpanBERT, masking.py, merge_intervals).
+        deciders: int64 [B, P], position with the random number that decides the replacement: the
+            same, or the first of its span, since a span is replaced as a whole. Spans that touch
+            are one (SpanBERT, masking.py, merge_intervals).
     """
 
     positions: np.ndarray

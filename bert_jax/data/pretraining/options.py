@@ -26,7 +26,7 @@ class VocabularyOptions:
         lowercase: whether text is lower-cased first; byte-level BPE keeps the case.
         character_coverage: share of the characters of the training text that the alphabet covers,
             in (0, 1]; WordPiece keeps the 1,000 most frequent ones in any case, and no more than
-            `vocab_size` has room for. Byte-level BPE knows every character.
+            fit into `vocab_size`. Byte-level BPE knows every character.
         train_characters: maximum amount of training text, in characters; the sources of a mixture
             share it by their weights.
     """
@@ -108,7 +108,7 @@ class PretrainingOptions:
             "none" (consecutive whole sentences of one document, RoBERTa's DOC-SENTENCES).
         cross_documents: with "none", whether a sequence continues in the next document of the
             corpus, with a [SEP] between the two (RoBERTa's FULL-SENTENCES).
-        masking: what is masked together: "token"; "token_with_replacement" (positions are drawn
+        masking: unit of masking: "token"; "token_with_replacement" (positions are drawn
             with replacement and count once, so that fewer are masked: ELECTRA); "whole_word" (all
             pieces of a word; BERT's later models); "ngram" (1 to 3 whole words in a row, the
             shorter the more often: ALBERT, section 4.1) or "span" (1 to 10 whole words in a row:
@@ -118,13 +118,13 @@ class PretrainingOptions:
         mask_rounding: how the number of masked tokens becomes a whole number: "nearest", "up"
             (SpanBERT) or "random", up with the probability of its fractional part (RoBERTa).
         mask_replace_prob, random_replace_prob: fractions of the masked tokens that become [MASK],
-            or a random token; the others are unchanged.
+            or a random token; the other masked tokens are unchanged.
         random_tokens: a random token is any id of the "vocabulary", a "non_special" one (RoBERTa),
             or a token of the "corpus", as frequent as there (SpanBERT).
         span_boundary: with masking "span", whether the masked tokens are also predicted from the
             two tokens next to their span (SpanBERT's span-boundary objective).
         max_span_targets: maximum number of tokens of a span that are predicted so.
-        short_probability: fraction of examples whose target length is uniform, from 2 tokens on.
+        short_probability: fraction of examples with a uniform target length, from 2 tokens on.
         seed: seed of all random choices.
     """
 

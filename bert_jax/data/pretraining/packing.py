@@ -8,9 +8,9 @@ its batches, and packs rows inside the model: `models.packed_rows`.)
 The data position is still one integer. Rows are divided into groups of `GROUP_ROWS`: row r of a run
 is row r mod `GROUP_ROWS` of group r div `GROUP_ROWS`. Group g packs the examples g·pool … (g +
 1)·pool - 1 of the run, where `pool` examples fill a group on average; so each group can be computed
-without the others. By chance these examples need slightly more or fewer rows than the group has.
+without other groups. By chance these examples need slightly more or fewer rows than the group has.
 Those that do not fit are left out of that epoch (each epoch is shuffled again). On 154 books that
-is 0.4 % of the examples of 512 tokens, 0.2 % of those of 128.
+is 0.4 % of the examples of 512 tokens, and 0.2 % of the examples of 128.
 """
 
 import dataclasses
@@ -68,8 +68,8 @@ class PackedBatches:
     | next_sentence_labels | int32 [B, K] | as in `PretrainingBatches`, filled with 0 |
     | next_sentence_weights | float32 [B, K] | 1; 0 for the filling |
 
-    The last three are missing with the objective "none". The keys of a span-boundary objective are
-    those of `PretrainingBatches`, with positions along the row.
+    The last three are missing with the objective "none". A span-boundary objective has the keys of
+    `PretrainingBatches`, with positions along the row.
 
     Attributes:
         rows_per_epoch: number of rows for the examples of an epoch, rounded up.
@@ -167,9 +167,8 @@ class PackedBatches:
             count: B, number of rows.
         """
         # The examples are in the order of their rows, and a row contains them one after the other.
-        # So the non-padding entries of all examples, flattened, equal those of all rows, flattened;
-        # only their number in each row must be computed. The same is true of masked tokens and of
-        # labels.
+        # So the flattened non-padding entries of all examples equal those entries of all rows; only
+        # their number in each row must be computed; likewise for masked tokens and labels.
         is_token = examples["attention_mask"] > 0  # [n, longest]
         is_masked = examples["masked_lm_weights"] > 0  # [n, P]
         first_of_row = np.searchsorted(rows, rows)

@@ -31,7 +31,7 @@ BOUNDARIES = {
 
 @pytest.fixture(scope="module")
 def numbered_batches(numbered_tokenizer, make_numbered_split):
-    """Batches of a corpus of sentences of 3 to 29 tokens whose ids count up."""
+    """Batches of a corpus of sentences of 3 to 29 tokens, with ids that count up."""
     generator = np.random.default_rng(5)
     lengths = [generator.integers(3, 30, size).tolist() for size in generator.integers(30, 90, 40)]
     split = make_numbered_split(lengths)

@@ -54,7 +54,7 @@ def test_of_a_large_split_every_other_document_is_counted(make_numbered_split, n
 ONE_SENTENCE = [[10]] * 40
 NEXT = "in 100% of the pairs the second sentence is random: "
 PREPARE = "; prepare documents of several sentences (data.format, data.sentences), or set "
-HALVES = f"100% of the documents have one sentence, whose halves are the pairs{PREPARE}"
+HALVES = f"100% of the documents have one sentence, and its halves are the pairs{PREPARE}"
 MEDIAN = (
     f"{NEXT}the median sentence has 40 tokens, and a row 32; prepare shorter ones "
     "(data.sentences), or raise data.length, or set data.objective=none"

@@ -27,7 +27,7 @@ def keys_of(rows: int, seed: int = 3) -> np.ndarray:
 
 
 def masked_sentences(rows: int, **options) -> list[str]:
-    """`SENTENCES` with "_" for what is masked."""
+    """`SENTENCES` with "_" for masked tokens."""
     candidates = np.array([[not token.startswith("[") for token in SENTENCES]] * rows)
     continues = np.array([[token.startswith("##") for token in SENTENCES]] * rows)
     lengths = np.full(rows, 19)
@@ -194,8 +194,8 @@ def test_electra_masks_85_percent_of_positions_drawn_with_replacement():
         masked = positions[chosen].tolist()
         assert masked == sorted(set(masked))
         assert not positions[~chosen].any()
-    # 15 draws of 30 leave a position out with (29/30)^15. Its variance is that of one position
-    # at most 30 times, and 4,000 rows are independent.
+    # 15 draws of 30 leave a position out with (29/30)^15. Its variance is at most 30 times the
+    # variance of one position, and 4,000 rows are independent.
     share = 1 - (29 / 30) ** 15
     assert counts.mean() == pytest.approx(30 * share, abs=4 * math.sqrt(15 / rows))
     shares = np.bincount(found.positions[found.chosen], minlength=length)[1:31]

@@ -26,7 +26,7 @@ def small_groups():
 
 @pytest.fixture(scope="module")
 def make_batches(numbered_tokenizer, make_numbered_split):
-    """Batches of 40 documents of 100 to 1,600 tokens, whose ids count up."""
+    """Batches of 40 documents of 100 to 1,600 tokens, with ids that count up."""
     generator = np.random.default_rng(5)
     lengths = [generator.integers(3, 30, size).tolist() for size in generator.integers(6, 100, 40)]
     split = make_numbered_split(lengths)

@@ -242,10 +242,10 @@ def test_every_token_is_seen_within_a_hundred_epochs(make_numbered_split, object
     assert np.flatnonzero(seen == 0).tolist() == []
 
 
-# With "nsp", what would follow gives way to a random sentence in half of the examples.
+# With "nsp", a random sentence replaces the next one in half of the examples.
 @pytest.mark.parametrize(("objective", "share"), [("nsp", 0.4), ("sop", 0.5), ("none", 0.5)])
 def test_the_ends_of_documents_are_not_neglected(make_numbered_split, objective, share):
-    # Fifty documents of 8 to 57 sentences, whose lengths are 5, 12, 19, 26 and 33 in turn.
+    # Fifty documents of 8 to 57 sentences, of 5, 12, 19, 26 and 33 tokens in turn.
     lengths = [[5 + 7 * ((i + n) % 5) for i in range(8 + n)] for n in range(50)]
     split = make_numbered_split(lengths)
     seen = times_seen(split, 50, objective=objective, max_tokens=125)

@@ -264,8 +264,8 @@ def test_the_figures_of_three_documents(tmp_path, tiny_vocabulary, monkeypatch):
         sentences="lines",
     )
     figures = statistics(options, length=8, workers=1, progress=False)
-    # Documents of 5, 1 and 9 tokens fill 1, 1 and 2 examples with room for 5 tokens each:
-    # 15 tokens and 4 * 3 special ones in 4 * 8 positions; no row of 8 tokens has room for two.
+    # Documents of 5, 1 and 9 tokens fill 1, 1 and 2 examples of 5 tokens each:
+    # 15 tokens and 4 * 3 special ones in 4 * 8 positions; no two fit in a row of 8 tokens.
     packed = figures.pop("packed_padding_share")
     assert figures == {
         "documents": 3,

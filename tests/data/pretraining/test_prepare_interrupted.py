@@ -82,7 +82,7 @@ def wait_until(condition, seconds=180.0):
 @pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_run_goes_on_to_the_same_bytes(work, tmp_path, signal_number):
     output = tmp_path / "corpus"
-    for least in (20, 80):  # killed, gone on with, killed again
+    for least in (20, 80):  # killed, continued, killed again
         process = run(work, output, stderr=subprocess.DEVNULL)
         wait_until(lambda least=least: written_batches(output) >= least)
         workers = children(process)

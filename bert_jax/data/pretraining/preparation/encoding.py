@@ -16,7 +16,7 @@ class NumberedBlock(NamedTuple):
     """A block (`sources.Block`) with the number and the split of its document.
 
     Attributes:
-        document: number of the document in what is read, from 0.
+        document: number of the document in its shard, from 0.
         split: "train" or "validation".
         text: text of the block.
     """
@@ -55,8 +55,8 @@ def split_sentences(paragraph: str, mode: str = "split", language: str = "en") -
     Args:
         paragraph: text that UTF-8 can encode, without line ends.
         mode: see `PrepareOptions.sentences`.
-        language: language code for "split"; for a language without rules, sentencex uses those of a
-            related language, or of English.
+        language: language code for "split"; for a language without rules, sentencex has
+            the rules of a related language, or of English.
 
     Returns:
         Sentences of at most `PIECE_CHARACTERS` characters; a longer one is cut at white space, or

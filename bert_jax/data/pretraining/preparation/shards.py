@@ -98,8 +98,7 @@ def plan_shards(
 ) -> list[Shard]:
     """Groups the files of sources to at most `shard_bytes`, in the order of the corpus.
 
-    A larger file is a shard of its own, and so is a source of which only the first documents are
-    read.
+    A larger file is one shard, and so is a source that is read up to a limit of documents.
     """
     shards: list[Shard] = []
     position = 0
@@ -124,7 +123,7 @@ def _groups(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
 
 
 def read_shard(shard: Shard, work: EncodingWork) -> Iterator[TextBatch]:
-    """The batches of a shard whose files do not exist."""
+    """The batches of a shard that have no file yet."""
     numbers = itertools.count()
 
     def batch(blocks: list[NumberedBlock], is_last: bool) -> Iterator[TextBatch]:

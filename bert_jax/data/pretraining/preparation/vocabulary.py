@@ -29,8 +29,7 @@ def train_vocabulary(
     """Trains a tokenizer from the documents of "train", the first ones of each source.
 
     Args:
-        options: kind and size of the vocabulary, and the split, whose validation documents are left
-            out.
+        options: kind and size of the vocabulary; validation documents are left out.
         sources: the opened sources.
         limit: maximum number of documents of each source.
         progress: whether a progress bar is shown on stderr.
@@ -100,10 +99,10 @@ def unknown_pieces(
     yield f"{share:.2%} of the tokens of the first {characters.total():,} characters are {name}"
     if share <= _MOST_UNKNOWN:
         return
-    found = [character for character, _ in characters.most_common()]
+    by_count = [character for character, _ in characters.most_common()]
     unknown = [
         character
-        for character, ids in zip(found, tokenizer.encode_sentences(found), strict=True)
+        for character, ids in zip(by_count, tokenizer.encode_sentences(by_count), strict=True)
         if unk in ids
     ]
     remedy = "leave tokenizer.path out to train one for this text"
@@ -112,8 +111,8 @@ def unknown_pieces(
         remedy = f"{cause}, or set tokenizer.kind=byte_level_bpe, tokenizer.lowercase=False"
     if 2 * sum(characters[character] for character in unknown) >= counts[unk]:
         yield (
-            f"warning: the vocabulary does not have {len(unknown):,} of {len(found):,} characters "
-            f"of the text, {listed(list(map(repr, unknown)))}: {remedy}"
+            f"warning: the vocabulary does not have {len(unknown):,} of {len(by_count):,} "
+            f"characters of the text, {listed(list(map(repr, unknown)))}: {remedy}"
         )
     else:
         yield (

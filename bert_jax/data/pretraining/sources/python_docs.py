@@ -1,8 +1,9 @@
 """`python-docs:`: English text that comes with every CPython, for a first run without any data.
 
 One document per topic of `help()`, then one per module of the standard library: its docstring and
-those of its classes and functions in the order of the source, which is read, never imported. This
-text is hard-wrapped and full of code; only paragraphs of prose are kept, each joined to one line.
+the docstrings of its classes and functions in the order of the source, which is read, never
+imported. This text is hard-wrapped and full of code; only paragraphs of prose are kept, each joined
+to one line.
 """
 
 import ast
