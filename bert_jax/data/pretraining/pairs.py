@@ -137,8 +137,8 @@ class ExamplePlan:
         """The separators between the documents of each text of a plan with `cross_documents`.
 
         Returns:
-            The number of tokens before each separator, separators before it included, int64 [B, S],
-            and whether the example has it, bool [B, S].
+            The number of tokens before each separator, with the separators before it, int64
+            [B, separators], and whether the example has it, bool [B, separators].
         """
         first = np.searchsorted(self._starts, segments.first_start, side="right")
         last = np.searchsorted(self._starts, segments.first_end, side="left")
