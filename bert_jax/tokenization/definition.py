@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from bert_jax.errors import UserError, first_line
 from bert_jax.tokenization.encoding import TEXTS, Template, is_unicode
-from bert_jax.tokenization.interface import MAX_VOCABULARY_SIZE
 
 if TYPE_CHECKING:
     import tokenizers
+
+MAX_VOCABULARY_SIZE = 1 << 21
+"""The limit of V: twice the largest known vocabulary (XLM-V)."""
 
 READ_REMEDY = "give a file that a tokenizer saved"
 OTHER_MODEL = "give a model with another tokenizer"

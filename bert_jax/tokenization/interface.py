@@ -28,9 +28,6 @@ from bert_jax.tokenization.encoding import (
 WORDPIECE, SENTENCEPIECE, BYTE_LEVEL_BPE = "wordpiece", "sentencepiece", "byte_level_bpe"
 CAMEMBERT, XLM_ROBERTA = "camembert", "xlm_roberta"
 
-MAX_VOCABULARY_SIZE = 1 << 21
-"""The limit of V: twice the largest known vocabulary (XLM-V)."""
-
 
 class Tokenizer(abc.ABC):
     """Text to ids and back.

@@ -126,7 +126,10 @@ def _load(source: Source, kind: str) -> Tokenizer:
             f"{source.path(TOKENIZER_FILE)}: the model is {known}; only {', '.join(_KINDS)} are "
             f"read from a {TOKENIZER_FILE}: {OTHER_MODEL}"
         )
-    source = dataclasses.replace(source, kind=kind)
+    definition = source.definition
+    if kind in (SENTENCEPIECE, *LAYOUTS) and MODEL_FILE in source.files and known != UNIGRAM:
+        definition = None  # of another model than the .model file
+    source = dataclasses.replace(source, kind=kind, definition=definition)
     if WORDPIECE in (kind, of_library):
         return wordpiece.load(source)
     if BYTE_LEVEL_BPE in (kind, of_library):

@@ -9,7 +9,6 @@ from typing import Any, Self
 from bert_jax.errors import UserError, first_line
 from bert_jax.files import VOCABULARY_BYTES, read_limited
 from bert_jax.tokenization.cleaning import TextCleaner, has_accents, looks_lowercased
-from bert_jax.tokenization.definition import model_type
 from bert_jax.tokenization.description import (
     ALBERT,
     ANGLED,
@@ -332,8 +331,6 @@ def load(source: Source) -> SentencePieceTokenizer:
         raise UserError(f"{path}: tokenize_chinese_chars is for WordPiece only; leave it out")
     content, proto = read_model(path)
     pieces = [piece.piece for piece in proto.pieces]
-    if model_type(source.definition) != "Unigram":
-        source = dataclasses.replace(source, definition=None)
     keep_accents = source.switch("keep_accents", False if has_class else None)
     if "strip_accents" in arguments:
         keep_accents = not arguments["strip_accents"]

@@ -209,12 +209,7 @@ class UnigramTokenizer(LibraryTokenizer):
 
 def load(source: Source) -> UnigramTokenizer:
     """The tokenizer of a .model file with a family's ids, or of a `tokenizer.json`."""
-    definition, kind = source.definition, source.kind
-    if MODEL_FILE in source.files and model_type(definition) != UNIGRAM:
-        path, definition = source.files[MODEL_FILE], None
-        source = dataclasses.replace(source, definition=None)
-    else:
-        path = source.path(MODEL_FILE)
+    path, definition, kind = source.path(MODEL_FILE), source.definition, source.kind
     source.check_no_arguments(
         path, "do not apply to a SentencePiece model as in XLM-R, which has a normalisation"
     )
