@@ -256,7 +256,13 @@ def to_tensors(params: Any, names: TensorNames, module: nn.Module) -> dict[str, 
         rule, array = names.rule(prefix + name), np.asarray(fetch(value))
         parts = array if rule.stacked else [array]
         for tensor, part in zip(_tensor_names(rule, array.shape), parts, strict=True):
-            tensors[tensor] = to_tensor(rule, part)
+            own = to_tensor(rule, part)
+            if rule.part == (0, 1):
+                tensors[tensor] = own
+            else:
+                shape = tensor_shape(rule, part.shape)
+                whole = tensors.setdefault(tensor, np.empty(shape, own.dtype))
+                _own_part(rule, whole)[...] = own
     return tensors
 
 
@@ -269,11 +275,18 @@ def _tensor_names(rule: Rule, shape: tuple[int, ...]) -> list[str]:
 
 def tensor_shape(rule: Rule, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape in a file of a parameter, or of one of its layers."""
+    _, parts = rule.part
     if rule.input_axes:
         inputs = int(np.prod(shape[: rule.input_axes]))
-        outputs = int(np.prod(shape[rule.input_axes :]))
+        outputs = int(np.prod(shape[rule.input_axes :])) * parts
         return (outputs, inputs) if rule.transposed else (inputs, outputs)
-    return (int(np.prod(shape)),) if rule.parameter.endswith("bias") else shape
+    return (int(np.prod(shape)) * parts,) if rule.parameter.endswith("bias") else shape
+
+
+def _own_part(rule: Rule, tensor: np.ndarray) -> np.ndarray:
+    """The part of a tensor that contains the parameter, or one of its layers; a view."""
+    part, parts = rule.part
+    return tensor if parts == 1 else np.split(tensor, parts, 0 if rule.transposed else -1)[part]
 
 
 def fill(rule: Rule, parameter: np.ndarray, tensor: np.ndarray) -> None:
@@ -284,6 +297,7 @@ def fill(rule: Rule, parameter: np.ndarray, tensor: np.ndarray) -> None:
         parameter: contiguous array that is written to.
         tensor: array with the shape of `tensor_shape`.
     """
+    tensor = _own_part(rule, tensor)
     if not rule.transposed:
         parameter[...] = tensor.reshape(parameter.shape)
         return
@@ -294,8 +308,8 @@ def fill(rule: Rule, parameter: np.ndarray, tensor: np.ndarray) -> None:
 
 
 def to_tensor(rule: Rule, parameter: np.ndarray) -> np.ndarray:
-    """The tensor of a parameter (or of one of its layers), contiguous."""
-    shape = tensor_shape(rule, parameter.shape)
+    """The tensor of a parameter (or of one of its layers), or its part of it, contiguous."""
+    shape = tensor_shape(rule._replace(part=(0, 1)), parameter.shape)
     if not rule.transposed:
         return np.ascontiguousarray(parameter).reshape(shape)
     return np.ascontiguousarray(parameter.reshape(shape[::-1]).T)

@@ -47,12 +47,15 @@ class Rule(NamedTuple):
         tensor: name in a file; `{layer}` is replaced by the number of the layer.
         input_axes: for kernels, number of input axes of the parameter; 0 for all others.
         transposed: for kernels, whether the tensor is [out, in] instead of [in, out].
+        part: (i, n): the kernel or bias is part i, from 0, of n equal parts of the tensor along its
+            output axis, such as the keys of a tensor for queries, keys and values.
     """
 
     parameter: str
     tensor: str
     input_axes: int = 0
     transposed: bool = False
+    part: tuple[int, int] = (0, 1)
 
     @property
     def stacked(self) -> bool:

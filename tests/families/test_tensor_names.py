@@ -1,27 +1,33 @@
 """The names of tensors in files: by hand, complete, and the same tensors in every format."""
 
+import dataclasses
 import re
 import types
 
+import jax
 import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
+from safetensors.numpy import save_file
 
 from bert_jax.checkpoints.parameters import (
     DECODER,
     WORD_EMBEDDINGS,
     fill,
     locate,
+    read_parameters,
     tensor_shape,
     to_tensor,
     to_tensors,
 )
+from bert_jax.checkpoints.tensors import open_tensors
 from bert_jax.families import albert
 from bert_jax.families.bert import FAMILY, GOOGLE, HUGGINGFACE
 from bert_jax.families.family import family_names, find_family
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.head import find_head, with_fields
+from bert_jax.sharding.mesh import one_device_mesh
 from tests.random_params import random_params
 
 # L 2, D 6, N 3, H 2, F 5, V 7, C 4: all different, so that no wrong transposition fits by chance.
@@ -239,6 +245,40 @@ def test_there_and_back_to_the_bit(shapes):
             assert tensor.flags.c_contiguous
             fill(rule, back, tensor)
             assert back.tobytes() == layer.tobytes(), name
+
+
+@pytest.mark.parametrize("transposed", [True, False])
+def test_one_tensor_of_queries_keys_and_values(tmp_path, transposed):
+    """As in GPT-2, where kernels are [in, out], and in ModernBERT."""
+    parts = {name: (number, 3) for number, name in enumerate(("query", "key", "value"))}
+    rules = {}
+    for name, rule in RULES.items():
+        match = re.fullmatch("(bert/encoder/layers/attention/)(query|key|value)(/.*)", name)
+        if match:
+            tensor, is_kernel = rule.tensor.replace(match[2], "qkv"), name.endswith("kernel")
+            rule = rule._replace(
+                tensor=tensor, part=parts[match[2]], transposed=transposed and is_kernel
+            )
+        rules[name] = rule
+    names = dataclasses.replace(HUGGINGFACE, rules=tuple(rules.values()))
+    module = find_head("encoder").make(CONFIG)
+    params = random_params(module)
+    apart, joined = (to_tensors(params, each, module) for each in (HUGGINGFACE, names))
+    for layer in ("0", "1"):
+        scope = f"bert.encoder.layer.{layer}.attention.self."
+        three = [apart[f"{scope}{name}.weight"] for name in parts]
+        weight = np.concatenate(three)  # [3 D, D]
+        assert (
+            joined[f"{scope}qkv.weight"].tolist() == (weight if transposed else weight.T).tolist()
+        )
+        assert joined[f"{scope}qkv.bias"].shape == (18,)
+    save_file(joined, tmp_path / "model.safetensors")
+    with open_tensors(tmp_path) as file:
+        read, report = read_parameters(file, names, module, mesh=one_device_mesh())
+    assert report.complete
+    assert flatten_dict(jax.tree.map(np.ndarray.tobytes, jax.device_get(read))) == flatten_dict(
+        jax.tree.map(np.ndarray.tobytes, jax.device_get(params))
+    )
 
 
 def test_kernels_are_transposed_and_heads_flattened_by_hand():
