@@ -1,4 +1,4 @@
-"""Pooling of vectors that a person can add up; two texts through one encoder."""
+"""Pooling of vectors that a person can add up; several texts through one encoder."""
 
 import jax
 import numpy as np
@@ -95,21 +95,22 @@ def test_features_by_hand():
     assert computed.tolist() == [[1, 5, 3, 2, 2, 3]]
 
 
-def test_each_text_of_a_pair_has_its_own_vector(tiny_config):
+def test_each_text_of_an_example_has_its_own_vector(tiny_config):
+    """Three texts; the classifier takes the first and the last."""
     module = SentencePairs(tiny_config, Execution(), TextPooling(), labels=3)
     params = random_params(module, scale=1.0, all_differ=True)
     assert params["classifier"]["kernel"].shape == (3 * 16, 3)
     assert set(params["bert"]) == {"embeddings", "encoder"}
-    ids = np.array([[[2, 10, 3, 0], [2, 6, 18, 3]], [[0] * 4, [0] * 4]])
-    mask = np.array([[[1, 1, 1, 0], [1, 1, 1, 1]], [[0] * 4, [0] * 4]])
+    ids = np.array([[[2, 10, 3, 0], [2, 6, 18, 3], [2, 8, 9, 3]], [[0] * 4] * 3])
+    mask = np.array([[[1, 1, 1, 0], [1, 1, 1, 1], [1, 1, 1, 1]], [[0] * 4] * 3])
     apply = jax.jit(lambda ids: module.apply({"params": params}, ids, None, mask))
     output = jax.tree.map(np.asarray, apply(ids))
-    assert output.vectors.shape == (2, 2, 16)
+    assert output.vectors.shape == (2, 3, 16)
     assert output.logits.shape == (2, 3)
     assert (output.vectors[1] == 0).all()  # texts without tokens
-    # A change of the second text and of the padding after the first changes the second vector.
-    ids[0, 1, 1], ids[0, 0, 3] = 7, 9
+    ids[0, 1, 1], ids[0, 0, 3] = 7, 9  # a token of the second text, padding of the first
     changed = jax.tree.map(np.asarray, apply(ids))
-    assert (changed.vectors[0, 0] == output.vectors[0, 0]).all()
-    assert (changed.vectors[0, 1] != output.vectors[0, 1]).any()
-    assert (changed.logits[0] != output.logits[0]).any()
+    assert (changed.vectors[0] != output.vectors[0]).any(axis=1).tolist() == [False, True, False]
+    assert (changed.logits == output.logits).all()
+    ids[0, 2, 1] = 7
+    assert (np.asarray(apply(ids).logits[0]) != output.logits[0]).all()
