@@ -62,7 +62,7 @@ class BenchOptions:
 
 
 class Workload(NamedTuple):
-    """What a config trains, and on which devices."""
+    """The model, the training and the devices of a config, to be timed."""
 
     task: Task
     execution: Execution
@@ -90,7 +90,7 @@ class Timing:
 
     @property
     def once(self) -> float:
-        """How much longer the first step took than the median of the later ones."""
+        """Extra time of the first step, over the median of the later steps."""
         return max(0.0, self.first - self.median)
 
 

@@ -294,7 +294,7 @@ class Sections:
         return cls(name, keys, spec, task, model, optimizer, train, distillation, mesh)
 
     def execution(self, platform: str = "") -> Execution:
-        """How models are computed; "" means the platform of the local devices."""
+        """Dtype and kernels of the computation; "" means the platform of the local devices."""
         return self.model.execution(self.keys["precision"], platform)
 
     def model_init(self, platform: str = "") -> ModelInit:
@@ -362,7 +362,7 @@ def _call(path: Path, arguments: str) -> Any:
         raise UserError(f"{path}: get_config: {type(error).__name__}: {error}") from error
 
 
-# How the Python literal of a list of texts begins.
+# The first character of a Python literal of a list of texts.
 _QUOTED = ("[", "(", "'", '"')
 
 

@@ -7,8 +7,8 @@ from numbers import Real
 from typing import Any
 
 # JAX counts and indexes with int32, and computes with float32.
-LARGEST_WHOLE = 2**31 - 1
-LARGEST, SMALLEST = 3.4e38, 1.2e-38
+INT32_MAX = 2**31 - 1
+FLOAT32_MAX, FLOAT32_MIN = 3.4e38, 1.2e-38  # the smallest that is not denormal
 
 # Terminal control characters, line breaks, changes of the writing direction, and halves of a
 # character, which cannot be printed: names in files may contain them.
@@ -66,7 +66,7 @@ class OptionError(UserError):
         return OptionError(name(self.key), self.value, rule, self.problem)
 
 
-def require_at_least(key: str, value: Any, least: int, most: int = LARGEST_WHOLE) -> None:
+def require_at_least(key: str, value: Any, least: int, most: int = INT32_MAX) -> None:
     """Checks a whole number; None is an option that is not set.
 
     Raises:
@@ -85,8 +85,8 @@ def require_at_least(key: str, value: Any, least: int, most: int = LARGEST_WHOLE
 def require_between(
     key: str,
     value: Any,
-    low: float = -LARGEST,
-    high: float = LARGEST,
+    low: float = -FLOAT32_MAX,
+    high: float = FLOAT32_MAX,
     *,
     without_low: bool = False,
     without_high: bool = False,
@@ -107,16 +107,16 @@ def require_between(
     if value is None:
         return
     is_number = isinstance(value, Real) and not isinstance(value, bool) and value == value
-    least = SMALLEST if without_low and low == 0 else low
+    least = FLOAT32_MIN if without_low and low == 0 else low
     is_excluded = (without_low and value == low) or (without_high and value == high)
     if is_number and least <= value <= high and not is_excluded:
         return
     limits = []
-    if low > -LARGEST:
+    if low > -FLOAT32_MAX:
         limits.append(f"{'above' if without_low else 'at least'} {low:,}")
-    if high < LARGEST:
+    if high < FLOAT32_MAX:
         limits.append(f"{'below' if without_high else 'at most'} {high:,}")
-    elif is_number and abs(value) > LARGEST:
+    elif is_number and abs(value) > FLOAT32_MAX:
         limits.append("finite in float32")
     kind = "" if is_number else "a number, " if limits else "a number"
     raise OptionError(key, value, f"it must be {kind}{' and '.join(limits)}")

@@ -259,7 +259,7 @@ class Experiment:
 
     @property
     def workload(self) -> Workload:
-        """What `benchmarks` times."""
+        """The input of `benchmarks.bench`."""
         execution = self.model_init.execution
         return Workload(self.task, execution, self.optimizer, self.options, self.mesh)
 

@@ -50,7 +50,7 @@ def export(workdir: Path, output: Path, *, which: str = "", part: str = "") -> i
 
 
 def export_notes(workdir: Path) -> tuple[str, ...]:
-    """What the exported model of a run lacks of the trained model, as sentences."""
+    """Sentences about parts of the trained model that the exported model lacks."""
     run = run_sections(workdir)
     return run.spec.export_notes(run.task.data)
 

@@ -14,7 +14,7 @@ from bert_jax.metrics.tables import aligned
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How a run ended.
+    """The result of a run.
 
     Attributes:
         name: name of its directory.

@@ -65,7 +65,7 @@ CONFIG, DATA = "config.json", "data.json"
 DATA_SUMMARY, _CHECKSUMS = "data_summary.json", "checksums.json"
 TOKENIZER, _VECTORS = "tokenizer", "vectors"
 
-# What a run writes after its config.
+# Files and directories that a run writes after its config.
 _NAMES = (
     *("checkpoints", DATA, MODEL_CONFIG, TOKENIZER, "metrics.jsonl", "tensorboard", "curves.png"),
     *("predictions", RESULT, MODEL, DATA_SUMMARY, _VECTORS),

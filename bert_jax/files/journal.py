@@ -34,7 +34,7 @@ _RECORD = ".record.json"
 RECORD_SECONDS = 5.0
 _BLOCK_BYTES = 1 << 20
 
-# What damaged records and files raise.
+# Exceptions of damaged records and files.
 _DAMAGES = (ValueError, LookupError, TypeError, AttributeError, RecursionError, FileNotFoundError)
 
 Request = Callable[[], Mapping[str, Any]]

@@ -33,7 +33,7 @@ from bert_jax.process import say
 NAME = ".bert_jax.lock"
 HEARTBEAT_SECONDS = 20.0
 STALE_SECONDS = 90.0
-# How long a bucket takes at most to store a small file that has been sent.
+# The longest time in which a bucket stores a small file that has been sent.
 _SETTLE_SECONDS = 2.0
 
 # The paths that this process has locked, see `_name_of`; with the lock, if it is in a bucket.

@@ -27,7 +27,7 @@ os.environ.setdefault("EPATH_USE_TF", "0")
 # The schemes of etils.epath, and the extra that installs the client of each.
 _EXTRAS = {"gs": "gcs", "s3": "s3"}
 
-# How long a store may take for its first answer. Later its client tries again for half a minute.
+# The time limit of a store's first answer. Later its client tries again for half a minute.
 _FIRST_ANSWER_SECONDS = 10.0
 
 

@@ -65,7 +65,7 @@ _KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFSOCK: "a socket",
 }
-# What `os.open` says of the same, and of a link, which it does not follow.
+# Errors of `os.open` for these kinds, and for a link, which it does not follow.
 _NOT_OPENED = {errno.ELOOP: "a link", errno.EISDIR: "a directory", errno.ENXIO: "a named pipe"}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
 
 from bert_jax.errors import (
-    LARGEST_WHOLE,
+    INT32_MAX,
     OptionError,
     require_at_least,
     require_between,
@@ -239,7 +239,7 @@ def check_fields(fields: Mapping[str, Any]) -> None:
             if default is not None:
                 raise OptionError(key, value, f"it must be of type {type(default).__name__}")
         elif kinds[name] in (int, int | None):
-            require_at_least(key, value, _LEAST.get(name, 1), _MOST.get(name, LARGEST_WHOLE))
+            require_at_least(key, value, _LEAST.get(name, 1), _MOST.get(name, INT32_MAX))
         elif kinds[name] is bool:
             if not isinstance(value, bool):
                 raise OptionError(key, value, "it must be True or False")

@@ -18,7 +18,7 @@ from bert_jax.errors import OptionError, first_line, one_line, require_at_least
 
 # A process without a heartbeat for this long counts as lost; JAX then ends all processes.
 HEARTBEAT_SECONDS = 60
-# How long hosts wait for each other's messages, ms: a lost one is detected by its heartbeat.
+# The time limit of messages between hosts, ms: a heartbeat detects a lost host before.
 A_WEEK = 7 * 24 * 3_600_000
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from jax.experimental import mesh_utils
 from jax.sharding import Mesh
 
-from bert_jax.errors import LARGEST_WHOLE, UserError, first_line, require_at_least
+from bert_jax.errors import INT32_MAX, UserError, first_line, require_at_least
 
 AXES = ("data", "fsdp", "tensor")
 
@@ -36,7 +36,7 @@ class MeshShape:
 
     def __post_init__(self) -> None:
         for axis, size in zip(AXES, self.sizes, strict=True):
-            require_at_least(f"mesh.{axis}", size, -LARGEST_WHOLE)
+            require_at_least(f"mesh.{axis}", size, -INT32_MAX)
         if self.sizes.count(-1) > 1 or any(size < 1 and size != -1 for size in self.sizes):
             raise UserError(
                 f"there is no mesh {self}; "

@@ -5,7 +5,7 @@ import math
 from fractions import Fraction
 
 from bert_jax.errors import (
-    LARGEST_WHOLE,
+    INT32_MAX,
     OptionError,
     require_at_least,
     require_between,
@@ -57,7 +57,7 @@ class TrainOptions(BatchKeys):
         if self.global_batch_size % self.microbatches:
             rule = f"it must be a multiple of train.microbatches, {self.microbatches}"
             raise OptionError("train.global_batch_size", self.global_batch_size, rule)
-        require_between("train.eval_every", self.eval_every, 0, LARGEST_WHOLE)
+        require_between("train.eval_every", self.eval_every, 0, INT32_MAX)
         require_one_of("train.export", self.export, EXPORTS)
         if not all(type(seed) is int and 0 <= seed < 2**32 for seed in self.seeds):
             rule = "seeds are whole numbers from 0 to 2**32 - 1"
@@ -79,8 +79,8 @@ class TrainOptions(BatchKeys):
         if not self.steps:
             # 0.07 × 100 is a little more than 7: rounded to six decimal places.
             steps = max(1, math.ceil(round(self.epochs * batches, 6)))
-            if steps > LARGEST_WHOLE:
-                rule = f"that is {steps:,} steps, and {LARGEST_WHOLE:,} are possible"
+            if steps > INT32_MAX:
+                rule = f"that is {steps:,} steps, and {INT32_MAX:,} are possible"
                 raise OptionError("train.epochs", self.epochs, rule)
             changes["steps"] = steps
         if self.evaluate_per_epoch and not self.eval_every:

@@ -259,7 +259,7 @@ def _accumulated(
     key: jax.Array,
     microbatches: int,
 ) -> Any:
-    """The sum of the gradients of micro-batches, which are computed one after the other.
+    """Gradient accumulation: the sum over micro-batches, computed one after the other.
 
     Args:
         gradient: rows and key of the dropout → gradient of the loss, and sums.

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from bert_jax.data.examples import ColumnLines, Example, Sentence
 from bert_jax.data.readers.columns import USUAL_TAGS, USUAL_WORDS, usual_column
 from bert_jax.data.readers.lines import Lines
-from bert_jax.errors import LARGEST_WHOLE, OptionError, UserError, require_at_least
+from bert_jax.errors import INT32_MAX, OptionError, UserError, require_at_least
 
 DOCUMENT_START = "-DOCSTART-"
 OUTSIDE = "O"
@@ -55,7 +55,7 @@ class ColumnOptions:
                 "data.separator", self.separator, "give 'tab', or '' for blanks and tabs"
             )
         for name in ("word_column", "tag_column"):
-            require_at_least(f"data.{name}", getattr(self, name), -LARGEST_WHOLE)
+            require_at_least(f"data.{name}", getattr(self, name), -INT32_MAX)
 
 
 class _Line(NamedTuple):

@@ -20,7 +20,7 @@ from bert_jax.data.examples import Example, Label, LabelVector, Text
 from bert_jax.data.readers.columns import TextColumns, TextOptions
 from bert_jax.data.readers.rows import is_number
 from bert_jax.data.readers.tables import Record
-from bert_jax.errors import LARGEST, OptionError, UserError
+from bert_jax.errors import FLOAT32_MAX, OptionError, UserError
 
 # How programs write a missing value; "None" and "NA" may be classes.
 MISSING = frozenset({"", "nan", "<na>", "#n/a", "nat"})
@@ -204,7 +204,7 @@ class Labels:
             number = math.nan if isinstance(value, bool) else float(value)
         except (TypeError, ValueError, OverflowError):  # overflow: JSON has numbers of any length
             number = math.nan
-        if not abs(number) <= LARGEST:
+        if not abs(number) <= FLOAT32_MAX:
             raise UserError(
                 f"{location}: {self._quoted} is {value!r:.40}, which is not a number, or one that "
                 "is not finite in float32; a regression needs one"

@@ -35,7 +35,7 @@ from bert_jax.data.readers.lines import open_lines, uncompressed_name
 from bert_jax.data.readers.rows import Report, TableShape, is_number
 from bert_jax.data.readers.tables import Record, Table, format_of, is_dataset, open_records
 from bert_jax.data.readers.texts import TextParser, open_texts, text_examples
-from bert_jax.errors import LARGEST_WHOLE, OptionError, UserError
+from bert_jax.errors import INT32_MAX, OptionError, UserError
 
 CONLL = "conll"
 CONLL_ENDINGS = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".bioes")
@@ -251,7 +251,7 @@ def open_sentences(
         UserError: the file cannot be read; or, during iteration, a row is malformed.
     """
     if options.format == CONLL:
-        columns = dataclasses.replace(options, tag_column=LARGEST_WHOLE)
+        columns = dataclasses.replace(options, tag_column=INT32_MAX)
         with open_lines(source) as lines:
             sentences = read_sentences(lines, columns, with_last_lines=with_lines)
             yield Examples(sentences, lines.fraction)

@@ -18,7 +18,7 @@ from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.errors import (
-    LARGEST_WHOLE,
+    INT32_MAX,
     NotFiniteError,
     OptionError,
     UserError,
@@ -377,7 +377,7 @@ def layer_numbers(layers: Sequence[int], *, first: int, last: int) -> tuple[int,
         raise OptionError("layers", layers, f"give numbers from {first} to {last}")
     chosen = []
     for layer in layers:
-        require_at_least("layers", layer, -LARGEST_WHOLE)
+        require_at_least("layers", layer, -INT32_MAX)
         number = last + 1 + layer if layer < 0 else layer
         if not first <= number <= last:
             embeddings = " (0: the embeddings)" if first == 0 else ""
