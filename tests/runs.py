@@ -2,9 +2,18 @@
 
 import json
 import re
+import subprocess
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+
+def completed(command: Iterable[object], **options: Any) -> "subprocess.CompletedProcess[str]":
+    """Runs a command to its end; `options` as for `subprocess.run`."""
+    words = list(map(str, command))
+    return subprocess.run(words, capture_output=True, text=True, check=False, **options)
 
 
 def records_of(workdir: Path) -> list[dict]:

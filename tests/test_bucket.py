@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bert_jax.files import as_path, upload
-from tests.runs import records_of
+from tests.runs import completed, records_of
 
 pytestmark = pytest.mark.slow
 
@@ -19,18 +19,13 @@ STEPS = 30
 
 
 def bert_jax(*arguments):
-    done = subprocess.run(
-        [sys.executable, "-m", "bert_jax", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = completed([sys.executable, "-m", "bert_jax", *arguments])
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def train(command):
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = completed(command)
     assert done.returncode == 0, done.stderr
 
 
@@ -78,7 +73,7 @@ def test_a_run_in_a_bucket_is_the_run_on_disk(bucket, train_command, tiny_corpus
 def test_a_bucket_that_is_not_there_is_one_line(store, train_command, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     command = train_command("gs://bucket/run", {"data.corpus": "gs://other/corpus"})
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = completed(command)
     assert done.returncode == 2
     *notices, line = done.stderr.splitlines()
     assert all(notice.startswith("--config.") for notice in notices)
@@ -87,16 +82,19 @@ def test_a_bucket_that_is_not_there_is_one_line(store, train_command, tmp_path, 
 
 def test_a_store_that_does_not_answer_is_one_line(tmp_path):
     began = time.monotonic()
-    done = subprocess.run(
+    done = completed(
         [
-            *(sys.executable, "-m", "bert_jax", "export"),
-            *("--workdir", "gs://bucket/run", "--output", "a"),
+            sys.executable,
+            "-m",
+            "bert_jax",
+            "export",
+            "--workdir",
+            "gs://bucket/run",
+            "--output",
+            "a",
         ],
         env=os.environ | {"STORAGE_EMULATOR_HOST": "http://127.0.0.1:9"},  # a closed port
         cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()

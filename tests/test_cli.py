@@ -1,7 +1,6 @@
 """The command line: what it answers, and that bad input is one line and exit code 2."""
 
 import json
-import subprocess
 import sys
 
 import pytest
@@ -9,16 +8,7 @@ import pytest
 from bert_jax import cli
 from bert_jax.families import bert
 from bert_jax.models.head import fields_of
-
-
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """Runs `python -m bert_jax` with arguments."""
-    return subprocess.run(
-        [sys.executable, "-m", "bert_jax", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+from tests.runs import completed
 
 
 @pytest.fixture
@@ -43,9 +33,7 @@ def test_help_names_the_verbs_and_loads_nothing_heavy():
         "        'sentencepiece matplotlib ml_collections'.split()\n"
         "    print([name for name in heavy if name in sys.modules], file=sys.stderr)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
+    done = completed([sys.executable, "-c", script])
     assert done.returncode == 0
     assert done.stderr == "[]\n"
     for verb in cli.VERBS:
@@ -96,12 +84,8 @@ def test_wrong_usage_is_one_line_and_exit_code_2(arguments, message, capsys):
         ("learning_rate=3", "the nearest known is 'optimizer.learning_rate'"),
         ("train=3", "unknown key 'train'"),
         ("train.steps=many", "train.steps is 'many', a str; it must be"),
-        ("train.steps=1.5", "train.steps is 1.5, a float; it must be"),
-        ("train.steps=None", "train.steps is None"),
         ("model.scan_layers=1", "model.scan_layers is 1; it must be True or False"),
-        ("optimizer.learning_rate=fast", "optimizer.learning_rate is 'fast', a str; it must be"),
         ("model.hidden_size=wide", "model.hidden_size"),
-        ("model.initializer_range=small", "model.initializer_range"),
         ("task=translation", "this is a config of task pretraining, not 'translation'; choose"),
         ("precision=float16", "precision is 'float16'; known are"),
         ("data.length=17", "data.length is 17; the model has 16 positions: lower it"),
@@ -111,9 +95,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(arguments, message, capsys):
         ("train.steps=0", "train.steps is 0; it must be at least 1"),
         ("train.global_batch_size=9", "train.global_batch_size is 9; it must be a multiple of"),
         ("mesh.data=7", "a mesh data=7, fsdp=1, tensor=1 does not fit 1 devices"),
-        ("optimizer.name=sgd", "optimizer.name is 'sgd'; known are"),
         ("optimizer.warmup_steps=100000", "optimizer.warmup_steps is 100000; it must lie between"),
-        ("optimizer.decay=step", "optimizer.decay is 'step'; known are"),
         ("model.type_vocab_size=1", "model.type_vocab_size is 1; data.objective=nsp has pairs of"),
         ("model.vocab_size=10", "model.vocab_size is 10; the corpus has a vocabulary of 40"),
         ("init_from=/nowhere", "/nowhere"),
@@ -230,7 +212,8 @@ def test_prepare_needs_an_output_and_a_source(config, tmp_path, refused):
 
 
 def test_a_real_process_says_it_in_one_line_too():
-    done = run("train", "--config", "nowhere.py", "--workdir", "run")
+    command = [sys.executable, "-m", "bert_jax", "train", "--config=nowhere.py", "--workdir=run"]
+    done = completed(command)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "bert-jax: --config nowhere.py: no such file\n"
 

@@ -14,6 +14,7 @@ from safetensors.numpy import load_file
 
 import bert_jax
 from bert_jax import cli
+from tests.runs import completed
 
 
 @pytest.fixture(scope="module")
@@ -214,12 +215,7 @@ def test_parity_agrees_with_itself_and_names_a_cause(model, tmp_path):
     pytest.importorskip("transformers")
 
     def parity(*arguments: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "bert_jax", "parity", "--model", *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return completed([sys.executable, "-m", "bert_jax", "parity", "--model", *arguments])
 
     same = parity(model)
     assert same.returncode == 0, same.stderr

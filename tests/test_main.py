@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from bert_jax import __main__ as entry
+from tests.runs import completed
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is asked for on Linux")
 
@@ -32,12 +33,9 @@ def test_the_process_has_its_memory_its_arguments_and_its_options(own, expected,
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     environment = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
-    done = subprocess.run(
+    done = completed(
         [sys.executable, "-X", "utf8", str(program), "train", "a b"],
         env=environment | ({} if own is None else {"GLIBC_TUNABLES": own}),
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 3, done.stderr
     assert done.stdout == f"{expected} 1 ['train', 'a b']\n"
@@ -69,13 +67,8 @@ def test_without_a_home_directory_nothing_is_said_about_pictures(tmp_path):
     )
     hidden = ("MPLCONFIGDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME")
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
-    done = subprocess.run(
-        [sys.executable, str(program)],
-        env=environment | {"HOME": "/proc/none"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
+    done = completed(
+        [sys.executable, str(program)], env=environment | {"HOME": "/proc/none"}, cwd=tmp_path
     )
     assert (tmp_path / "a.png").is_file(), done.stderr
     assert done.stderr == ""

@@ -4,11 +4,12 @@ import ast
 import importlib.metadata
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.runs import completed
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "dependencies.md"
@@ -74,7 +75,7 @@ def test_nothing_installed_has_a_known_vulnerability():
     """Where one has no fix, accept it with `--ignore-vuln ID` and the reason."""
     pytest.importorskip("pip_audit")
     command = [sys.executable, "-m", "pip_audit", "--format", "json", "--progress-spinner", "off"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = completed(command)
     if not done.stdout:
         pytest.skip(f"pip-audit cannot ask PyPI: {done.stderr.strip().splitlines()[-1:]}")
     known = [each for each in json.loads(done.stdout)["dependencies"] if "skip_reason" not in each]

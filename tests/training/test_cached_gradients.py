@@ -1,7 +1,6 @@
 """Losses that compare all pairs of a batch, in micro-batches: the same as in one batch."""
 
 import os
-import subprocess
 import sys
 
 import flax.linen as nn
@@ -18,6 +17,7 @@ from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.step import abstract_state, make_train_step, new_state
 from tests.random_params import random_params
+from tests.runs import completed
 from tests.training.line_task import LineTask
 
 # Without a limit for the gradient, and with all of it in the first moment.
@@ -121,12 +121,6 @@ def assert_same_in_micro_batches(task, params, batch, devices):
 @pytest.mark.slow
 def test_on_eight_devices():
     command = (sys.executable, "-m", "pytest", "-n0", "-q", "-m", "not slow", __file__)
-    done = subprocess.run(
-        command,
-        env=os.environ | {"JAX_NUM_CPU_DEVICES": "8"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = completed(command, env=os.environ | {"JAX_NUM_CPU_DEVICES": "8"})
     assert done.returncode == 0, done.stdout
     assert done.stdout.startswith("...")

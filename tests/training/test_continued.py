@@ -1,9 +1,10 @@
 """A model that goes on with another text: what it learns and what it forgets is measured."""
 
 import json
-import subprocess
 
 import pytest
+
+from tests.runs import completed
 
 pytestmark = pytest.mark.slow
 
@@ -20,9 +21,7 @@ def test_both_corpora_are_evaluated_before_during_and_after(
         "train.evaluate_first": True,
         "data.general_corpus": str(other),
     }
-    done = subprocess.run(
-        train_command(tmp_path / "run", keys), capture_output=True, text=True, check=False
-    )
+    done = completed(train_command(tmp_path / "run", keys))
     assert done.returncode == 0, done.stderr
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     actual = [row for row in map(json.loads, lines) if row["split"] == "validation"]
@@ -33,19 +32,12 @@ def test_both_corpora_are_evaluated_before_during_and_after(
     assert actual[0]["general_mlm_loss"] != actual[0]["mlm_loss"]
     # Evaluated as the general corpus, the corpus itself has the loss that it has.
     same = keys | {"data.general_corpus": str(tiny_corpus)}
-    done = subprocess.run(
-        train_command(tmp_path / "same", same), capture_output=True, text=True, check=False
-    )
+    done = completed(train_command(tmp_path / "same", same))
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["general_mlm_loss"] == result["mlm_loss"]
     assert result["general_mlm_accuracy"] == result["mlm_accuracy"]
     # A run of another general corpus does not go on as if nothing had changed.
-    done = subprocess.run(
-        train_command(tmp_path / "run", same | {"train.steps": 6}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = completed(train_command(tmp_path / "run", same | {"train.steps": 6}))
     assert done.returncode == 2
     assert "general_corpus" in done.stderr

@@ -3,14 +3,13 @@
 import json
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from tests.runs import assert_same_metrics, records_of
+from tests.runs import assert_same_metrics, completed, records_of
 
 pytestmark = pytest.mark.slow
 
@@ -47,12 +46,9 @@ def trained(train_command, tmp_path_factory):
 
     def run(devices: int, keys: dict[str, object], workdir: Path | None = None) -> Path:
         workdir = workdir or tmp_path_factory.mktemp("devices") / "run"
-        done = subprocess.run(
+        done = completed(
             train_command(workdir, KEYS | keys),
             env=os.environ | {"JAX_NUM_CPU_DEVICES": str(devices)},
-            capture_output=True,
-            text=True,
-            check=False,
         )
         assert done.returncode == 0, done.stderr
         return workdir

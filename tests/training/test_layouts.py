@@ -3,11 +3,12 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.runs import completed
 
 pytestmark = pytest.mark.slow
 
@@ -75,12 +76,9 @@ print(json.dumps(actual))
 def compiled(tiny_corpus):
     config = Path(__file__).parents[2] / "configs" / "pretrain.py"
     layouts = {name: KEYS | keys for name, keys in LAYOUTS.items()}
-    done = subprocess.run(
+    done = completed(
         [sys.executable, "-c", COMPILE, f"{config}:corpus={tiny_corpus}", json.dumps(layouts)],
         env=os.environ | {"JAX_NUM_CPU_DEVICES": "8"},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "rematerialization" not in done.stderr, "the compiler gave up on a sharding"
