@@ -69,6 +69,19 @@ def test_every_parameter_has_axes_of_its_rank_and_sizes(head):
             assert axis not in SIZES or SIZES[axis] == size, name
 
 
+@pytest.mark.parametrize(
+    ("new", "known"),
+    [
+        ("cross_attention/query/kernel", "attention/query/kernel"),
+        ("cross_attention/output/bias", "attention/output/bias"),
+        ("gate_intermediate/kernel", "intermediate/kernel"),
+    ],
+)
+def test_a_second_sub_layer_is_split_as_the_first(new, known):
+    rules = parameter_axes()
+    assert match(rules, f"decoder/layers/{new}") == match(rules, f"encoder/layers/{known}")
+
+
 def test_the_joint_head_is_split_along_its_inputs():
     joint = with_fields(CONFIG, {"qa_head": "joint"})
     actual = flatten_dict(shapes_of(joint, "question_answering")["qa_joint"], sep="/")
