@@ -214,9 +214,10 @@ def record(case: Case) -> dict[str, Any]:
     if case == CASES["pretraining"]:
         mask = inputs["attention_mask"]
         weights = {name: score_weights(name, value.shape, mask) for name, value in outputs.items()}
-        sum(
+        score = sum(
             (outputs[name] * torch.from_numpy(each)).sum() for name, each in weights.items()
-        ).backward()
+        )
+        score.backward()
         recorded["gradients"] = {
             name: summary(parameter.grad, GRADIENT_SAMPLES)
             for name, parameter in model.named_parameters()
