@@ -77,6 +77,7 @@ def test_usual_names(labelled):
         "idx\tsentence\tsentiment": ("b", "c", "a", 2),
         "text\tscore\tlabel": ("a", "c", "0", 2),
         "text\tother\trest": ("a", None, "0", 2),
+        "Text\ttext\tlabel": ("a", "c", "0", 2),
     }.items():
         assert labelled("a.tsv", f"{header}\na\tb\tc\n") == [expected]
     scores = "text\tlabel\tscore\na\t1\t2.5\n"
