@@ -37,7 +37,7 @@ class LabelVector(tuple[str, ...]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ColumnLines:
-    """The lines of a sentence in a file in columns, with those before it and after it.
+    """The lines of a sentence in a file in columns, with the other lines around it.
 
     Attributes:
         text: the lines as in the file, with their line ends.

@@ -66,7 +66,7 @@ def _batches(
     finally:
         # TensorFlow's threads call `make_batch`. If the iterator were dropped in the meantime, they
         # could wait for ever for an interpreter that has ended; so start no more batches, and wait
-        # for those that have started.
+        # for the batches that have started.
         current = None
         keep_reading.assign(False)
         _drain(iterator)

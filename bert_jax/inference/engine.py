@@ -47,7 +47,7 @@ class PredictionBatch:
     Attributes:
         rows: for each row b that is not padding, the index of its example in the window, and its
             own among the rows of the example.
-        arrays: what `Predictor.compute` takes.
+        arrays: the arguments of `Predictor.compute`.
     """
 
     rows: dict[int, tuple[int, int]]

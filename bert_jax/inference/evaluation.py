@@ -29,7 +29,7 @@ def evaluate(
         params: parameters of `task.module`, on the mesh.
         mesh: devices of the evaluation.
         directory: see `Evaluator.evaluate`.
-        kept: outputs of an earlier call; those that are computed are added.
+        kept: outputs of an earlier call, to which computed outputs are added.
         quiet: names of the sets whose cut texts are not reported on stderr.
 
     Raises:

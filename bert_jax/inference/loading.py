@@ -111,7 +111,7 @@ def load(
 
 
 def _located(path: str | Path, revision: str | None) -> tuple[Any, Any, Path]:
-    """The module that reads the files of a model, what its functions take, and the directory."""
+    """The module that reads the files of a model, the path for its functions, and the directory."""
     google = None if is_remote(path) else google_files.find(Path(os.path.expanduser(path)))
     if google is None:
         directory = resolve(path, revision)

@@ -67,7 +67,7 @@ class LoadedModel(Model):
     stderr counts them; sentences to tag and passages to answer from are read in windows.
 
     In all methods, `batch_size` is the maximum number of rows computed together, `max_length` the
-    maximum number of tokens of a row (None: what the model's files say, at most its number of
+    maximum number of tokens of a row (None: the limit in the model's files, at most its number of
     positions), B the number of texts, L the number of layers.
 
     Attributes:
@@ -367,7 +367,7 @@ class LoadedModel(Model):
 
 
 def parts_of(model: Model) -> tuple[Any, ...]:
-    """The objects that make a model what it is; JAX's arrays never change."""
+    """The objects that a model consists of; none is changed in place."""
     return (model.module, model.tokenizer, model.description, *jax.tree.leaves(model.params))
 
 

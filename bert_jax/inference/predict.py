@@ -200,7 +200,7 @@ def check_request(
     target: str | Path,
     values: Mapping[str, Any] = _NO_OPTIONS,
 ) -> None:
-    """Checks what can be checked before a model is loaded.
+    """Checks everything that needs no model.
 
     Raises:
         UserError: the task, format or input does not exist, or the output cannot be created.

@@ -78,8 +78,8 @@ def similarity(
 ) -> np.ndarray:
     """The similarity of each of B texts to each of the `others`, or of `texts`, float32 [B, …].
 
-    It is the cosine, or what the model's files name: "dot", or "euclidean" or "manhattan", the
-    distance with a minus. For the other arguments and for errors see `embed`.
+    It is the cosine, or the function that the model's files name: "dot", or "euclidean" or
+    "manhattan", the negative distance. For the other arguments and for errors see `embed`.
     """
     vectors = functools.partial(
         embed, model, pooling=pooling, prompt=prompt, batch_size=batch_size, max_length=max_length

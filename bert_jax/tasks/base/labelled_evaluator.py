@@ -26,7 +26,7 @@ Prediction = TypeVar("Prediction")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelledEvaluator(Evaluator, Generic[Input, Prediction]):
-    """Compares predictions with labels: the predictions of `bert-jax predict`, so what users get.
+    """Compares labels with predictions; they are the predictions of `bert-jax predict`.
 
     Attributes:
         PREDICT: the task's `bert-jax predict`; files of predictions have its formats.

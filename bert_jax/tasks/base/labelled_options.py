@@ -24,8 +24,8 @@ class LabelledData(FileOptions):
         train, validation, test: files, or "tfds:…"; several for `validation` and `test`.
         validation_fraction: share of the training examples for validation without such a file.
         limit: number of training examples, drawn at random; 0: all.
-        length: maximum number of tokens per row; 0: the default of the task, or what the files of
-            the model say if that is less.
+        length: maximum number of tokens per row; 0: the default of the task, or the limit in
+            the model's files if that is less.
         best_metric: the metric that chooses the best checkpoint; "": the default of the task.
     """
 
@@ -73,8 +73,8 @@ class LabelledOptions:
     Attributes:
         best_metric: the name of the metric that chooses the best checkpoint.
         batch_size: examples per training batch over all hosts, and rows per evaluation batch.
-        length: maximum number of tokens per row; 0: the default of the task, or what the files of
-            the model say if that is less.
+        length: maximum number of tokens per row; 0: the default of the task, or the limit in
+            the model's files if that is less.
         seed: seed of the order of training examples.
         steps: training steps; 0: as many as `epochs` take.
         epochs: passes over the training examples, if `steps` is 0.

@@ -117,7 +117,7 @@ class LabelledTask(Task, Generic[Input]):
     A task defines `make_rows` and `loss` to train, and `make_evaluator`.
 
     Attributes:
-        unit: what an example is, for the summary of the data.
+        unit: name of an example in the summary of the data.
         default_length: `options.length` for a model that takes as many tokens.
         positive_class: the class that the metric `f1` is about; "": F1 is about all classes.
         splits: training, validation and test examples.

@@ -61,7 +61,7 @@ class ModelOptions:
         size: a named size of the family, for a new model; "": "base".
         scan_layers: whether one program is compiled for all layers; None: the fastest on the
             device.
-        remat: what the backward pass computes again, see `Execution`.
+        remat: the values that the backward pass computes again, see `Execution`.
         attention: kernel of attention; "auto": the fastest on the device.
         pad_vocab_to_multiple_of: see `Execution`. 384 are 128 for the matrix units, and 3 × 16 for
             every `mesh.tensor` that divides the heads of a named size. It does not follow the mesh:
@@ -207,7 +207,7 @@ def model_init(
     tokenizer_path: str = "",
     preset: Mapping[str, Any] = MappingProxyType({}),
 ) -> ModelInit:
-    """The model that a config describes, and what it starts from.
+    """The model that a config describes, with the model that it starts from.
 
     Args:
         options: section `model`.

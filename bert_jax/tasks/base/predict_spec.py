@@ -1,4 +1,4 @@
-"""A task of `bert-jax predict`: how it reads, what it predicts, how predictions are written."""
+"""A task of `bert-jax predict`: its reader, its predictor and its output formats."""
 
 import contextlib
 import dataclasses
@@ -40,10 +40,10 @@ class PredictOptions(FileOptions):
         output_format: a key of the task's `formats`; "": selected by the extension of the output,
             else "jsonl".
         keep_columns: columns of the input that the output has, also "a.b" of an object in an
-            object; None: in JSON lines those that are not part of the text, in a table the id.
+            object; None: in JSON lines all except the text, in a table the id.
         batch_size: maximum number of rows per batch.
-        max_length: maximum number of tokens per row; None: what the model's files say, at most its
-            number of positions, and for "question_answering" 384.
+        max_length: maximum number of tokens per row; None: the limit in the model's files, at
+            most its number of positions, and for "question_answering" 384.
         progress: whether a progress bar is shown on stderr.
     """
 
@@ -106,7 +106,7 @@ class OutputFile(Generic[Input, Prediction]):
 
 
 Format = Callable[[PredictOptions], Sequence[OutputFile[Input, Prediction]]]
-"""The files of a format: first the output itself, then those beside it."""
+"""The files of a format: first the output itself, then the files beside it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,7 +188,7 @@ class PredictSpec(Generic[Input, Prediction]):
         options: PredictOptions,
         open_files: Callable[[Sequence[Layout]], AbstractContextManager[Outputs]],
     ) -> Iterator[tuple[Write[Input, Prediction], Outputs]]:
-        """Opens an output; returns what writes a prediction to all its files, and the files."""
+        """Opens an output; yields the function that writes a prediction, and the files."""
         files: Sequence[OutputFile[Input, Prediction]] = (
             OutputFile(
                 lambda example, prediction: (

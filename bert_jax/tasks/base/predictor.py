@@ -107,8 +107,8 @@ class BatchOptions:
         batch_size: maximum number of rows per batch. Where short rows are packed, the maximum
             number of packed rows; if they are longer than 128 tokens, of as many tokens as
             `batch_size` rows of 128.
-        max_length: maximum number of tokens per row, special tokens included; None: what the files
-            of the model say, at most its number of positions.
+        max_length: maximum number of tokens per row, special tokens included; None: the limit
+            in the model's files, at most its number of positions.
         window: number of batches that are sorted by length together.
     """
 
@@ -169,7 +169,7 @@ class EncodedExample:
 
     Attributes:
         rows: one row of tokens or more: windows of a passage, choices of a question.
-        notes: what a report says of the example.
+        notes: counts for a report.
     """
 
     rows: Sequence[Any]
@@ -185,7 +185,7 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
         model: the model to predict with.
         options: sizes of the batches.
         packs_rows: whether `compute` takes packed rows, which have the last hidden states alone.
-        unit: what `Notes.texts` counts.
+        unit: the unit of `Notes.texts`.
     """
 
     packs_rows = True
@@ -262,7 +262,7 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
         return sum(map(len, example)) if is_sequence_of_texts(example) else 0
 
     def report(self, notes: Notes) -> Iterator[str]:
-        """Lines that say how many texts were cut."""
+        """Lines with the number of texts that were cut."""
         if notes.cut:
             yield (
                 f"{notes.cut} of {notes.texts} {self.unit} were longer than {self.text_limit} "
@@ -289,29 +289,29 @@ def text_error(*texts: Any) -> ExampleError | None:
     return None
 
 
-def check_finite(array: np.ndarray, what: str) -> np.ndarray:
+def check_finite(array: np.ndarray, name: str) -> np.ndarray:
     """Returns the array, after checking it.
 
     Args:
         array: scores or vectors.
-        what: name of the array in the error, such as "the scores of a text".
+        name: name of the array in the error, such as "the scores of a text".
 
     Raises:
         NotFiniteError: a value is NaN or infinite.
     """
     if not np.isfinite(array).all():
-        raise NotFiniteError(f"{what} are not finite; the parameters of the model are damaged")
+        raise NotFiniteError(f"{name} are not finite; the parameters of the model are damaged")
     return array
 
 
-def not_one_string(items: Iterable[Item], what: str = "texts") -> Iterable[Item]:
+def not_one_string(items: Iterable[Item], name: str = "texts") -> Iterable[Item]:
     """Returns the items; a single string is refused, since it is an iterable of characters.
 
     Raises:
-        UserError: `items` is a string; `what` names them in the message.
+        UserError: `items` is a string; `name` is for the message.
     """
     if isinstance(items, str):
-        raise UserError(f"the {what} are one string, {items!r:.40}; give a list of strings")
+        raise UserError(f"the {name} are one string, {items!r:.40}; give a list of strings")
     return items
 
 

@@ -73,8 +73,8 @@ def read_splits(
             remaining ones, `limit` are drawn at random to train on; 0: all.
         read: (source, split, report) → examples; the split is "train", "validation" or "test".
         with_train: whether training examples are required.
-        default_names: by split, names of files in `directory`; if the config names no file, those
-            of them that exist are used.
+        default_names: by split, names of files in `directory`; if the config names no file, the
+            existing ones are used.
 
     Raises:
         UserError: a file is missing or has no examples, or there is no file.

@@ -113,16 +113,16 @@ class DataSummary:
         if self.classes:
             total = sum(self.classes.values())
             shown = [f"{name!r} {n:,} ({n / total:.1%})" for name, n in self.classes.items()]
-            positive = f"; f1 is that of {self.positive_class!r}" if self.positive_class else ""
+            positive = f"; f1 is the F1 of {self.positive_class!r}" if self.positive_class else ""
             lines.append(f"classes: {len(shown)}: {listed(shown, _SHOWN_CLASSES)}{positive}")
         if self.values:
             low, mean, high = self.values
             lines.append(f"labels: {low:g} to {high:g}, mean {mean:g}")
         tokens = self.tokens
-        what = "documents" if self.unit == "documents" else "rows"
+        counted = "documents" if self.unit == "documents" else "rows"
         cut = f"; {tokens.cut:,} of {tokens.texts:,} texts cut to {tokens.limit}"
         lines.append(
-            f"tokens: {what} of {tokens.median:,} (median), {tokens.most_rows:,} (95 %), "
+            f"tokens: {counted} of {tokens.median:,} (median), {tokens.most_rows:,} (95 %), "
             f"{tokens.longest:,} (maximum); {tokens.unknown:.1%} unknown"
             + (cut if tokens.texts else "")
         )

@@ -243,7 +243,7 @@ class Task(abc.ABC):
     def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
         """The outputs that a student takes over from its teacher, float32 [..., C].
 
-        Scores of what cannot be chosen, such as padding, are the lowest finite number.
+        Scores of impossible choices, such as padding, are the lowest finite number.
         """
         raise NotImplementedError
 

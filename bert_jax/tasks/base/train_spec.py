@@ -36,7 +36,7 @@ class FreezeKeys:
 
 @dataclasses.dataclass(frozen=True)
 class TaskConfig(Generic[DataRead]):
-    """What a config says about its task.
+    """The part of a config that a task reads.
 
     Attributes:
         data, train, optimizer: the sections of these names.
@@ -87,7 +87,7 @@ class TrainSpec(Generic[Data]):
         create_without_data: makes the task with synthetic data of the same shapes, to plan or time
             a step; None: the data are needed.
         has_data: whether the config names the data.
-        export_notes: what the exported model lacks of the trained one, for people.
+        export_notes: lines about parts of the trained model that the exported one lacks.
         parts: models that can be exported, too, by name: each from the config, the description of
             the exported model, and how models are computed.
     """

@@ -26,7 +26,7 @@ GOOD = DataSummary(
 def test_lines_of_good_data():
     assert GOOD.lines() == [
         "data: train 900 rows, validation 100, test 50",
-        "classes: 2: 'neg' 500 (55.6%), 'pos' 400 (44.4%); f1 is that of 'pos'",
+        "classes: 2: 'neg' 500 (55.6%), 'pos' 400 (44.4%); f1 is the F1 of 'pos'",
         "tokens: rows of 12 (median), 31 (95 %), 32 (maximum); 1.0% unknown; "
         "9 of 900 texts cut to 32",
     ]
