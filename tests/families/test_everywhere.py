@@ -191,6 +191,7 @@ def test_googles_files_of_albert_there_and_back(tmp_path):
     google_files.save(tmp_path / "albert", description, params, tokenizer)
     fields = json.loads((tmp_path / "albert" / "albert_config.json").read_text())
     assert fields["hidden_act"] == "gelu"  # Google's name of the tanh form
+    assert "bert_jax_hidden_act" not in fields  # bert_jax reads the tanh form, too
     model = bert_jax.load(tmp_path / "albert")
     assert model.description.class_name == "AlbertForPreTraining"
     assert model.config == config
