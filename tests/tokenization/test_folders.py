@@ -179,12 +179,12 @@ def test_transformers_reads_the_folders_and_what_is_saved_of_them(tmp_path, name
     for folder in (tmp_path / "model", tmp_path / "saved"):
         own, peer = load(folder, model_type), transformers.AutoTokenizer.from_pretrained(folder)
         encodings = own.encode_batch(texts)
-        found = peer(texts, return_offsets_mapping=True)
-        assert [encoding.ids for encoding in encodings] == found["input_ids"]
-        assert [encoding.offsets for encoding in encodings] == found["offset_mapping"]
+        expected = peer(texts, return_offsets_mapping=True)
+        assert [encoding.ids for encoding in encodings] == expected["input_ids"]
+        assert [encoding.offsets for encoding in encodings] == expected["offset_mapping"]
         pairs = own.encode_batch(texts, texts[::-1])
-        found = peer(texts, texts[::-1])
-        assert [encoding.ids for encoding in pairs] == found["input_ids"]
+        expected = peer(texts, texts[::-1])
+        assert [encoding.ids for encoding in pairs] == expected["input_ids"]
         if find_family(model_type).token_types:
-            zeros = [[0] * len(ids) for ids in found["input_ids"]]
-            assert [each.type_ids for each in pairs] == found.get("token_type_ids", zeros)
+            zeros = [[0] * len(ids) for ids in expected["input_ids"]]
+            assert [each.type_ids for each in pairs] == expected.get("token_type_ids", zeros)

@@ -51,34 +51,34 @@ def test_offsets_are_those_of_the_original_text(cat_tokenizer):
         "🙂 \u3000cat",
     ]
 
-    found = [pieces(encoding) for encoding in cat_tokenizer.encode_batch(texts)]
+    encoded = [pieces(encoding) for encoding in cat_tokenizer.encode_batch(texts)]
 
-    assert found[0] == [("▁the", (2, 5), 0), ("▁cat", (8, 11), 1)]
-    assert found[1] == [("▁café", (0, 4), 0), ("▁café", (5, 10), 1)]
-    assert found[2] == [
+    assert encoded[0] == [("▁the", (2, 5), 0), ("▁cat", (8, 11), 1)]
+    assert encoded[1] == [("▁café", (0, 4), 0), ("▁café", (5, 10), 1)]
+    assert encoded[2] == [
         ("▁", (0, 1), 0),  # a marker alone has the offsets of the first character of its word
         ("f", (0, 1), 0),
         ("i", (0, 1), 0),
         ("n", (1, 2), 0),
         ("e", (2, 3), 0),
     ]
-    assert found[3] == [
+    assert encoded[3] == [
         ("▁", (0, 1), 0),
         ("<unk>", (0, 1), 0),
         ("c", (2, 3), 0),
         ("at", (3, 5), 0),
         ("<unk>", (5, 6), 0),
     ]
-    assert found[4] == [("▁", (0, 1), 0), ("<unk>", (0, 1), 0), ("▁cat", (3, 6), 1)]
+    assert encoded[4] == [("▁", (0, 1), 0), ("<unk>", (0, 1), 0), ("▁cat", (3, 6), 1)]
 
 
 def test_what_the_model_reads_as_a_space_or_not_at_all_is_no_part_of_a_word(cat_tokenizer):
     """As in Hugging Face's tokenizer; U+0085 is a space for it and for google-research/albert."""
     texts = ["the \u200b cat", "the\x01 \u2581cat", "the\x85cat", "\x85"]
 
-    found = [pieces(encoding) for encoding in cat_tokenizer.encode_batch(texts)]
+    encoded = [pieces(encoding) for encoding in cat_tokenizer.encode_batch(texts)]
 
-    assert found == [
+    assert encoded == [
         [("▁the", (0, 3), 0), ("▁cat", (6, 9), 1)],
         [("▁the", (0, 3), 0), ("▁cat", (6, 9), 1)],
         [("▁the", (0, 3), 0), ("▁cat", (4, 7), 1)],

@@ -89,13 +89,13 @@ def test_the_ids_are_those_of_the_families(load, content):
 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_ids_offsets_and_words_are_those_of_the_library(load, content, kind):
-    found, charsmap = pieces_of(content)
+    scores, charsmap = pieces_of(content)
     first = ["<s>", "<pad>", "</s>", "<unk>"]
-    pieces = [*((piece, 0.0) for piece in first), *found[3:], ("<mask>", 0.0)]
+    pieces = [*((piece, 0.0) for piece in first), *scores[3:], ("<mask>", 0.0)]
     if kind == CAMEMBERT:
         first = ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>"]
         pieces = [(piece, 0.0) for piece in first]
-        pieces += [("<unk>NOTUSED", -100), *found[1:], ("<mask>", 0.0)]
+        pieces += [("<unk>NOTUSED", -100), *scores[1:], ("<mask>", 0.0)]
     peer = peer_of(pieces, 3, normalizers.Precompiled(charsmap))
     peer.add_special_tokens(["<s>", "</s>", "<unk>", "<pad>"])
     peer.add_special_tokens([tokenizers.AddedToken("<mask>", lstrip=True)])
@@ -156,14 +156,14 @@ def test_a_damaged_table_of_normalisation_is_an_error_of_one_line(load, tmp_path
 
 def test_a_tokenizer_json_of_albert_with_its_cleaning(content, tmp_path):
     """The files that transformers saves; the peer is the library itself."""
-    found, charsmap = pieces_of(content)
+    scores, charsmap = pieces_of(content)
     pieces = [("<pad>", 0.0), ("<unk>", 0.0), ("[CLS]", 0.0), ("[SEP]", 0.0), ("[MASK]", 0.0)]
     steps = [
         *(normalizers.Replace("``", '"'), normalizers.Replace("''", '"')),
         *(normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()),
         *(normalizers.Precompiled(charsmap),),
     ]
-    peer = peer_of(pieces + found[3:], 1, normalizers.Sequence(steps))
+    peer = peer_of(pieces + scores[3:], 1, normalizers.Sequence(steps))
     peer.add_special_tokens(["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"])
     peer.save(str(tmp_path / "tokenizer.json"))
 

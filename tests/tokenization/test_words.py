@@ -192,8 +192,8 @@ def test_markers_are_found_before_a_text_is_split(request, tmp_path, name):
         assert each.vocab_size == old.vocab_size + len(markers)
         assert [each.token_to_id(marker) for marker in markers] == ids
         (encoding,) = each.encode_batch([text])
-        found = [text[slice(*offsets)] for offsets in encoding.offsets]
-        added = [(i, word) for i, word in zip(encoding.ids, found, strict=True) if i in ids]
+        spelled = [text[slice(*offsets)] for offsets in encoding.offsets]
+        added = [(i, word) for i, word in zip(encoding.ids, spelled, strict=True) if i in ids]
         of_text = ["[E1]", "covid-19", "<user>", "ice cream"]
         assert added == [(each.token_to_id(word), word) for word in of_text if word in markers]
         (sentence,) = each.encode_sentences([text])
@@ -243,15 +243,15 @@ def test_transformers_reads_the_saved_words(uncased, cased, tmp_path):
         longer.save(tmp_path / name)
 
         peer = transformers.AutoTokenizer.from_pretrained(tmp_path / name)
-        found = peer(texts, return_offsets_mapping=True)
+        expected = peer(texts, return_offsets_mapping=True)
 
         encodings = longer.encode_batch(texts)
-        assert found["input_ids"] == [encoding.ids for encoding in encodings]
-        assert found["offset_mapping"] == [encoding.offsets for encoding in encodings]
+        assert expected["input_ids"] == [encoding.ids for encoding in encodings]
+        assert expected["offset_mapping"] == [encoding.offsets for encoding in encodings]
         assert len(peer) == longer.vocab_size
         assert peer.convert_tokens_to_ids("covid") == tokenizer.vocab_size
         # vocab.txt alone, and tokenizer.json alone.
         vocabulary = dict(map(reversed, enumerate((tmp_path / name / "vocab.txt").open())))
         assert vocabulary["covid\n"] == tokenizer.vocab_size
         again = tokenizers.Tokenizer.from_file(str(tmp_path / name / "tokenizer.json"))
-        assert [e.ids for e in again.encode_batch(texts)] == found["input_ids"]
+        assert [e.ids for e in again.encode_batch(texts)] == expected["input_ids"]

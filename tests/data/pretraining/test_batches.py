@@ -245,12 +245,14 @@ def test_an_evaluation_counts_each_example_once(tiny_batches, rows, slots, hosts
     assert size == 9
     expected = batches.batch(0, size)
     count = -(-size // rows)
-    found = [
+    batches_of_hosts = [
         batches.evaluation_batch(number, rows, columns)
         for number in range(count)
         for columns in np.split(np.arange(slots), hosts)
     ]
-    joined = {name: np.concatenate([batch[name] for batch in found]) for name in expected}
+    joined = {
+        name: np.concatenate([batch[name] for batch in batches_of_hosts]) for name in expected
+    }
     assert len(joined["input_ids"]) == count * slots
     counted = joined["next_sentence_weights"] > 0
     for name, array in joined.items():
@@ -264,8 +266,8 @@ def test_where_random_tokens_come_from(tiny_batches, documents, tokenizer):
 
     def shown(kind: str) -> list[int]:
         batch = tiny_batches(random_tokens=kind, max_predictions=3, **options).batch(0, 400)
-        found = np.take_along_axis(batch["input_ids"], batch["masked_lm_positions"], axis=1)
-        return found[batch["masked_lm_weights"] == 1].tolist()
+        ids = np.take_along_axis(batch["input_ids"], batch["masked_lm_positions"], axis=1)
+        return ids[batch["masked_lm_weights"] == 1].tolist()
 
     assert set(shown("vocabulary")) == set(range(40))
     assert set(shown("non_special")) == set(range(5, 40))

@@ -37,10 +37,10 @@ def make(options, output, **keywords):
 
 def data_files(path):
     """The bytes of all files but the manifest, which names the sources."""
-    found = (file for file in path.rglob("*") if file.is_file() and file.name != MANIFEST_NAME)
+    files = (file for file in path.rglob("*") if file.is_file() and file.name != MANIFEST_NAME)
     return {
         file.relative_to(path).as_posix(): file.read_bytes()
-        for file in found
+        for file in files
         if not file.name.startswith(".")
     }
 

@@ -31,8 +31,8 @@ def test_the_share_is_that_of_the_ids_in_the_examples(
         position = rows["masked_lm_positions"][example, column]
         rows["input_ids"][example, position] = rows["masked_lm_ids"][example, column]
         seen = {*rows["input_ids"].ravel().tolist()} & {*split.tokens.tolist()}
-        found = shown_share(split, numbered_tokenizer, options)
-        assert found == pytest.approx(len(seen) / len(split.tokens), abs=1e-12)
+        share = shown_share(split, numbered_tokenizer, options)
+        assert share == pytest.approx(len(seen) / len(split.tokens), abs=1e-12)
 
 
 def test_of_a_large_split_every_other_document_is_counted(make_numbered_split, numbered_tokenizer):
@@ -84,7 +84,7 @@ def test_degenerate_targets(
     split = make_numbered_split(documents)
     options = PretrainingOptions(length=32, objective=objective, short_probability=0.0)
     examples = PretrainingBatches(split, numbered_tokenizer, options)
-    found = list(degenerate_targets(split, examples, packing=packing))
-    assert len(found) == len(expected), found
-    for line, start in zip(found, expected, strict=True):
+    lines = list(degenerate_targets(split, examples, packing=packing))
+    assert len(lines) == len(expected), lines
+    for line, start in zip(lines, expected, strict=True):
         assert line.startswith(start)

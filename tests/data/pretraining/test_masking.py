@@ -31,9 +31,11 @@ def masked_sentences(rows: int, **options) -> list[str]:
     candidates = np.array([[not token.startswith("[") for token in SENTENCES]] * rows)
     continues = np.array([[token.startswith("##") for token in SENTENCES]] * rows)
     lengths = np.full(rows, 19)
-    found = choose_positions(candidates, continues, lengths, keys_of(rows), options_of(**options))
+    all_masked = choose_positions(
+        candidates, continues, lengths, keys_of(rows), options_of(**options)
+    )
     result = []
-    for positions, chosen in zip(found.positions, found.chosen, strict=True):
+    for positions, chosen in zip(all_masked.positions, all_masked.chosen, strict=True):
         masked = set(positions[chosen].tolist())
         result.append(" ".join("_" if n in masked else t for n, t in enumerate(SENTENCES)))
     return result
@@ -78,13 +80,13 @@ def test_the_arrays_by_eye():
     #                       C  w  w  S  w  S  P  P     C  w  w  w  S  w  w  S
     candidates = np.array([[0, 1, 1, 0, 1, 0, 0, 0], [0, 1, 1, 1, 0, 1, 1, 0]], bool)
     continues = np.zeros((2, 8), bool)
-    found = choose_positions(
+    masked = choose_positions(
         candidates, continues, np.array([6, 8]), keys_of(2), options_of(mask_fraction=0.4)
     )
     # 0.4 × 6 = 2.4 and 0.4 × 8 = 3.2: two and three are masked, ascending, then filled with 0.
-    assert found.positions.tolist() == [[1, 2, 0, 0, 0, 0, 0, 0], [1, 3, 5, 0, 0, 0, 0, 0]]
-    assert found.chosen.astype(int).tolist() == [[1, 1, 0, 0, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0, 0, 0]]
-    assert found.deciders.tolist() == found.positions.tolist()
+    assert masked.positions.tolist() == [[1, 2, 0, 0, 0, 0, 0, 0], [1, 3, 5, 0, 0, 0, 0, 0]]
+    assert masked.chosen.sum(axis=1).tolist() == [2, 3]
+    assert masked.deciders.tolist() == masked.positions.tolist()
 
 
 def test_a_replaced_row_by_eye():
@@ -138,8 +140,8 @@ def run_lengths(unit: str) -> np.ndarray:
     candidates = np.ones((40, 8_000), bool)
     candidates[:, 0] = False
     options = options_of(unit, 80, mask_fraction=0.9)
-    found = choose_positions(candidates, ~candidates, np.full(40, 8_000), keys_of(40), options)
-    starts = masking._run_starts(found)
+    masked = choose_positions(candidates, ~candidates, np.full(40, 8_000), keys_of(40), options)
+    starts = masking._run_starts(masked)
     return np.concatenate([np.unique(row, return_counts=True)[1] for row in starts])
 
 
@@ -187,25 +189,27 @@ def test_electra_masks_85_percent_of_positions_drawn_with_replacement():
         random_replace_prob=0.0,
     )
     lengths = np.full(rows, 100)
-    found = choose_positions(candidates, ~candidates, lengths, keys_of(rows), options)
-    counts = found.chosen.sum(axis=1)
+    masked = choose_positions(candidates, ~candidates, lengths, keys_of(rows), options)
+    counts = masked.chosen.sum(axis=1)
     assert counts.max() == 15  # 15 % of 100
-    for positions, chosen in zip(found.positions, found.chosen, strict=True):
-        masked = positions[chosen].tolist()
-        assert masked == sorted(set(masked))
+    for positions, chosen in zip(masked.positions, masked.chosen, strict=True):
+        of_row = positions[chosen].tolist()
+        assert of_row == sorted(set(of_row))
         assert not positions[~chosen].any()
     # 15 draws of 30 leave a position out with (29/30)^15. Its variance is at most 30 times the
     # variance of one position, and 4,000 rows are independent.
     share = 1 - (29 / 30) ** 15
     assert counts.mean() == pytest.approx(30 * share, abs=4 * math.sqrt(15 / rows))
-    shares = np.bincount(found.positions[found.chosen], minlength=length)[1:31]
+    shares = np.bincount(masked.positions[masked.chosen], minlength=length)[1:31]
     assert all(within(count, rows, share) for count in shares)
 
     ids = np.broadcast_to(np.arange(100, 100 + length, dtype=np.int32), (rows, length))
-    replaced, originals = replace_tokens(ids, found, keys_of(rows), options, MASK_ID, np.arange(50))
-    shown = np.take_along_axis(replaced, found.positions, axis=1)[found.chosen]
+    replaced, originals = replace_tokens(
+        ids, masked, keys_of(rows), options, MASK_ID, np.arange(50)
+    )
+    shown = np.take_along_axis(replaced, masked.positions, axis=1)[masked.chosen]
     assert within((shown == MASK_ID).sum(), len(shown), 0.85)
-    assert ((shown == MASK_ID) | (shown == originals[found.chosen])).all()
+    assert ((shown == MASK_ID) | (shown == originals[masked.chosen])).all()
 
 
 def test_the_number_of_masked_tokens():
@@ -219,6 +223,6 @@ def test_the_number_of_masked_tokens():
     assert numbers("nearest") == [1, 2, 4, 19, 77]
     assert numbers("up") == numbers("random") == [1, 2, 5, 20, 77]
     options = PretrainingOptions(max_predictions=77, mask_rounding="random")
-    found = masking.num_predictions(np.full(2_000, 128), options, keys_of(2_000))
-    assert set(found.tolist()) == {19, 20}
-    assert within((found == 20).sum(), 2_000, 0.2)
+    counts = masking.num_predictions(np.full(2_000, 128), options, keys_of(2_000))
+    assert set(counts.tolist()) == {19, 20}
+    assert within((counts == 20).sum(), 2_000, 0.2)

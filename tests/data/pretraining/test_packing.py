@@ -53,7 +53,7 @@ def examples_of(row) -> list[tuple]:
     for name in LABEL_KEYS:
         assert name not in row or not row[name][count:].any()
 
-    found = []
+    examples = []
     for number in range(1, count + 1):
         columns = np.flatnonzero(row["segment_ids"] == number)
         start, end = int(columns[0]), int(columns[-1]) + 1
@@ -62,7 +62,7 @@ def examples_of(row) -> list[tuple]:
         assert row["position_ids"][start:end].tolist() == list(range(end - start))
         assert row["input_ids"][start] == 2
         inside = [i for i, position in enumerate(positions) if start <= position < end]
-        found.append(
+        examples.append(
             (
                 tuple(row["input_ids"][start:end].tolist()),
                 tuple(row["token_type_ids"][start:end].tolist()),
@@ -76,15 +76,15 @@ def examples_of(row) -> list[tuple]:
                 ),
             )
         )
-    return found
+    return examples
 
 
 def unpacked(batch) -> list[tuple]:
     """The examples of rows with one example each, as `examples_of`."""
-    found = []
+    examples = []
     for row in rows_of(batch):
         length, masked = int(row["attention_mask"].sum()), int(row["masked_lm_weights"].sum())
-        found.append(
+        examples.append(
             (
                 tuple(row["input_ids"][:length].tolist()),
                 tuple(row["token_type_ids"][:length].tolist()),
@@ -94,7 +94,7 @@ def unpacked(batch) -> list[tuple]:
                 *(tuple(row[name][:masked].tolist()) for name in SPAN_KEYS if name in row),
             )
         )
-    return found
+    return examples
 
 
 @settings(max_examples=30)
@@ -120,11 +120,11 @@ def test_rows_hold_whole_examples_of_the_stretch_of_their_group(
     )  # fmt: skip
     batches = PretrainingBatches(make_numbered_split(lengths), numbered_tokenizer, options)
     packed = PackedBatches(batches)
-    found = [example for row in rows_of(packed.batch(1, 64)) for example in examples_of(row)]
+    examples = [example for row in rows_of(packed.batch(1, 64)) for example in examples_of(row)]
     pool = packed._pool
     expected = unpacked(batches.examples(np.arange(pool, 2 * pool)))
     left_out = list(expected)
-    for entry in found:
+    for entry in examples:
         left_out.remove(entry)  # each is one of them, and none is there twice
     assert len(left_out) < 0.25 * pool
 
@@ -137,12 +137,12 @@ def test_nearly_all_tokens_are_real_and_few_examples_are_left_out(
     batches = make_batches(length=length, max_predictions=predictions)
     packed = PackedBatches(batches)
     real = np.mean(batches.lengths(np.arange(5000))) / length
-    found = packed.statistics()
-    assert found.filled > 0.965 > 0.945 > real
-    assert found.left_out < 0.01
+    statistics = packed.statistics()
+    assert statistics.filled > 0.965 > 0.945 > real
+    assert statistics.left_out < 0.01
     # The figures agree with the batches.
     masks = np.concatenate([packed.batch(n, 1024)["segment_ids"] for n in range(8)])
-    assert found.filled == pytest.approx((masks > 0).mean())
+    assert statistics.filled == pytest.approx((masks > 0).mean())
     # An epoch of rows holds as many examples as an epoch has, but for those left out.
     shown = packed.rows_per_epoch * masks.max(axis=1).mean()
     assert shown == pytest.approx(batches.examples_per_epoch, rel=0.03)

@@ -77,7 +77,7 @@ def test_validation_documents_are_chosen_by_their_text(make):
     other_seed = [
         documents(make(LINES, f"{s}", validation_fraction=0.3, seed=s), "train") for s in range(4)
     ]
-    assert len({json.dumps(found) for found in other_seed}) > 1
+    assert len({json.dumps(documents) for documents in other_seed}) > 1
 
 
 def test_one_document_is_moved_where_chance_left_a_split_empty(make):

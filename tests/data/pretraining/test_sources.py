@@ -175,10 +175,10 @@ def test_a_long_document_comes_in_bounded_blocks(tmp_path):
     (tmp_path / "a.txt").write_text(line * 20_000)
     (tmp_path / "a.jsonl").write_text('{"text": "' + line.replace("\n", "\\n") * 20_000 + '"}')
     for kind, name in (("text", "a.txt"), ("jsonl", "a.jsonl")):
-        found = blocks(tmp_path / name, kind)
-        assert [block.starts_document for block in found] == [True, False, False]
-        assert max(len(block.text) for block in found) <= BLOCK_CHARACTERS
-        assert "\n".join(block.text for block in found) + "\n" == line * 20_000
+        parts = blocks(tmp_path / name, kind)
+        assert [block.starts_document for block in parts] == [True, False, False]
+        assert max(len(block.text) for block in parts) <= BLOCK_CHARACTERS
+        assert "\n".join(block.text for block in parts) + "\n" == line * 20_000
 
 
 def test_a_document_per_record_in_the_named_field(tmp_path):
@@ -258,8 +258,8 @@ def test_docstrings_come_in_the_order_of_the_source(tmp_path):
     (tmp_path / "json" / "__init__.py").write_text("'It reads and writes the text.'")
     (tmp_path / "test" / "test_counting.py").write_text("'It is only a test of this.'")
     (tmp_path / "broken.py").write_text("def broken(:")
-    found = list(PythonDocs(SourceSpec("python-docs:"), library=tmp_path).blocks())
-    assert [block.text for block in found[-2:]] == [
+    documents = list(PythonDocs(SourceSpec("python-docs:"), library=tmp_path).blocks())
+    assert [block.text for block in documents[-2:]] == [
         "Counting things that are wrapped over lines.\n"
         "A counter of things.\n"
         "It never forgets what it has counted.\n"
@@ -268,16 +268,16 @@ def test_docstrings_come_in_the_order_of_the_source(tmp_path):
         "Runs after the class above, in order.",
         "It reads and writes the text.",
     ]
-    assert all(block.starts_document for block in found)
-    assert "test of this" not in " ".join(block.text for block in found)
+    assert all(block.starts_document for block in documents)
+    assert "test of this" not in " ".join(block.text for block in documents)
 
 
 @pytest.mark.slow
 def test_this_interpreter_has_enough_text():
     source = open_source(SourceSpec("python-docs:"))
-    found = list(source.blocks())
-    assert sum(len(block.text.split()) for block in found) > 200_000
-    assert sum(block.starts_document for block in found) > 300
-    assert any("Assert statements are a convenient way" in block.text for block in found)
-    assert list(source.blocks()) == found
+    documents = list(source.blocks())
+    assert sum(len(block.text.split()) for block in documents) > 200_000
+    assert sum(block.starts_document for block in documents) > 300
+    assert any("Assert statements are a convenient way" in block.text for block in documents)
+    assert list(source.blocks()) == documents
     assert source.position == source.size

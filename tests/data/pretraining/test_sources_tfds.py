@@ -66,9 +66,9 @@ def data_dir(tmp_path_factory):
 
 def blocks(data_dir, name, **options):
     source = open_source(SourceSpec(f"tfds:{name}", data_dir=str(data_dir), **options))
-    found = list(source.blocks())
+    documents = list(source.blocks())
     assert source.position == source.size
-    return found
+    return documents
 
 
 ALL = [Block(True, "One. Two."), Block(True, "Thrée.\nFour."), Block(True, "Five.")]
