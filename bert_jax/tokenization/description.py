@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 CONFIG_FILE = "tokenizer_config.json"
 SIDES = ("right", "left")
 
-# transformers writes 1e30 for "no limit", and takes every number above 1e20 as that.
+# transformers writes 1e30 for "no limit"; every number above 1e20 means no limit.
 _NO_LIMIT = 1e20
 
 # Paths of the machine that saved the file, which transformers drops, too; keys with a field.

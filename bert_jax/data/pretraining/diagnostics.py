@@ -31,15 +31,15 @@ def corpus_statistics(corpus: Corpus, length: int) -> dict[str, int | float]:
         length: T, tokens of an example, including special tokens.
 
     Returns:
-        By name, among the counts and the tokens per sentence and per document:
-        cut_sentences: sentences that were cut, since they were too long.
-        tokens: token ids, without special tokens.
-        unknown_share: fraction of [UNK] among them.
-        padding_share: expected fraction of [PAD] in batches: a document of n tokens takes
-            ceil(n / (T - 3)) examples, each with the three special tokens of a pair.
-        packed_padding_share: the same with `data.packing`, measured on sentence pairs; a tenth of
-            them is short by design.
-        packed_left_out_share: fraction of the pairs that an epoch of packed rows leaves out.
+        Numbers of documents, sentences and tokens (without special tokens), means and medians, and:
+
+        - cut_sentences: sentences that were cut, since they were too long.
+        - unknown_share: fraction of [UNK] among the tokens.
+        - padding_share: expected fraction of [PAD] in batches: a document of n tokens takes
+          ceil(n / (T - 3)) examples, each with the three special tokens of a pair.
+        - packed_padding_share: the same with `data.packing`, measured on sentence pairs; a tenth of
+          them is short by design.
+        - packed_left_out_share: fraction of the pairs that an epoch of packed rows leaves out.
     """
     total = sum(corpus.manifest.splits.values(), Counts())
     sentence_tokens = np.concatenate(
