@@ -2,9 +2,21 @@
 
 import dataclasses
 from collections.abc import Collection, Mapping
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_type_hints
+
+from bert_jax.errors import OptionError
 
 Options = TypeVar("Options")
+
+_DESCRIPTIONS: Mapping[Any, str] = {
+    str: "text",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    tuple[str, ...]: "names, such as a,b",
+    tuple[int, ...]: "whole numbers, such as -4,-3,-2,-1",
+}
 
 
 def keys_of(cls: type, omit: Collection[str] = ()) -> dict[str, Any]:
@@ -21,6 +33,46 @@ def from_keys(cls: type[Options], section: Mapping[str, Any], **values: Any) -> 
     """
     read = {name: section[name] for name in keys_of(cls, omit=values)}
     return cls(**read, **values)
+
+
+def typed_values(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values for fields of a dataclass; text is parsed for other types, and lists become tuples.
+
+    Numbers are not checked: the dataclass checks them with their range.
+
+    Raises:
+        OptionError: a value does not have the type of its field.
+    """
+    hints = get_type_hints(cls)
+    typed = {}
+    for name, value in values.items():
+        hint = hints[name]
+        kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+        try:
+            typed[name] = _typed(value, kinds)
+        except (KeyError, TypeError, ValueError):
+            rule = f"give {_DESCRIPTIONS.get(kinds[0], f'a value of type {hint}')}"
+            raise OptionError(name, value, rule) from None
+    return typed
+
+
+def _typed(value: Any, kinds: tuple[Any, ...]) -> Any:
+    """A value of one of some types.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is none.
+    """
+    kind, *_ = kinds
+    if type(value) in kinds:
+        return value
+    if items := get_args(kind):  # tuple[item, ...]
+        parts = filter(None, value.split(",")) if isinstance(value, str) else value
+        return tuple(_typed(part, items) for part in parts)
+    if kind is bool and isinstance(value, str):
+        return {"true": True, "false": False}[value.lower()]
+    if kind in (int, float):
+        return kind(value) if isinstance(value, str) else value
+    raise TypeError
 
 
 def differing_names(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

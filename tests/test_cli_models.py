@@ -45,7 +45,7 @@ def test_predict_gives_chosen_layers(model, tmp_path):
     source, target = tmp_path / "in.txt", tmp_path / "out.jsonl"
     source.write_text("the cat\n")
     arguments = ["predict", "--model", model, "--task", "hidden_states", "--input", source]
-    arguments += ["--output", target, "--layers", "-2,-1", "--combine", "concatenate"]
+    arguments += ["--output", target, "--layers", "-2,-1", "--option", "combine=concatenate"]
     assert cli.main([str(argument) for argument in arguments]) == 0
     record = json.loads(target.read_text())
     assert record["tokens"] == ["[CLS]", "the", "cat", "[SEP]"]
@@ -155,7 +155,11 @@ def test_google_and_back(model, tmp_path):
             {"--input-format": "tsv", "--text-column": "b"},
             "no column 'b', only 'the cat'; set --te",
         ),
-        ({"--layers": "last"}, "--layers is 'last'; give whole numbers, such as -4,-3,-2,-1"),
+        (
+            {"--task": "hidden_states", "--layers": "last"},
+            "--layers is 'last'; give whole numbers, such as -4,-3,-2,-1",
+        ),
+        ({"--option": "layer=1"}, "layer is '1'; task 'embed' has no such option; leave it out"),
         ({"--task": "hidden_states", "--layers": "9"}, "layer"),
         ({"--pooling": "median"}, "median"),
         (

@@ -5,7 +5,6 @@ import contextlib
 from typing import Any
 
 from bert_jax.cli.common import Parser
-from bert_jax.errors import OptionError
 from bert_jax.process import say
 
 SUMMARY = "a model's answers to a file, row by row"
@@ -98,6 +97,13 @@ def add_arguments(parser: Parser) -> None:
             )
             dest = _FIELDS.get(flag, flag.removeprefix("--").replace("-", "_"))
             names.append(group.add_argument(flag, dest=dest, default=None, help=what, **how).dest)
+    add(
+        "--option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an option of the task that has no flag",
+    )
     parser.set_defaults(task_options=names)
 
 
@@ -113,10 +119,9 @@ def run(options: argparse.Namespace) -> int:
     from bert_jax.sharding.stopping import StopSignals
 
     use_compilation_cache()
-    options.layers = _layers(options.layers)
-    options.keep_columns = _names(options.keep_columns)
     read = {name: getattr(options, name) for name in options.task_options}
     values = {name: value for name, value in read.items() if value is not None}
+    values |= dict(option.partition("=")[::2] for option in options.option)
     check_request(options.task, options.input, options.output, values)
     # Each device has the whole model and predicts its part of every batch.
     mesh = make_mesh(MeshShape(), jax.local_devices())
@@ -134,14 +139,3 @@ def run(options: argparse.Namespace) -> int:
         )
     say(f"{options.output}: {count:,} records")
     return 0
-
-
-def _names(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(filter(None, text.split(",")))
-
-
-def _layers(text: str | None) -> tuple[int, ...] | None:
-    try:
-        return None if text is None else tuple(int(number) for number in text.split(","))
-    except ValueError:
-        raise OptionError("layers", text, "give whole numbers, such as -4,-3,-2,-1") from None

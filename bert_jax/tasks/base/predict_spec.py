@@ -14,7 +14,7 @@ from bert_jax.data.readers.columns import TextOptions
 from bert_jax.data.readers.tables import FileOptions, Record, value_of
 from bert_jax.data.readers.texts import TextParser, open_texts
 from bert_jax.errors import OptionError, UserError
-from bert_jax.options import keys_of
+from bert_jax.options import keys_of, typed_values
 from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor
 
 Input = TypeVar("Input")
@@ -137,13 +137,14 @@ class PredictSpec(Generic[Input, Prediction]):
         """The options of the task of this name, with the format of the output.
 
         Raises:
-            OptionError: the task has no such option or output format, or a value is out of range.
+            OptionError: the task has no such option or output format, or a value is out of range or
+                of another type; see `typed_values`.
         """
         known = keys_of(self.options)
         for name, value in values.items():
             if name not in known:
                 raise OptionError(name, value, f"task {task!r} has no such option; leave it out")
-        options = self.options(**values)
+        options = self.options(**typed_values(self.options, values))
         formats = (JSONL, *self.formats)
         ending = self.endings.get(Path(target).suffix.lower(), JSONL)
         name = options.output_format or ending
