@@ -2,7 +2,10 @@
 
 import logging
 import math
+import operator
 import shutil
+import sys
+import warnings
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,7 +14,6 @@ import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, LatestN
 
 from bert_jax.checkpoints.checksums import checksums
-from bert_jax.checkpoints.orbax_errors import hide_late_errors
 from bert_jax.errors import RetryableError, UserError, first_line
 from bert_jax.files import (
     check_locks,
@@ -89,7 +91,7 @@ class RunCheckpoints:
         self._metric, self._higher_is_better = best_metric
         # orbax also raises the errors that it logs, and users see the exception.
         logging.getLogger("absl").setLevel(logging.CRITICAL)
-        hide_late_errors()
+        _hide_late_errors()
         workdir = workdir if is_remote(workdir) else workdir.absolute()
         self._directory, self._read_only = workdir / "checkpoints", read_only
         self._keep = keep
@@ -105,27 +107,19 @@ class RunCheckpoints:
             self._check_files()
             self._empty_removed()
             self._manager = self._make_manager()
-        # Whether checkpoints can be written, and one of this object is being written.
+        # Whether checkpoints can be written, and whether this object is writing one.
         self._is_proven, self._is_writing = self.latest_step is not None, False
 
     def _make_manager(self) -> ocp.CheckpointManager:
         """Makes the manager of orbax, which reads the metrics of all checkpoints at once."""
-        read_only = self._read_only
+        read_only, score = self._read_only, operator.itemgetter(_SCORE)
+        best = BestN(get_metric_fn=score, n=1, keep_checkpoints_without_metrics=False)
         try:
             return ocp.CheckpointManager(
                 self._directory,
                 options=ocp.CheckpointManagerOptions(
-                    preservation_policy=AnyPreservationPolicy(
-                        [
-                            LatestN(self._keep),
-                            BestN(
-                                get_metric_fn=lambda metrics: metrics[_SCORE],
-                                n=1,
-                                keep_checkpoints_without_metrics=False,
-                            ),
-                        ]
-                    ),
-                    best_fn=lambda metrics: metrics[_SCORE],
+                    preservation_policy=AnyPreservationPolicy([LatestN(self._keep), best]),
+                    best_fn=score,
                     best_mode="max",
                     cleanup_tmp_directories=not read_only,
                     create=not read_only,
@@ -391,3 +385,24 @@ class RunCheckpoints:
 def _reason(error: BaseException) -> str:
     """The message of TensorStore, if orbax has put the address of an object into its own."""
     return first_line(error.__cause__ or error)
+
+
+def _hide_late_errors() -> None:
+    """Keeps the interpreter from printing errors of coroutines that nobody awaits.
+
+    orbax closes its event loop without waiting for the remaining arrays: TensorStore cannot report
+    their completion, and the coroutines that await them are destroyed.
+    """
+    hook = sys.unraisablehook
+    if hook.__module__ == __name__:
+        return
+
+    def report(lost: Any) -> None:
+        source = getattr(getattr(lost.object, "cr_code", None), "co_filename", "")
+        is_late = "/orbax/" in source or str(lost.exc_value) == "Event loop is closed"
+        if not (is_late and issubclass(lost.exc_type, Exception)):
+            hook(lost)
+
+    sys.unraisablehook = report
+    message = r"coroutine 'Store\._get_array_metadatas' was never awaited"
+    warnings.filterwarnings("ignore", message, RuntimeWarning)
