@@ -346,6 +346,9 @@ def test_what_is_compared_of_masked_words():
     none = {"logits": np.zeros((1, 3, 1))}
     assert wrong("masked_lm", computed(logits=words), computed(logits=none)) == []
     both = {WORDS: np.ones((3, 4), np.float32)}
+    padding = {WORDS: WITHOUT_PADDING}  # compared, since the decoder is tied
+    sides = (computed(logits={}, gradients=each) for each in (padding, both))
+    assert wrong("masked_lm", *sides) == [("gradient", WORDS)]
     more = both | {DECODER: np.ones((3, 4), np.float32)}  # of one side alone: 0 on the opposite
     for gradients, reference in ((both, more), (more, both)):
         sides = (computed(logits={}, gradients=each) for each in (gradients, reference))
