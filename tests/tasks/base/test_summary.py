@@ -50,66 +50,48 @@ def test_lines_of_numbers_and_documents():
     assert ", '11' 10 (6.7%) and 3 more; f1" in many.lines()[1]
 
 
-@pytest.mark.parametrize(
-    ("changes", "warning"),
-    [
-        (
-            {"classes": {f"{number / 8:g}": 1 for number in range(167)}},
-            "167 classes for 167 rows, as 0, 0.125, 0.25 and 164 more: "
-            "data.problem_type=regression learns numbers",
-        ),
-        ({"classes": {"1.0": 300, "2.5": 300, "4.0": 300}}, "3 classes for 900 rows, as 1.0, 2.5"),
-        ({"classes": {f"title {n}": 9 for n in range(60)}}, "60 classes for 540 rows, as title 0"),
-        (
-            {"classes": {"joy": 300, "fear": 300, "joy, fear": 300}},
-            "the class 'joy, fear' is made of others: data.label_separator=',' reads several",
-        ),
-        (
-            {"classes": {"Pos": 300, "neg": 300, "pos ": 300}},
-            "the classes 'Pos' and 'pos ' differ in case, spaces or encoding only: write them ",
-        ),
-        (
-            {"classes": {"a": 299, "b": 1}},
-            "99.7% of the training rows have the class 'a': a model that always gives it has this "
-            "accuracy; compare by f1, and see data.class_weights",
-        ),
-        (
-            {"tokens": dataclasses.replace(TOKENS, cut=900)},
-            "100.0% of the texts are longer than 32 tokens, and the rest of them is not read: "
-            "raise data.length",
-        ),
-        (
-            {"tokens": dataclasses.replace(TOKENS, unknown=0.4)},
-            "40.0% of the tokens are unknown to the vocabulary: is it of another language than the "
-            "texts, or too small for their characters?",
-        ),
-        ({"validation": {"dev": 3}}, "dev has 3 rows only: its metrics say little"),
-        (
-            {"unit": "documents", "validation": {"validation": 1}},
-            "validation has 1 documents only: its metrics say little",
-        ),
-        (
-            {"validation_classes": ("pos", "other")},
-            "no training example has the classes of validation other",
-        ),
-        (
-            {"duplicates": {"validation": 5}},
-            "5 of 100 validation rows are training rows, too: their metrics are too good",
-        ),
-        (
-            {"test": {"test": 20}, "duplicates": {"validation": 0, "test": 20}},
-            "20 of 20 test rows are training rows, too",
-        ),
-        ({"classes": {"1": 300, "1.0": 300, "2": 300}}, "the classes '1' and '1.0' differ in case"),
-        ({"classes": {"caf\u00e9": 300, "cafe\u0301": 300}}, r"the classes 'café' and 'cafe\u"),
-        ({"classes": {"pos": 300, "pos\u200b": 300}}, r"the classes 'pos' and 'pos\u200b' differ"),
-        ({"classes": {"a": 300, "null": 300}}, "does the class 'null' stand for a missing label?"),
-        (
-            {"classes": {}, "validation_classes": (), "values": (3.0, 3.0, 3.0)},
-            "all labels are 3: there is nothing to learn",
-        ),
-    ],
-)
+# Changes of good data, and the beginning of the warning.
+PROBLEMS = [
+    (
+        {"classes": {f"{number / 8:g}": 1 for number in range(167)}},
+        "167 classes for 167 rows, as 0, 0.125, 0.25 and 164 more: data.problem_type=regression le",
+    ),
+    ({"classes": {"1.0": 300, "2.5": 300, "4.0": 300}}, "3 classes for 900 rows, as 1.0, 2.5"),
+    ({"classes": {f"title {n}": 9 for n in range(60)}}, "60 classes for 540 rows, as title 0"),
+    (
+        {"classes": {"joy": 300, "fear": 300, "joy, fear": 300}},
+        "the class 'joy, fear' is made of others: data.label_separator=',' reads several",
+    ),
+    ({"classes": {"Pos": 300, "neg": 300, "pos ": 300}}, "the classes 'Pos' and 'pos ' differ in"),
+    ({"classes": {"1": 300, "1.0": 300, "2": 300}}, "the classes '1' and '1.0' differ in case"),
+    ({"classes": {"caf\u00e9": 300, "cafe\u0301": 300}}, r"the classes 'café' and 'cafe\u"),
+    ({"classes": {"pos": 300, "pos\u200b": 300}}, r"the classes 'pos' and 'pos\u200b' differ"),
+    ({"classes": {"a": 300, "null": 300}}, "does the class 'null' stand for a missing label?"),
+    (
+        {"classes": {"a": 299, "b": 1}},
+        "99.7% of the training rows have the class 'a': a model that",
+    ),
+    ({"classes": {}, "values": (3.0, 3.0, 3.0)}, "all labels are 3: there is nothing to learn"),
+    (
+        {"tokens": dataclasses.replace(TOKENS, cut=900)},
+        "100.0% of the texts are longer than 32 tokens, and the rest of them is not read: raise da",
+    ),
+    (
+        {"tokens": dataclasses.replace(TOKENS, unknown=0.4)},
+        "40.0% of the tokens are unknown to the vocabulary: is it of another language than the ",
+    ),
+    ({"validation": {"dev": 3}}, "dev has 3 rows only: its metrics say little"),
+    ({"unit": "documents", "validation": {"dev": 1}}, "dev has 1 documents only: its metrics say"),
+    ({"validation_classes": ("pos", "other")}, "no training example has the classes of validation"),
+    ({"duplicates": {"validation": 5}}, "5 of 100 validation rows are training rows, too: their m"),
+    (
+        {"test": {"test": 20}, "duplicates": {"validation": 0, "test": 20}},
+        "20 of 20 test rows are training rows, too",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "warning"), PROBLEMS)
 def test_each_problem_is_one_warning(changes, warning):
     bad = dataclasses.replace(GOOD, **{"validation_classes": (), **changes})
     (line,) = bad.warnings()
