@@ -87,6 +87,8 @@ class Comparison:
             only loss.
         reads_padding: whether the loss depends on the logits of padding.
         choices: C, the number of rows of an example.
+        features: further arguments of the models for a drawn batch, by name, beside token ids,
+            token types and mask; [R, ...].
     """
 
     logits: tuple[str, ...]
@@ -97,6 +99,7 @@ class Comparison:
     losses_of_class: Callable[..., list[Any]] | None = None
     reads_padding: bool = False
     choices: int = 1
+    features: Callable[[Draw], Mapping[str, np.ndarray]] = lambda draw: {}
 
     def named_logits(self, output: Any) -> dict[str, Any]:
         """The logits in the output of a model of bert_jax or of transformers, by name."""

@@ -25,6 +25,7 @@ from bert_jax.inference.loading import load
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
 from bert_jax.models.encoder import Encoder, abstract_params
+from bert_jax.models.encoder_with_head import apply_model
 from bert_jax.models.head import find_head
 from bert_jax.models.heads.question_answering import JOINT, QuestionAnsweringOptions
 from bert_jax.models.heads.text_vectors import TEXT_VECTORS
@@ -180,11 +181,11 @@ def compute(model: LoadedModel, batch: ParityInput) -> Values:
     head = model.description.head
     assert head is not None
     compared = find_head(head).compared
-    features = [jnp.asarray(batch.features[name]) for name in FEATURES]
+    features = {name: jnp.asarray(value) for name, value in batch.features.items()}
     labels = {name: jnp.asarray(value) for name, value in batch.labels.items()}
 
     def loss(params: Any) -> tuple[jax.Array, tuple[dict[str, jax.Array], dict[str, jax.Array]]]:
-        output: Any = model.module.apply({"params": params}, *features)
+        output = apply_model(model.module, params, features)
         of_head = compared.named_losses(output, labels, problem_type(model.description))
         return list(of_head.values())[-1], (compared.named_logits(output), of_head)
 

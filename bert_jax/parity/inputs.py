@@ -10,7 +10,7 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.head import Comparison, Draw, find_head
 from bert_jax.tokenization import Tokenizer
 
-# In the order of the arguments of bert_jax's models.
+# What encoders read, in the order of their arguments.
 FEATURES = ("input_ids", "token_type_ids", "attention_mask")
 
 
@@ -21,7 +21,8 @@ class ParityInput:
     Attributes:
         name: name in the table.
         text: description of the input.
-        features: arrays by `FEATURES`, int32 [B, T] or, for multiple choice, [B, C, T].
+        features: arrays by `FEATURES`, and the head's own, int32 [B, T] or, for multiple choice,
+            [B, C, T].
         labels: int32 or float32, by argument of Hugging Face's class; for the bare encoder the
             coefficients of its linear form, `last_hidden_state` [B, T, D] and `pooler_output`
             [B, D].
@@ -107,7 +108,8 @@ class _Maker:
             self.generator,
         )
         labels = comparison.labels(draw)
-        features = {"input_ids": draw.ids, "token_type_ids": types, "attention_mask": mask}
+        features = dict(zip(FEATURES, (draw.ids, types, mask), strict=True))
+        features |= comparison.features(draw)
         facts = [f"batch {batch}", f"{max(lengths)} tokens"]
         if comparison.choices > 1:
             shape = (batch, comparison.choices, -1)  # BCT

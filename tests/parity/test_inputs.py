@@ -9,8 +9,9 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.head import all_heads
-from bert_jax.parity.inputs import make_inputs
+from bert_jax.models.head import all_heads, find_head
+from bert_jax.parity.compare import compute
+from bert_jax.parity.inputs import FEATURES, make_inputs
 from bert_jax.tokenization import BertSwitches, Template, WordPieceTokenizer
 from bert_jax.tokenization.description import BRACKETED
 
@@ -48,6 +49,21 @@ def test_rows_are_laid_out_as_bert_has_them():
     assert mask[2].tolist() == [1] * 6 + [0] * 18
     assert mask.sum(1).tolist() == [24, 17, 6]
     assert (ids[mask == 1] != 0).all()
+
+
+def test_a_head_draws_further_arguments(make_model, monkeypatch):
+    """As `decoder_input_ids`; here position 0 for all tokens."""
+    model, head = make_model("masked_lm"), find_head("masked_lm")
+    compared = dataclasses.replace(
+        head.compared, features=lambda draw: {"position_ids": np.zeros_like(draw.ids)}
+    )
+    own = dataclasses.replace(head, comparison=compared)
+    monkeypatch.setattr("bert_jax.parity.inputs.find_head", lambda name: own)
+    short, *_ = make_inputs(model.config, model.tokenizer, "masked_lm", "regression")
+    assert list(short.features) == [*FEATURES, "position_ids"]
+    plain = dataclasses.replace(short, features={name: short.features[name] for name in FEATURES})
+    logits = [compute(model, batch)["logits", "logits"] for batch in (short, plain)]
+    assert abs(logits[0] - logits[1]).max() > 0.01
 
 
 def test_special_tokens_follow_the_template():
