@@ -1,6 +1,7 @@
 """Models with labels; files in which the label can be seen in the words, and their training."""
 
 import dataclasses
+import json
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -44,11 +45,11 @@ def sentences():
     return make
 
 
-@pytest.fixture
-def train(base_model, tmp_path):
-    """Trains a labelled task with a few overrides; gives the result and the work directory."""
+@pytest.fixture(scope="session")
+def experiment(base_model):
+    """The experiment of a labelled task with a few overrides, as `data__train` for `data.train`."""
 
-    def run(task, workdir="run", base=base_model, **keys):
+    def make(task, base=base_model, **keys):
         config = complete_config({"task": task, "init_from": str(base)}, where="test")
         settings = {
             "data.length": 32,
@@ -57,11 +58,44 @@ def train(base_model, tmp_path):
             **{key.replace("__", "."): value for key, value in keys.items()},
         }
         for key, value in settings.items():
-            set_key(config, key, value, where="test")
+            set_key(config, key, str(value) if isinstance(value, Path) else value, where="test")
+        return Experiment.from_config(config)
+
+    return make
+
+
+@pytest.fixture
+def train(experiment, tmp_path):
+    """Trains such an experiment; gives the result and the work directory."""
+
+    def run(task, workdir="run", **keys):
         directory = tmp_path / workdir
-        return Experiment.from_config(config).train(directory), directory
+        return experiment(task, **keys).train(directory), directory
 
     return run
+
+
+@pytest.fixture
+def write_rows(tmp_path):
+    """Writes rows as JSON lines and gives their path."""
+
+    def write(name, rows):
+        path = tmp_path / name
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def read_rows():
+    """Reads JSON lines, from a file or a text."""
+
+    def read(source):
+        text = source if isinstance(source, str) else source.read_text()
+        return [json.loads(line) for line in text.splitlines()]
+
+    return read
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import bert_jax
 from bert_jax import workdir as run_directory
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.config import Sections, complete_config, load_config
+from bert_jax.config import complete_config
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.export import export
@@ -20,18 +20,16 @@ from bert_jax.tasks.classification import task as classification
 from tests.random_params import random_params
 
 
-def lines_of(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 @pytest.mark.slow
-def test_labels_are_learned_and_written_into_the_model(train, sentences, write_table, tmp_path):
+def test_labels_are_learned_and_written_into_the_model(
+    train, experiment, sentences, write_table, read_rows, tmp_path
+):
     # 144 of them are learned: all batches of 8 are full, so they have one shape.
     table = write_table("train.tsv", [("text", "label"), *sentences(160)])
     test = write_table("unlabelled.tsv", [("text",), ("a cat was low .",), ("a mat was low .",)])
     labelled = write_table("labelled.tsv", [("text", "label"), *sentences(20, seed=1)])
     result, workdir = train(
-        "classification", data__train=str(table), data__test=(str(test), str(labelled)),
+        "classification", data__train=table, data__test=(str(test), str(labelled)),
         train__epochs=3.0, train__eval_every=100, optimizer__learning_rate=1e-2,
     )  # fmt: skip
     assert result["accuracy"] > 0.9 > result["accuracy_majority"]
@@ -53,7 +51,7 @@ def test_labels_are_learned_and_written_into_the_model(train, sentences, write_t
     assert found[0].score == max(found[0].probabilities.values())
 
     # Validation examples are evaluated and shown; those without labels are predicted.
-    validation = lines_of(workdir / "predictions" / "validation.jsonl")
+    validation = read_rows(workdir / "predictions" / "validation.jsonl")
     assert len(validation) == 16
     right = [line["label"] == line["expected"] for line in validation]
     assert sum(right) / 16 == result["accuracy"]
@@ -61,14 +59,14 @@ def test_labels_are_learned_and_written_into_the_model(train, sentences, write_t
     assert "animal" in report
     assert (workdir / "predictions" / "validation.confusion.png").is_file()
     assert (workdir / "curves.png").is_file()
-    predicted = lines_of(workdir / "predictions" / "labelled.jsonl")
+    predicted = read_rows(workdir / "predictions" / "labelled.jsonl")
     right = [line["label"] == line["expected"] for line in predicted]
     assert sum(right) / 20 == result["test_labelled_accuracy"]
     assert not [name for name in result if "unlabelled" in name]
-    logged = lines_of(workdir / "metrics.jsonl")[-1]
+    logged = read_rows(workdir / "metrics.jsonl")[-1]
     assert "accuracy" in logged
     assert "test_labelled_accuracy" not in logged
-    predicted = lines_of(workdir / "predictions" / "unlabelled.jsonl")
+    predicted = read_rows(workdir / "predictions" / "unlabelled.jsonl")
     assert [line["id"] for line in predicted] == ["0", "1"]
     assert [line["label"] for line in predicted] == ["animal", "thing"]
     assert set(predicted[0]) == {"id", "label", "score", "probabilities"}
@@ -80,20 +78,13 @@ def test_labels_are_learned_and_written_into_the_model(train, sentences, write_t
     assert (workdir / "config.json").read_bytes() == before
 
     # The same model, evaluated on the same examples in another way.
-    config = load_config(str(_config(tmp_path, train=str(table))))
-    again = Experiment.from_config(config).evaluate(model=workdir, output=tmp_path / "again")
+    same = experiment("classification", base="", data__train=table)
+    again = same.evaluate(model=workdir, output=tmp_path / "again")
     assert again["accuracy"] == result["accuracy"]
     assert again["loss"] == pytest.approx(result["loss"], rel=1e-5)
     assert (tmp_path / "again" / "bert_jax.json").is_file()
     with pytest.raises(UserError, match="run holds other files and no bert_jax.json; give another"):
-        Experiment.from_config(config).evaluate(model=workdir, output=workdir)
-
-
-def _config(tmp_path, **data):
-    path = tmp_path / "config.py"
-    data["length"] = 32
-    path.write_text(f"def get_config():\n    return {{'task': 'classification', 'data': {data}}}\n")
-    return path
+        same.evaluate(model=workdir, output=workdir)
 
 
 @pytest.mark.slow
@@ -104,7 +95,7 @@ def test_several_labels_at_once(train, write_table, sentences):
     ]
     table = write_table("train.tsv", [("text", "labels"), *rows])
     result, workdir = train(
-        "classification", data__train=str(table), data__label_separator=",",
+        "classification", data__train=table, data__label_separator=",",
         train__epochs=20.0, optimizer__learning_rate=3e-3,
     )  # fmt: skip
     assert result["micro_f1"] > result["micro_f1_majority"]
@@ -121,7 +112,7 @@ def test_a_number(train, write_table):
     rows = [(f"the {'cat' if n % 2 else 'sea'} was {words[n % 3]} .", n % 3) for n in range(120)]
     table = write_table("train.tsv", [("sentence", "score"), *rows])
     result, workdir = train(
-        "classification", data__train=str(table), data__problem_type="regression",
+        "classification", data__train=table, data__problem_type="regression",
         train__epochs=12.0, optimizer__learning_rate=1e-2,
     )  # fmt: skip
     assert result["pearson"] > 0.8
@@ -131,7 +122,7 @@ def test_a_number(train, write_table):
 
 
 @pytest.mark.slow
-def test_the_format_of_a_benchmark(train, write_table, sentences):
+def test_the_format_of_a_benchmark(train, write_table, read_rows, sentences):
     header = ("index", "sentence1", "sentence2", "label")
 
     def rows(count, seed):
@@ -148,7 +139,7 @@ def test_the_format_of_a_benchmark(train, write_table, sentences):
         train__epochs=6.0, optimizer__learning_rate=1e-2,
     )  # fmt: skip
     assert result["accuracy"] > 0.9 > result["accuracy_majority"]
-    assert len(lines_of(workdir / "predictions" / "validation.jsonl")) == 30
+    assert len(read_rows(workdir / "predictions" / "validation.jsonl")) == 30
     submission = (workdir / "predictions" / "RTE.tsv").read_text().splitlines()
     assert submission[0] == "index\tprediction"
     assert submission[1:] == [f"{number}\t{label}" for number, _, _, label in rows(8, 2)]
@@ -157,7 +148,7 @@ def test_the_format_of_a_benchmark(train, write_table, sentences):
 @pytest.mark.slow
 def test_a_model_with_the_same_labels_keeps_its_head(train, write_table, sentences, capsys):
     table = write_table("train.tsv", [("text", "label"), *sentences(120)])
-    first, workdir = train("classification", data__train=str(table))
+    first, workdir = train("classification", data__train=table)
     capsys.readouterr()
     keys = {"train__epochs": 0.1, "optimizer__learning_rate": 1e-9, "data__train": str(table)}
     again, _ = train("classification", "again", workdir, **keys)
@@ -181,149 +172,146 @@ def test_a_model_with_the_same_labels_keeps_its_head(train, write_table, sentenc
 def test_bad_files_are_refused_before_anything_is_made(train, write_table, tmp_path, rows, message):
     table = write_table("train.tsv", rows)
     with pytest.raises(UserError, match=message):
-        train("classification", data__train=str(table))
+        train("classification", data__train=table)
     assert not (tmp_path / "run").exists()
 
 
-def test_labels_that_the_model_does_not_know(tiny_config, tokenizer, write_table, tmp_path):
+def test_labels_that_the_model_does_not_know(
+    experiment, tiny_config, tokenizer, write_table, tmp_path
+):
     description = ModelDescription(tiny_config, "classification", labels=("animal", "thing"))
     params = random_params(description.make_module(Execution()))
     model_directory.save(tmp_path / "model", description, params, tokenizer)
     strange = write_table("dev.tsv", [("text", "label"), ("a cat", "animal"), ("a dog", "plant")])
-    config = load_config(str(_config(tmp_path, validation=(str(strange),))))
+    evaluation = experiment("classification", base="", data__validation=strange)
     with pytest.raises(UserError, match=r"dev.tsv:3: label 'plant' is not a label of the m"):
-        Experiment.from_config(config).evaluate(model=tmp_path / "model")
+        evaluation.evaluate(model=tmp_path / "model")
 
 
-def test_a_label_that_is_only_held_out_is_a_label(base_model, write_table, sentences):
+def test_a_label_that_is_only_held_out_is_a_label(task, write_table, sentences):
     rows = [("text", "label"), *sentences(10)]  # one of them, whichever, is validation
-    for place in range(1, 11):
-        rare = [*rows[:place], (rows[place][0], "rare"), *rows[place + 1 :]]
-        task = _task(base_model, write_table("train.tsv", rare))
-        assert task.description.labels == ("animal", "rare", "thing")
+    for index in range(1, 11):
+        rare = [*rows[:index], (rows[index][0], "rare"), *rows[index + 1 :]]
+        made = task(write_table("train.tsv", rare))
+        assert made.description.labels == ("animal", "rare", "thing")
 
 
-def _task(base_model, table, **data):
-    config = complete_config(
-        {
-            "task": "classification",
-            "init_from": str(base_model),
-            "data": {"train": str(table), "length": 32, **data},
-        },
-        where="test",
-    )
-    return Experiment.from_config(config).task
+@pytest.fixture
+def task(experiment):
+    """The task of a table; keys of `data` by name."""
+
+    def make(table, base=None, **data):
+        keys = {f"data__{name}": value for name, value in data.items()}
+        keys |= {"base": base} if base else {}
+        return experiment("classification", data__train=table, **keys).task
+
+    return make
 
 
-def test_scores_that_would_take_all_memory(base_model, write_table, sentences, monkeypatch):
-    """As those of 100,000 labels, which are hardly labels."""
+def test_scores_that_would_take_all_memory(task, write_table, sentences, monkeypatch):
+    """A column of ids as labels, for example."""
     table = write_table("train.tsv", [("text", "label"), *sentences(40)])
     validation = str(write_table("dev.tsv", [("text", "label"), *sentences(30)]))
     monkeypatch.setattr(classification, "host_memory", lambda: 960)  # 30 texts × 2 labels × 4 × 4
-    assert _task(base_model, table, validation=validation)
+    assert task(table, validation=validation)
     monkeypatch.setattr(classification, "host_memory", lambda: 959)
     message = (
         "dev.tsv: 30 texts by 2 labels take 0.0 GiB of this machine's 0.0 GiB; "
         "use fewer texts; or, if another column has the labels, set data.label_column"
     )
     with pytest.raises(UserError, match=re.escape(message)):
-        _task(base_model, table, validation=validation)
+        task(table, validation=validation)
     rows = [("a cat", "animal,thing"), ("a sun", "thing")] * 30
     table = write_table("several.tsv", [("text", "label"), *rows])
     monkeypatch.setattr(classification, "host_memory", lambda: 960)
     with pytest.raises(UserError, match="the training texts: 60 texts by 2 labels take"):
-        _task(base_model, table, validation=validation, label_separator=",")
+        task(table, validation=validation, label_separator=",")
 
 
-def test_what_is_refused_before_a_training(base_model, write_table, sentences):
+def test_refusals_before_a_training(task, write_table, sentences):
     rows = [("text", "label"), *sentences(40)]
     table = write_table("train.tsv", rows)
     strange = write_table("dev.tsv", [("text", "label"), ("a cat", "plant")])
     with pytest.raises(UserError, match=r"dev.tsv:2: label 'plant' is none of animal, thing"):
-        _task(base_model, table, validation=(str(strange),))
+        task(table, validation=strange)
     with pytest.raises(UserError, match="there is no metric 'acuracy', only accuracy, f1, loss"):
-        _task(base_model, table, best_metric="acuracy")
+        task(table, best_metric="acuracy")
     unlabelled = write_table("none.tsv", [("text",), ("a cat",)])
     with pytest.raises(UserError, match="none.tsv has no labels to evaluate a training with"):
-        _task(base_model, table, validation=(str(unlabelled),))
+        task(table, validation=unlabelled)
 
 
-def test_lists_of_labels(base_model, tmp_path):
-    rows = [{"text": "a cat", "labels": ["x", "y"]}, {"text": "a dog", "labels": []}] * 20
-    table = tmp_path / "train.jsonl"
-    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    description = _task(base_model, table).description
-    assert description.problem_type == "multi_label_classification"
-    assert description.labels == ("x", "y")
+LISTS = [{"text": "a cat", "labels": ["x", "y"]}, {"text": "a dog", "labels": []}]
+# A label that no training text has is a label, too; 10 comes after 9.
+VECTORS = [
+    {"text": text, "label": f"[{vector}]"}
+    for text, vector in (("a cat", "1 0 0 0 0 0 0 0 0 0 1 0"), ("a dog", "0 0 0 0 0 0 0 0 0 0 0 0"))
+]
+COLUMNS = [{"text": "a cat", "rude": 1, "spam": 0}, {"text": "a dog", "rude": 0, "spam": 1}]
 
 
-def test_vectors_name_their_labels_by_position(base_model, write_table):
-    """A label that no training text has is a label, too; 10 comes after 9."""
-    rows = [("a cat", "[1 0 0 0 0 0 0 0 0 0 1 0]"), ("a dog", "[0 0 0 0 0 0 0 0 0 0 0 0]")] * 20
-    table = write_table("train.tsv", [("text", "label"), *rows])
-    description = _task(base_model, table).description
-    assert description.problem_type == "multi_label_classification"
-    assert description.labels == tuple(f"LABEL_{number}" for number in range(12))
-    other = write_table("dev.tsv", [("text", "label"), ("a cat", "[1 0 0]")])
-    with pytest.raises(UserError, match="dev.tsv:2: the row has a 0 or 1 for the 3 labels LABEL_0"):
-        _task(base_model, table, validation=(str(other),)).check()
+@pytest.mark.parametrize(
+    ("rows", "data", "problem", "labels"),
+    [
+        (LISTS, {}, "multi_label", ("x", "y")),
+        (VECTORS, {}, "multi_label", tuple(f"LABEL_{number}" for number in range(12))),
+        (COLUMNS, {"label_columns": ("spam", "rude")}, "multi_label", ("spam", "rude")),
+        (COLUMNS, {"label_column": "rude", "labels": ("nice", "rude")}, "single_label",
+         ("nice", "rude")),
+    ],
+)  # fmt: skip
+def test_forms_of_labels(task, write_rows, rows, data, problem, labels):
+    description = task(write_rows("train.jsonl", rows * 20), **data).description
+    assert (description.problem_type, description.labels) == (f"{problem}_classification", labels)
 
 
-def test_labels_in_columns_and_by_number(base_model, write_table):
-    rows = [("a cat", 1, 0), ("a dog", 0, 1)] * 20
-    table = write_table("train.tsv", [("text", "rude", "spam"), *rows])
-    description = _task(base_model, table, label_columns=("spam", "rude")).description
-    assert description.problem_type == "multi_label_classification"
-    assert description.labels == ("spam", "rude")
-    description = _task(base_model, table, label_column="rude", labels=("nice", "rude")).description
-    assert description.problem_type == "single_label_classification"
-    assert description.labels == ("nice", "rude")
+def test_vectors_of_another_length_are_refused(task, write_rows):
+    table = write_rows("train.jsonl", VECTORS * 20)
+    other = write_rows("dev.jsonl", [{"text": "a cat", "label": "[1 0 0]"}])
+    with pytest.raises(UserError, match="dev.jsonl:1: the row has a 0 or 1 for the 3 labels LAB"):
+        task(table, validation=other)
 
 
-def test_rows_that_are_not_lines_are_in_the_summary(base_model, tmp_path, capsys):
+def test_rows_that_are_not_lines_are_in_the_summary(task, tmp_path, capsys):
     table = tmp_path / "train.csv"
     rows = "a cat,animal\na mat,thing\n" * 20
     table.write_text(f'text,label\n{rows}a "cat,animal\n"a dog,animal\na mat",thing\n')
-    summary = _task(base_model, table, validation=(str(table),)).data_summary
+    summary = task(table, validation=table).data_summary
     message = f"{table}:43: a quotation mark makes one row of 2 lines that look like rows"
-    assert [warning.startswith(message) for warning in summary.warnings()[:3]] == [
-        True,
-        True,
-        False,
-    ]
+    starts = [warning.startswith(message) for warning in summary.warnings()[:3]]
+    assert starts == [True, True, False]
     assert summary.lines()[1] == f"{table}: 43 lines → 42 rows"
     assert capsys.readouterr().err == ""
 
 
-def test_balanced_labels_weigh_by_their_rarity(base_model, write_table):
+def test_balanced_labels_weigh_by_their_rarity(task, write_table):
     rows = [("text", "label"), *[("a cat", "animal")] * 6, *[("a mat", "thing")] * 2]
-    table = str(write_table("train.tsv", rows))
-    task = _task(base_model, table, validation=(table,), class_weights="balanced")
-    (batch,) = task.train_batches(0, 1, host=0, hosts=1)
+    table = write_table("train.tsv", rows)
+    made = task(table, validation=table, class_weights="balanced")
+    (batch,) = made.train_batches(0, 1, host=0, hosts=1)
     weights, is_real = batch["weights"], batch["weights"] > 0
     assert is_real.sum() == 8
     np.testing.assert_allclose(weights[is_real & (batch["labels"] == 0)], [8 / 12] * 6, rtol=1e-6)
     np.testing.assert_allclose(weights[is_real & (batch["labels"] == 1)], [2.0] * 2)
 
 
-def test_a_number_is_gone_on_with(base_model, write_table, tmp_path):
+def test_a_run_of_numbers_continues(task, write_table, tmp_path):
     rows = [("text", "label"), *((f"the cat was {n} .", n / 2) for n in range(20))]
     table = write_table("train.tsv", rows)
-    task = _task(base_model, table, problem_type="regression")
-    run_directory.save_model_files(tmp_path / "run", task)
-    run_directory.check_unchanged(tmp_path / "run", task)
+    made = task(table, problem_type="regression")
+    run_directory.save_model_files(tmp_path / "run", made)
+    run_directory.check_unchanged(tmp_path / "run", made)
 
 
-def test_a_run_continues_only_with_the_same_data(base_model, write_table, tmp_path):
+def test_a_run_continues_only_with_the_same_data(task, write_table, tmp_path):
     def table(rows, name="train.tsv"):
         return write_table(name, [("text", "label"), *rows])
 
-    def check(path, model=base_model):
-        validation = (str(tmp_path / "validation.tsv"),)
-        task = _task(model, path, validation=validation)
+    def check(path):
+        made = task(path, validation=tmp_path / "validation.tsv")
         if not (tmp_path / "run").exists():
-            run_directory.save_model_files(tmp_path / "run", task)
-        run_directory.check_unchanged(tmp_path / "run", task)
+            run_directory.save_model_files(tmp_path / "run", made)
+        run_directory.check_unchanged(tmp_path / "run", made)
 
     rows = [(f"the cat was {n} .", "odd" if n % 2 else "even") for n in range(20)]
     table(rows, "validation.tsv")
@@ -341,14 +329,14 @@ def test_a_run_continues_only_with_the_same_data(base_model, write_table, tmp_pa
     table(rows[:-1], "validation.tsv")
     with pytest.raises(UserError, match="other data: validation changed since"):
         check(table(rows))
-    task = _task(base_model, table(rows), validation=(str(tmp_path / "validation.tsv"),))
-    assert run_directory.changed_evaluation_data(tmp_path / "run", task) == ["validation"]
+    made = task(table(rows), validation=tmp_path / "validation.tsv")
+    assert run_directory.changed_evaluation_data(tmp_path / "run", made) == ["validation"]
 
 
-def test_a_run_continues_only_with_the_same_model(base_model, write_table, tmp_path):
+def test_a_run_continues_only_with_the_same_model(task, base_model, write_table, tmp_path):
     rows = [(f"the cat was {n} .", "odd" if n % 2 else "even") for n in range(20)]
     table, run = write_table("train.tsv", [("text", "label"), *rows]), tmp_path / "run"
-    run_directory.save_model_files(run, _task(base_model, table))
+    run_directory.save_model_files(run, task(table))
 
     def changed(name, old, new):
         model = shutil.copytree(base_model, tmp_path / name)
@@ -357,7 +345,7 @@ def test_a_run_continues_only_with_the_same_model(base_model, write_table, tmp_p
         text = (model / name).read_text()
         assert old in text
         (model / name).write_text(text.replace(old, new))
-        return _task(model, table)
+        return task(table, model)
 
     with pytest.raises(UserError, match="run was started with other data: tokenizer changed since"):
         run_directory.check_unchanged(run, changed("vocab.txt", "\ncat\n", "\ncats\n"))
@@ -374,17 +362,15 @@ def test_a_run_may_become_longer_but_not_shorter_than_it_is(
     workdir = tmp_path / "run"
 
     def begin(**train):
-        config = complete_config(
-            {
-                "task": "classification",
-                "init_from": str(base_model),
-                "data": {"train": table, "length": 32},
-                "train": {"global_batch_size": 6, **train},
-            },
-            where="test",
-        )
-        task = Experiment.from_config(config).task
-        run_directory.init_workdir(workdir, Sections.of(config), task)
+        config = {
+            "task": "classification",
+            "init_from": str(base_model),
+            "data": {"train": table, "length": 32},
+            "train": {"global_batch_size": 6, **train},
+        }
+        begun = Experiment.from_config(complete_config(config, where="test"))
+        task = begun.task
+        run_directory.init_workdir(workdir, begun.sections, task)
         if not (workdir / "data.json").exists():
             run_directory.save_model_files(workdir, task)
         written = json.loads((workdir / "config.json").read_text())["train"]
@@ -417,11 +403,11 @@ def test_a_run_may_become_longer_but_not_shorter_than_it_is(
     assert begin(steps=10) == (10, 0.0, False)
 
 
-def test_a_test_file_without_any_of_several_labels_is_predicted(base_model, write_table, capsys):
+def test_a_test_file_without_any_of_several_labels_is_predicted(task, write_table, capsys):
     table = write_table("train.tsv", [("text", "label"), *[("a cat", "x|y"), ("a dog", "")] * 20])
     empty = write_table("test.tsv", [("text", "label"), ("a cat", ""), ("a dog", "")])
-    task = _task(base_model, table, test=(str(empty),), label_separator="|")
-    assert [example.label for example in task.splits.test[0].examples] == [None, None]
+    made = task(table, test=empty, label_separator="|")
+    assert [example.label for example in made.splits.test[0].examples] == [None, None]
     assert "test.tsv: no text has a label" in capsys.readouterr().err
 
 
@@ -430,4 +416,4 @@ def test_a_single_run_does_not_begin_where_several_are(train, write_table, sente
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "several_runs.json").write_text('{"kind": "seeds"}')
     with pytest.raises(UserError, match="run holds several runs; give one of its runs"):
-        train("classification", data__train=str(table))
+        train("classification", data__train=table)

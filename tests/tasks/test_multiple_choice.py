@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.config import complete_config, set_key
 from bert_jax.data.examples import Choices
 from bert_jax.errors import UserError
-from bert_jax.experiment import Experiment
 from bert_jax.inference.streams import predict_examples
 from bert_jax.tasks.base.model_init import heads_to_reinitialize
 from bert_jax.tasks.base.predictor import BatchOptions, ExampleError, Notes
@@ -97,7 +95,7 @@ def test_one_prompt_or_many(chooser):
     assert chooser.choose([], []) == []
 
 
-def test_what_cannot_be_chosen(chooser, model):
+def test_refused_choices(chooser, model):
     with pytest.raises(UserError, match="this BertForPreTraining does not choose; give"):
         model.choose("the cat", ["sat", "ran"])
     with pytest.raises(UserError, match="the choices are one string, 'sat'"):
@@ -143,16 +141,12 @@ def test_equal_to_transformers(chooser, tmp_path):
 # Files to predict.
 
 
-def read(text):
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def test_json_lines(answered, chooser):
+def test_json_lines(answered, chooser, read_rows):
     rows = [
         {"id": 7, "prompt": "the cat", "choices": ["sat", "ran", "was low"], "label": "no such"},
         {"id": 8, "prompt": "", "choices": ["sat", ""], "answer": 5},
     ]
-    found = read(answered(chooser, "".join(json.dumps(row) + "\n" for row in rows)))
+    found = read_rows(answered(chooser, "".join(json.dumps(row) + "\n" for row in rows)))
     assert list(found[0]) == ["id", "label", "index", "choice", "score", "probabilities"]
     assert (found[0]["label"], found[1]["answer"]) == ("no such", 5)
     for record, row in zip(found, rows, strict=True):
@@ -162,18 +156,18 @@ def test_json_lines(answered, chooser):
         assert record["probabilities"] == pytest.approx(list(expected.probabilities), rel=1e-5)
 
 
-def test_the_table_of_swag_and_questions_of_arc(answered, chooser):
+def test_the_table_of_swag_and_questions_of_arc(answered, chooser, read_rows):
     content = (
         "video-id,fold-ind,sent1,sent2,ending0,ending1,label\n"
         "v1,12,the cat sat .,it,was low,ran,1\nv2,13,the sun,it,went up,went down,\n"
     )
-    first, second = read(answered(chooser, content, "test.csv"))
+    first, second = read_rows(answered(chooser, content, "test.csv"))
     assert list(first)[:4] == ["video-id", "fold-ind", "label", "index"]
     assert (first["video-id"], first["label"], second["fold-ind"]) == ("v1", "1", "13")
     assert first["choice"] == chooser.choose("the cat sat .", ["it was low", "it ran"]).choice
     choices = [{"text": "sun", "label": "A"}, {"text": "sea", "label": "B"}]
     row = {"id": "x", "question": {"stem": "it was", "choices": choices}, "answerKey": "Z"}
-    (record,) = read(answered(chooser, json.dumps(row)))
+    (record,) = read_rows(answered(chooser, json.dumps(row)))
     assert (record["id"], record["answerKey"]) == ("x", "Z")
     assert record["choice"] in ("sun", "sea")
 
@@ -192,44 +186,23 @@ def animals(count, seed=0):
         yield {"id": f"q{number}", "prompt": "it was", "choices": choices, "label": label}
 
 
-@pytest.fixture
-def write_items(tmp_path):
-    def write(name, items):
-        path = tmp_path / name
-        path.write_text("".join(json.dumps(item) + "\n" for item in items))
-        return path
-
-    return write
-
-
-def config_of(base_model, **data):
-    given = {"task": "multiple_choice", "init_from": str(base_model), "data": data}
-    return complete_config(given, where="test")
-
-
-def lines_of(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 @pytest.mark.slow
-def test_the_right_choice_is_learned(train, write_items, base_model, tmp_path):
-    file = write_items("train.jsonl", animals(200))
+def test_the_right_choice_is_learned(train, experiment, write_rows, read_rows):
+    file = write_rows("train.jsonl", animals(200))
     unlabelled = list(animals(3, seed=1))
     for row in unlabelled:
         del row["label"]
-    test = write_items("test.jsonl", unlabelled)
-    result, workdir = train(
-        "multiple_choice", data__train=str(file), data__test=(str(test),), train__epochs=4.0
-    )
+    test = write_rows("test.jsonl", unlabelled)
+    result, workdir = train("multiple_choice", data__train=file, data__test=test, train__epochs=4.0)
     assert result["accuracy"] > 0.9 > result["accuracy_majority"]
     assert 1 / 4 < result["accuracy_chance"] < 1 / 2
 
-    validation = lines_of(workdir / "predictions" / "validation.jsonl")
+    validation = read_rows(workdir / "predictions" / "validation.jsonl")
     right = [line["index"] == line["expected"] for line in validation]
     assert sum(right) / 20 == result["accuracy"]
     losses = [-np.log(line["probabilities"][line["expected"]]) for line in validation]
     assert np.mean(losses) == pytest.approx(result["loss"], rel=1e-4)
-    predicted = lines_of(workdir / "predictions" / "test.jsonl")
+    predicted = read_rows(workdir / "predictions" / "test.jsonl")
     assert [line["id"] for line in predicted] == ["q0", "q1", "q2"]
     assert set(predicted[0]) == {"id", "index", "choice", "score", "probabilities"}
     assert [len(line["probabilities"]) for line in predicted] == [
@@ -241,23 +214,21 @@ def test_the_right_choice_is_learned(train, write_items, base_model, tmp_path):
     assert model.choose("it was", ["a sea .", "a dog .", "a tree .", "a song ."]).index == 1
 
     # The same model judged by the same items, in another way.
-    config = config_of(base_model, train=str(file), length=32)
-    again = Experiment.from_config(config).evaluate(model=workdir / "model")
+    again = experiment("multiple_choice", data__train=file).evaluate(model=workdir / "model")
     assert again["accuracy"] == result["accuracy"]
     assert again["loss"] == pytest.approx(result["loss"], rel=1e-5)
 
 
 @pytest.fixture
-def task(base_model, write_items):
+def task(experiment, write_rows):
     items = [
         {"prompt": "the cat", "choices": ["sat .", "the sea was low ."], "label": 1},
         {"prompt": "it", "question": "was", "choices": ["up .", "down", "low"], "label": 0},
         {"prompt": "a dog", "choices": ["ran", "sang"], "label": 0},
     ]
-    file = write_items("train.jsonl", items)
-    config = config_of(base_model, train=str(file), validation=str(file), length=16)
-    set_key(config, "train.global_batch_size", 4, where="test")
-    return Experiment.from_config(config).task
+    file = write_rows("train.jsonl", items)
+    keys = {"data__train": file, "data__validation": file, "data__length": 16}
+    return experiment("multiple_choice", **keys, train__global_batch_size=4).task
 
 
 def test_a_batch_by_hand(task):
@@ -294,18 +265,16 @@ def test_a_choice_that_is_not_there_cannot_be_chosen(task, monkeypatch):
     assert sums["accuracy"] == 2
 
 
-def test_a_model_that_chooses_keeps_its_head(chooser, write_items, tmp_path):
+def test_a_model_that_chooses_keeps_its_head(chooser, experiment, write_rows, tmp_path):
     chooser.save(tmp_path / "model")
-    config = config_of(
-        tmp_path / "model", train=str(write_items("a.jsonl", animals(20))), length=16
-    )
-    task = Experiment.from_config(config).task
+    file = write_rows("a.jsonl", animals(20))
+    task = experiment("multiple_choice", tmp_path / "model", data__train=file).task
     assert task.description.config.num_labels == chooser.config.num_labels
     assert heads_to_reinitialize(chooser.description, task.description) == ()
 
 
-def test_items_without_an_answer_are_nothing_to_learn_from(train, write_items, tmp_path):
-    file = write_items("train.jsonl", [{"prompt": "it was", "choices": ["low", "up"]}] * 20)
+def test_examples_without_an_answer_are_refused(train, write_rows, tmp_path):
+    file = write_rows("train.jsonl", [{"prompt": "it was", "choices": ["low", "up"]}] * 20)
     with pytest.raises(UserError, match=r"train.jsonl:1: "):
-        train("multiple_choice", data__train=str(file))
+        train("multiple_choice", data__train=file)
     assert not (tmp_path / "run").exists()

@@ -1,7 +1,6 @@
 """Sentence similarity, end to end: pairs in, a bare encoder and cosines out."""
 
 import dataclasses
-import json
 import random
 
 import jax
@@ -9,9 +8,7 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.config import complete_config, set_key
 from bert_jax.errors import UserError
-from bert_jax.experiment import Experiment
 from bert_jax.export import export
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.heads.text_vectors import Dense, Normalize, TextPooling, TextVectors
@@ -39,26 +36,17 @@ HEADER = ("sentence1", "sentence2", "label")
 def write_pairs(write_table):
     def write(name, labels, count=160, seed=0):
         rows = [(first, second, labels[same]) for first, second, same in pairs(count, seed)]
-        return str(write_table(name, [HEADER, *rows]))
+        return write_table(name, [HEADER, *rows])
 
     return write
 
 
-def config_of(base_model, **data):
-    given = {"task": "similarity", "init_from": str(base_model), "data": {"length": 32, **data}}
-    return complete_config(given, where="test")
-
-
-def lines_of(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 @pytest.mark.slow
-def test_cosines_are_learned_and_the_encoder_comes_out(train, write_pairs, base_model, tmp_path):
+def test_cosines_are_learned_and_the_encoder_is_exported(train, experiment, write_pairs, read_rows):
     table = write_pairs("train.tsv", (1, 5))
     test = write_pairs("test.tsv", ("", ""), count=4, seed=1)
     result, workdir = train(
-        "similarity", data__train=table, data__test=(test,), data__label_range=(1, 5),
+        "similarity", data__train=table, data__test=test, data__label_range=(1, 5),
         data__loss="cosine", data__pooling="max", train__epochs=3.0,
     )  # fmt: skip
     assert result["spearman"] > 0.8
@@ -73,23 +61,23 @@ def test_cosines_are_learned_and_the_encoder_comes_out(train, write_pairs, base_
     assert cat[0] > 0.99 > 0.5 > cat[1]
     assert tree[1] > 0.5 > tree[0]
 
-    # What was judged is what the delivered model says.
-    validation = lines_of(workdir / "predictions" / "validation.jsonl")
+    # The evaluated predictions are the exported model's.
+    validation = read_rows(workdir / "predictions" / "validation.jsonl")
     assert set(validation[0]) == {"id", "expected", "similarity"}
     assert len(validation) == 16
     mse = np.mean([(row["similarity"] - (row["expected"] - 1) / 4) ** 2 for row in validation])
     assert mse == pytest.approx(result["loss"], rel=1e-4)
-    predicted = lines_of(workdir / "predictions" / "test.jsonl")
+    predicted = read_rows(workdir / "predictions" / "test.jsonl")
     texts = [row[:2] for row in pairs(4, seed=1)]
     for row, (first, second) in zip(predicted, texts, strict=True):
         expected = model.similarity([first], [second])[0, 0]
         assert row["similarity"] == pytest.approx(expected, abs=1e-5)
 
-    config = config_of(base_model, train=table, label_range=(1, 5))
-    again = Experiment.from_config(config).evaluate(model=workdir / "model")
+    same = experiment("similarity", data__train=table, data__label_range=(1, 5))
+    again = same.evaluate(model=workdir / "model")
     # Not Spearman's: many pairs are equal but for rounding, and other batches round otherwise.
     assert again["pearson"] == pytest.approx(result["pearson"], rel=1e-5)
-    from_run = Experiment.from_config(config).evaluate(workdir=workdir)
+    from_run = same.evaluate(workdir=workdir)
     assert from_run["loss"] == pytest.approx(result["loss"], rel=1e-4)
 
 
@@ -117,7 +105,9 @@ def dense_model(base_model, tmp_path):
 
 
 @pytest.mark.slow
-def test_modules_after_the_pooling_are_trained_too(train, write_pairs, dense_model, tmp_path):
+def test_modules_after_the_pooling_are_trained_too(
+    train, experiment, write_pairs, dense_model, tmp_path
+):
     table = write_pairs("train.tsv", ("other", "same"), count=60)
     result, workdir = train(
         "similarity", data__train=table, data__loss="softmax", base=dense_model, train__steps=8
@@ -126,9 +116,9 @@ def test_modules_after_the_pooling_are_trained_too(train, write_pairs, dense_mod
     assert after.description.vectors.similarity == "dot"
     kernels = [model.params["text_vectors"]["0_dense"]["kernel"] for model in (before, after)]
     assert np.abs(kernels[1] - kernels[0]).max() > 1e-3
-    # What was judged is what the exported model says.
-    config = config_of(dense_model, train=table, loss="softmax")
-    same = Experiment.from_config(config).evaluate(model=workdir / "model")
+    # The evaluated predictions are the exported model's.
+    same = experiment("similarity", dense_model, data__train=table, data__loss="softmax")
+    same = same.evaluate(model=workdir / "model")
     assert same["dot_same"] == pytest.approx(result["dot_same"], abs=1e-5)
     export(workdir, tmp_path / "again", which="latest")
     texts = ["the cat was low .", "the sea was up ."]
@@ -146,7 +136,7 @@ def test_a_training_starts_from_the_files_of_the_model(make_task, dense_model):
     assert tokens.startswith("[CLS] the sea [UNK] ")
     assert set(abstract_params(task.module)["text_vectors"]) == {"0_dense"}
     with pytest.raises(UserError, match="the vectors have 32 values, and the model's Dense takes"):
-        make_task("cosine", ROWS, {"data.pooling": "cls,mean"}, base=dense_model)
+        make_task("cosine", ROWS, base=dense_model, data__pooling="cls,mean")
 
 
 @pytest.mark.slow
@@ -158,21 +148,21 @@ def test_similar_and_other_pairs(train, write_pairs):
 
 
 @pytest.mark.slow
-def test_classes(train, write_pairs, base_model):
+def test_classes(train, experiment, write_pairs, read_rows):
     table = write_pairs("train.tsv", ("other", "same"))
     result, workdir = train(
         "similarity", data__train=table, data__loss="softmax", train__epochs=6.0
     )
     assert result["accuracy"] > 0.9 > result["accuracy_majority"]
-    validation = lines_of(workdir / "predictions" / "validation.jsonl")
+    validation = read_rows(workdir / "predictions" / "validation.jsonl")
     assert set(validation[0]) == {"id", "expected", "similarity", "label", "probabilities"}
     right = [row["label"] == row["expected"] for row in validation]
     assert np.mean(right) == result["accuracy"]
     # The classifier stays behind.
     model = bert_jax.load(workdir / "model")
     assert set(model.params) == {"embeddings", "encoder"}
-    config = config_of(base_model, train=table, loss="softmax")
-    again = Experiment.from_config(config).evaluate(model=workdir / "model")
+    same = experiment("similarity", data__train=table, data__loss="softmax")
+    again = same.evaluate(model=workdir / "model")
     assert again["cosine_same"] == pytest.approx(result["cosine_same"], abs=1e-5)
 
 
@@ -184,7 +174,7 @@ def test_pairs_without_labels(train, write_table):
             for place in ("up", "down")]  # fmt: skip
     table = write_table("train.tsv", [HEADER[:2], *rows])
     result, _ = train(
-        "similarity", data__train=str(table), data__loss="in_batch_negatives",
+        "similarity", data__train=table, data__loss="in_batch_negatives",
         data__validation_fraction=0.3, train__epochs=10.0, train__microbatches=2,
     )  # fmt: skip
     assert result["mean_reciprocal_rank"] > 2 * result["mean_reciprocal_rank_chance"]
@@ -192,13 +182,11 @@ def test_pairs_without_labels(train, write_table):
 
 
 @pytest.fixture
-def make_task(base_model, write_table):
-    def make(loss, rows, keys=None, base=base_model, **data):
-        table = str(write_table("train.tsv", [HEADER, *rows]))
-        config = config_of(base, train=table, validation=(table,), loss=loss, **data)
-        for key, value in {"train.global_batch_size": 4, **(keys or {})}.items():
-            set_key(config, key, value, where="test")
-        return Experiment.from_config(config).task
+def make_task(experiment, write_table):
+    def make(loss, rows, **keys):
+        table = write_table("train.tsv", [HEADER, *rows])
+        keys = {"train__global_batch_size": 4, "data__loss": loss, **keys}
+        return experiment("similarity", data__train=table, data__validation=table, **keys).task
 
     return make
 
@@ -234,7 +222,7 @@ def test_a_batch_by_hand(make_task):
     assert not batch["token_type_ids"].any()
 
 
-def test_no_pooler_is_trained_or_comes_out(make_task):
+def test_no_pooler_is_trained_or_exported(make_task):
     """The base has one, which no loss reaches: weight decay alone would change it."""
     task = make_task("softmax", ROWS)
     assert not task.description.add_pooling_layer
@@ -270,11 +258,11 @@ def test_a_row_that_fills_up_a_batch_changes_nothing(make_task, loss):
         ({}, [("a", "b", 4)] * 3, r"train.tsv:2: the label 4 is not between 0 and"),
     ],
 )
-def test_what_is_refused(train, write_table, tmp_path, keys, rows, message):
-    table = str(write_table("train.tsv", [HEADER, *rows]))
-    given = {f"data__{key}": value for key, value in keys.items()}
+def test_refused_options_and_labels(train, write_table, tmp_path, keys, rows, message):
+    table = write_table("train.tsv", [HEADER, *rows])
+    keys = {f"data__{key}": value for key, value in keys.items()}
     with pytest.raises(UserError, match=message):
-        train("similarity", data__train=table, data__validation=(table,), **given)
+        train("similarity", data__train=table, data__validation=table, **keys)
     assert not (tmp_path / "run").exists()
 
 
@@ -282,20 +270,26 @@ def test_what_is_refused(train, write_table, tmp_path, keys, rows, message):
     ("loss", "keys", "message"),
     [
         # The classifier would learn, but it is thrown away.
-        ("softmax", {"optimizer.freeze_encoder": True}, "optimizer.freeze_encoder is True; that l"),
-        ("cosine", {"optimizer.freeze_layers": 2}, "optimizer.freeze_layers is 2; that leaves not"),
+        (
+            "softmax",
+            {"optimizer__freeze_encoder": True},
+            "optimizer.freeze_encoder is True; that",
+        ),
+        (
+            "cosine",
+            {"optimizer__freeze_layers": 2},
+            "optimizer.freeze_layers is 2; that leaves",
+        ),
     ],
 )
 def test_a_training_of_nothing(make_task, loss, keys, message):
     with pytest.raises(UserError, match=message):
-        make_task(loss, ROWS, keys)
+        make_task(loss, ROWS, **keys)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
-def test_what_comes_out_is_what_sentence_transformers_makes_of_it(
-    train, write_pairs, base_model, pooling
-):
+def test_vectors_and_loss_equal_sentence_transformers(train, experiment, write_pairs, pooling):
     torch = pytest.importorskip("torch")
     sentence_transformers = pytest.importorskip("sentence_transformers")
     from sentence_transformers.sentence_transformer import losses
@@ -312,9 +306,10 @@ def test_what_comes_out_is_what_sentence_transformers_makes_of_it(
     )
 
     # The loss of a whole batch, through the encoder.
-    config = config_of(workdir / "model", train=table, pooling=pooling)
-    config.model.pad_vocab_to_multiple_of = 1  # as in the parameters of a model that is read
-    task = Experiment.from_config(config).task
+    task = experiment(
+        "similarity", workdir / "model", data__train=table, data__pooling=pooling,
+        model__pad_vocab_to_multiple_of=1,  # as in the parameters of a model that is read
+    ).task  # fmt: skip
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
     found = task.loss_sums({"bert": model.params}, batch)[""]["loss"] / batch["weights"].sum()
     features = [

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.config import Sections, complete_config, set_key
 from bert_jax.data.examples import Example, GoldAnswer, Question
 from bert_jax.errors import UserError
-from bert_jax.experiment import Experiment
 from bert_jax.metrics.squad import score_v1, score_v2
 from bert_jax.models.head import with_fields
 from bert_jax.models.heads.question_answering import (
@@ -52,29 +50,19 @@ def texts(found):
     return {row["id"]: [answer["text"] for answer in row["answers"]] for row in found}
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(name, found):
-        path = tmp_path / name
-        path.write_text("".join(json.dumps(row) + "\n" for row in found))
-        return str(path)
-
-    return write
-
-
 def read(path):
     return json.loads(path.read_text())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("qa_head", ["independent", "joint"])
-def test_answers_are_learned(train, write, qa_head):
+def test_answers_are_learned(train, write_rows, qa_head):
     result, workdir = train(
         "question_answering",
         model__qa_head=qa_head,
-        data__train=write("train.jsonl", rows(300)),
-        data__validation=write("dev.jsonl", rows(40, seed=1)),
-        data__test=write("test.jsonl", [{**row, "answers": None} for row in rows(9, seed=2)]),
+        data__train=write_rows("train.jsonl", rows(300)),
+        data__validation=write_rows("dev.jsonl", rows(40, seed=1)),
+        data__test=write_rows("test.jsonl", [{**row, "answers": None} for row in rows(9, seed=2)]),
         train__epochs=4.0,
     )
     assert result["exact_match"] > 90
@@ -106,12 +94,12 @@ def test_answers_are_learned(train, write, qa_head):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("qa_head", ["independent", "joint"])
-def test_the_threshold_is_tuned_and_stored(train, write, qa_head):
+def test_the_threshold_is_tuned_and_stored(train, experiment, write_rows, qa_head):
     result, workdir = train(
         "question_answering",
         model__qa_head=qa_head,
-        data__train=write("train.jsonl", rows(300, impossible=0.4)),
-        data__validation=write("dev.jsonl", rows(60, impossible=0.4, seed=1)),
+        data__train=write_rows("train.jsonl", rows(300, impossible=0.4)),
+        data__validation=write_rows("dev.jsonl", rows(60, impossible=0.4, seed=1)),
         train__epochs=4.0,
     )
     assert result["f1"] > 85
@@ -133,29 +121,21 @@ def test_the_threshold_is_tuned_and_stored(train, write, qa_head):
     found = model.answer("it ?", [row["context"] for row in asked])
     assert [answer.text for answer in found] == list(answered.values())
     # The finished model keeps its threshold, whatever it is evaluated on.
-    config = complete_config({"task": "question_answering"}, where="test")
-    config.data.length = 32
-    config.data.validation = (write("other.jsonl", rows(30, impossible=1.0, seed=3)),)
-    again = Experiment.from_config(config).evaluate(model=workdir / "model")
+    other = write_rows("other.jsonl", rows(30, impossible=1.0, seed=3))
+    evaluation = experiment("question_answering", base="", data__validation=other)
+    again = evaluation.evaluate(model=workdir / "model")
     assert again["null_threshold"] == threshold
     assert again["no_answer_f1"] == again["f1"]
     assert "has_answer_f1" not in again
 
 
 @pytest.fixture
-def make_task(base_model):
+def make_task(experiment):
     """Builds a task on questions."""
 
-    def make(questions, *, tunes_threshold=True, threshold=None, qa_head="independent", **keys):
-        config = complete_config(
-            {"task": "question_answering", "init_from": str(base_model)}, where="test"
-        )
-        config.data.length = 32
-        config.train.global_batch_size = 4
-        for key, value in keys.items():
-            set_key(config, f"data.{key}", value, where="test")
+    def make(questions, *, tunes_threshold=True, threshold=None, qa_head="independent"):
         parts = [EvalSet("validation", "dev.jsonl", questions)]
-        sections = Sections.of(config)
+        sections = experiment("question_answering", train__global_batch_size=4).sections
         base = sections.model_init()
         other = {} if threshold is None else {"null_score_diff_threshold": threshold}
         description = dataclasses.replace(
@@ -359,16 +339,14 @@ def test_where_no_answer_is_always_best(make_task):
     assert task.evaluator.baselines() == {"f1_no_answer": 100.0}
 
 
-def test_the_outputs_are_two_whatever_the_base_was(base_model, write, tmp_path):
+def test_the_number_of_outputs_is_two_for_any_initial_model(
+    base_model, experiment, write_rows, tmp_path
+):
     base = bert_jax.load(base_model, task="classification", labels=("a", "b", "c"))
     base.save(tmp_path / "classifier")
-    config = complete_config(
-        {"task": "question_answering", "init_from": str(tmp_path / "classifier")}, where="test"
-    )
-    for key in ("train", "validation"):
-        set_key(config, f"data.{key}", write("a.jsonl", rows(3)), where="test")
-    config.data.length = 32
-    description = Experiment.from_config(config).task.description
+    file = write_rows("a.jsonl", rows(3))
+    keys = {"data__train": file, "data__validation": file}
+    description = experiment("question_answering", tmp_path / "classifier", **keys).task.description
     assert (description.config.num_labels, description.labels) == (2, ())
     model = bert_jax.load(tmp_path / "classifier", task="question_answering")
     assert model.config.num_labels == 2
@@ -378,14 +356,10 @@ def test_the_outputs_are_two_whatever_the_base_was(base_model, write, tmp_path):
     assert bert_jax.load(tmp_path / "answers").report.complete
 
 
-def test_the_version_is_that_of_the_file_whatever_is_drawn(base_model, write):
-    config = complete_config(
-        {"task": "question_answering", "init_from": str(base_model)}, where="test"
-    )
-    for key, found in (("train", rows(9, impossible=0.3, seed=2)), ("validation", rows(3))):
-        set_key(config, f"data.{key}", write(f"{key}.jsonl", found), where="test")
-    config.data.update(limit=1, length=32)
-    task = Experiment.from_config(config).task
+def test_the_version_of_the_file_does_not_depend_on_the_drawn_examples(experiment, write_rows):
+    train = write_rows("train.jsonl", rows(9, impossible=0.3, seed=2))
+    keys = {"data__train": train, "data__validation": write_rows("dev.jsonl", rows(3))}
+    task = experiment("question_answering", **keys, data__limit=1).task
     assert [bool(question.label) for question in task.splits.train] == [True]
     assert task.description.other == {"null_score_diff_threshold": 0.0}
 
@@ -419,9 +393,9 @@ def test_the_version_is_that_of_the_file_whatever_is_drawn(base_model, write):
         ([], {"data__window_step": 0}, "window_step is 0; it must be at least 1"),
     ],
 )
-def test_bad_input(train, write, tmp_path, monkeypatch, found, keys, message):
+def test_bad_input(train, write_rows, tmp_path, monkeypatch, found, keys, message):
     monkeypatch.chdir(tmp_path)
-    write("a.jsonl", found or rows(9))
-    write("impossible.jsonl", rows(9, impossible=1.0))
+    write_rows("a.jsonl", found or rows(9))
+    write_rows("impossible.jsonl", rows(9, impossible=1.0))
     with pytest.raises(UserError, match=message):
         train("question_answering", data__train="a.jsonl", **keys)

@@ -1,7 +1,6 @@
 """Tagging, end to end: files in, a model directory and tagged files out."""
 
 import itertools
-import json
 import random
 
 import jax
@@ -10,10 +9,8 @@ import pytest
 
 import bert_jax
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.config import complete_config
 from bert_jax.data.examples import Example, Sentence
 from bert_jax.errors import UserError
-from bert_jax.experiment import Experiment
 from bert_jax.inference.evaluation import evaluate
 from bert_jax.metrics.entities import EntityCounts
 from bert_jax.models.execution import Execution
@@ -52,17 +49,13 @@ def write(path, sentences, *, end="\n"):
     return str(path)
 
 
-def lines_of(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def tag(directory, *sentences):
     return bert_jax.load(directory).tag(sentences)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("use_crf", [False, True])
-def test_names_are_learned(train, tmp_path, use_crf):
+def test_names_are_learned(train, experiment, read_rows, tmp_path, use_crf):
     files = {
         "data__train": write(tmp_path / "train.txt", tagged(160)),
         "data__validation": (write(tmp_path / "dev.txt", tagged(20, 1), end="\r\n"),),
@@ -98,7 +91,7 @@ def test_names_are_learned(train, tmp_path, use_crf):
     assert (counts.overall.f1, counts.accuracy) == (result["f1"], result["accuracy"])
     assert "ANIMAL: precision:" in (predictions / "validation.report.txt").read_text()
     assert (predictions / "validation.confusion.png").is_file()
-    first = lines_of(predictions / "validation.jsonl")[0]
+    first = read_rows(predictions / "validation.jsonl")[0]
     assert set(first) == {"id", "expected", "words", "tags", "scores", "entities"}
     assert (predictions / "test.conll").read_text() == (
         "the X O\ndog X B-ANIMAL\n\n\n"
@@ -106,24 +99,20 @@ def test_names_are_learned(train, tmp_path, use_crf):
     )
 
     # The same model evaluated on the same sentences by another path.
-    config = complete_config(
-        {"task": "tagging", "data": {"validation": files["data__validation"], "length": 32}},
-        where="test",
-    )
-    again = Experiment.from_config(config).evaluate(model=workdir / "model")
+    evaluation = experiment("tagging", base="", data__validation=files["data__validation"])
+    again = evaluation.evaluate(model=workdir / "model")
     assert {name: again[name] for name in ("f1", "accuracy")} == {
         name: result[name] for name in ("f1", "accuracy")
     }
 
 
 @pytest.mark.slow
-def test_parts_of_speech(train, tmp_path):
+def test_parts_of_speech(train, write_rows):
     tags = {"the": "DT", "was": "VB", "in": "IN", ".": "."}
     sentences = [(words, [tags.get(word, "NN") for word in words]) for words, _ in tagged(160)]
-    path = tmp_path / "train.jsonl"
-    path.write_text("".join(json.dumps({"tokens": w, "tags": t}) + "\n" for w, t in sentences))
+    path = write_rows("train.jsonl", [{"tokens": w, "tags": t} for w, t in sentences])
     result, workdir = train(
-        "tagging", data__train=str(path), data__class_weights="balanced",
+        "tagging", data__train=path, data__class_weights="balanced",
         optimizer__learning_rate=1e-2, train__epochs=2.0,
     )  # fmt: skip
     assert result["accuracy"] > 0.95
@@ -259,22 +248,18 @@ def test_bad_files_are_refused_before_anything_is_made(train, tmp_path, text, ke
     assert not (tmp_path / "run").exists()
 
 
-def test_development_tags_that_nobody_can_learn(train, tmp_path):
+def test_unknown_validation_tags_are_refused(train, tmp_path):
     path, strange = write(tmp_path / "train.txt", tagged(20)), tmp_path / "dev.txt"
     strange.write_text("a X O\nb X B-PLANT\n")
     with pytest.raises(UserError, match=r"dev.txt:1: the tag 'B-PLANT' of 'b' is unknown to the"):
         train("tagging", data__train=path, data__validation=(str(strange),))
 
 
-def test_rare_tags_that_are_not_drawn_are_known(base_model, tmp_path):
+def test_rare_tags_that_are_not_drawn_are_known(experiment, tmp_path):
     train, rare = write(tmp_path / "train.txt", tagged(20)), tmp_path / "dev.txt"
     rare.write_text("a X O\nb X B-PLANT\n")
     with open(train, "a") as file:
         file.write("\na X O\nrose X I-PLANT\n")
-    data = {"train": train, "validation": str(rare), "limit": 2, "length": 16}
-    config = complete_config(
-        {"task": "tagging", "init_from": str(base_model), "data": data}, where="test"
-    )
-    task = Experiment.from_config(config).task
+    task = experiment("tagging", data__train=train, data__validation=rare, data__limit=2).task
     assert "I-PLANT" in task.description.labels
     assert not any("rose" in example.input.words for example in task.splits.train)
