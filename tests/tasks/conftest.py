@@ -110,8 +110,8 @@ def assert_same():
                 compare(actual[key], value, rel=rel, where=f"{where}/{key}")
         elif isinstance(expected, list):
             assert len(actual) == len(expected), where
-            for place, pair in enumerate(zip(actual, expected, strict=True)):
-                compare(*pair, rel=rel, where=f"{where}/{place}")
+            for index, pair in enumerate(zip(actual, expected, strict=True)):
+                compare(*pair, rel=rel, where=f"{where}/{index}")
         elif isinstance(expected, float):
             assert actual == pytest.approx(expected, rel=rel, abs=1e-5), where
         else:
@@ -142,7 +142,7 @@ def make_labelled(make_model) -> Callable[..., LoadedModel]:
 
 
 @pytest.fixture
-def answered(tmp_path) -> Callable[..., str]:
+def predict_file(tmp_path) -> Callable[..., str]:
     """Writes an input, answers it in a directory of its own, and reads the output."""
 
     def run(
@@ -163,7 +163,7 @@ def answered(tmp_path) -> Callable[..., str]:
 
 
 @pytest.fixture
-def left(tmp_path) -> Callable[[], set[str]]:
+def listing(tmp_path) -> Callable[[], set[str]]:
     """The names of the files that are there."""
 
     def names() -> set[str]:

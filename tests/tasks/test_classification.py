@@ -45,10 +45,10 @@ def test_labels_are_learned_and_written_into_the_model(
     model = bert_jax.load(workdir)  # the model of the run, and below, too
     assert model.description.labels == ("animal", "thing")
     assert model.description.problem_type == "single_label_classification"
-    found = model.classify(["the dog was long .", "the sea was long ."])
-    assert [answer.label for answer in found] == ["animal", "thing"]
-    assert sum(found[0].probabilities.values()) == pytest.approx(1)
-    assert found[0].score == max(found[0].probabilities.values())
+    actual = model.classify(["the dog was long .", "the sea was long ."])
+    assert [answer.label for answer in actual] == ["animal", "thing"]
+    assert sum(actual[0].probabilities.values()) == pytest.approx(1)
+    assert actual[0].score == max(actual[0].probabilities.values())
 
     # Validation examples are evaluated and shown; those without labels are predicted.
     validation = read_rows(workdir / "predictions" / "validation.jsonl")
@@ -71,7 +71,7 @@ def test_labels_are_learned_and_written_into_the_model(
     assert [line["label"] for line in predicted] == ["animal", "thing"]
     assert set(predicted[0]) == {"id", "label", "score", "probabilities"}
 
-    # A run's directory is no place for a model.
+    # No model is exported into the directory of a run.
     before = (workdir / "config.json").read_bytes()
     with pytest.raises(UserError, match="run/config.json was not written by bert_jax"):
         export(workdir, workdir)
@@ -101,9 +101,13 @@ def test_several_labels_at_once(train, write_table, sentences):
     assert result["micro_f1"] > result["micro_f1_majority"]
     model = bert_jax.load(workdir / "model")
     assert model.description.problem_type == "multi_label_classification"
-    found = model.classify(["the bird was long .", "the sea was low .", "the mat was long ."])
-    assert [answer.label for answer in found] == [("animal", "long"), ("thing",), ("long", "thing")]
-    assert list(found[0].probabilities) == ["animal", "long", "thing"]
+    actual = model.classify(["the bird was long .", "the sea was low .", "the mat was long ."])
+    assert [answer.label for answer in actual] == [
+        ("animal", "long"),
+        ("thing",),
+        ("long", "thing"),
+    ]
+    assert list(actual[0].probabilities) == ["animal", "long", "thing"]
 
 
 @pytest.mark.slow
@@ -150,15 +154,16 @@ def test_a_model_with_the_same_labels_keeps_its_head(train, write_table, sentenc
     table = write_table("train.tsv", [("text", "label"), *sentences(120)])
     first, workdir = train("classification", data__train=table)
     capsys.readouterr()
-    keys = {"train__epochs": 0.1, "optimizer__learning_rate": 1e-9, "data__train": str(table)}
-    again, _ = train("classification", "again", workdir, **keys)
+    keys = {"train__epochs": 0.1, "optimizer__learning_rate": 1e-9, "data__train": table}
+    again, _ = train("classification", "again", base=workdir, **keys)
     assert "new and untrained" not in capsys.readouterr().err
     assert again["accuracy"] == first["accuracy"]
 
     others = write_table(
         "other.tsv", [("text", "label"), *((text, "x" + label) for text, label in sentences(120))]
     )
-    train("classification", "other", workdir / "model", **{**keys, "data__train": str(others)})
+    keys |= {"data__train": others, "base": workdir / "model"}
+    train("classification", "other", **keys)
     assert "new and untrained: classifier/bias, classifier/kernel" in capsys.readouterr().err
 
 

@@ -130,7 +130,7 @@ def test_scores_that_are_nan_are_an_error(load, name):
         model.params,
     )
     model = dataclasses.replace(model, params=damaged)
-    asked = {
+    calls = {
         "classification": lambda: model.classify([row["text"]]),
         "multiple_choice": lambda: model.choose(row["prompt"], row["choices"]),
         "question_answering": lambda: model.answer(row["question"], row["context"]),
@@ -138,7 +138,7 @@ def test_scores_that_are_nan_are_an_error(load, name):
         "tagging": lambda: model.tag([row["tokens"]]),
     }
     with pytest.raises(NotFiniteError, match="are not finite; the parameters of the model are"):
-        asked[name]()
+        calls[name]()
     if name == "similarity":
         for further in (
             lambda: model.search(row["text"], [row["text_pair"]]),

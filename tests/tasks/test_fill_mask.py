@@ -31,16 +31,16 @@ def test_fillings_by_hand(song_model, head):
     fillings = song_model(head).fill_mask(TEXT, top_k=6)
     # Equal scores stand in the order of the vocabulary.
     assert [filling.token_id for filling in fillings] == [16, 17, 18, 0, 1, 2]
-    found = fillings[:3]
-    assert [filling.token for filling in found] == ["song", "sun", "sea"]
-    assert [filling.text for filling in found] == [
+    actual = fillings[:3]
+    assert [filling.token for filling in actual] == ["song", "sun", "sea"]
+    assert [filling.text for filling in actual] == [
         "the song was long.",
         "the sun was long.",
         "the sea was long.",
     ]
     total = np.exp([3.0, 2.0, 1.0]).sum() + 37
     np.testing.assert_allclose(
-        [filling.score for filling in found], np.exp([3.0, 2.0, 1.0]) / total, rtol=1e-5
+        [filling.score for filling in actual], np.exp([3.0, 2.0, 1.0]) / total, rtol=1e-5
     )
 
 
@@ -51,11 +51,11 @@ def test_scores_that_are_no_numbers_are_no_answers(model):
 
 
 def test_all_scores_sum_to_one(model):
-    found = model.fill_mask(TEXT, top_k=1000)
-    assert len(found) == 40
-    assert sum(filling.score for filling in found) == pytest.approx(1.0)
-    assert [filling.score for filling in found] == sorted(
-        (filling.score for filling in found), reverse=True
+    actual = model.fill_mask(TEXT, top_k=1000)
+    assert len(actual) == 40
+    assert sum(filling.score for filling in actual) == pytest.approx(1.0)
+    assert [filling.score for filling in actual] == sorted(
+        (filling.score for filling in actual), reverse=True
     )
 
 
@@ -67,9 +67,9 @@ def test_scores_are_those_of_the_module(model, tokenizer):
     scores = np.exp(np.float64(logits[0]))
     probabilities = scores / scores.sum(axis=-1, keepdims=True)
     # Among others, so that there is padding.
-    (*_, found) = model.fill_masks(["[MASK]", "it was long and warm . " * 3 + "[MASK]", text], 40)
-    assert len(found) == 2
-    for position, fillings in zip((3, 6), found, strict=True):
+    (*_, actual) = model.fill_masks(["[MASK]", "it was long and warm . " * 3 + "[MASK]", text], 40)
+    assert len(actual) == 2
+    for position, fillings in zip((3, 6), actual, strict=True):
         for filling in fillings:
             expected = probabilities[position, filling.token_id]
             assert filling.score == pytest.approx(float(expected), abs=1e-6)
@@ -84,8 +84,8 @@ def test_several_texts_and_masks(song_model):
         ["the song and the [MASK].", "the sun and the [MASK]."],
         ["one song it ran", "one sun it ran"],
     ]
-    found = model.fill_masks(texts, 1)
-    assert [[[filling.text for filling in mask] for mask in masks] for masks in found] == [
+    actual = model.fill_masks(texts, 1)
+    assert [[[filling.text for filling in mask] for mask in masks] for masks in actual] == [
         [["a song"]],
         [["the song and the [MASK]."], ["the [MASK] and the song."]],
         [["one song it ran"]],
@@ -98,9 +98,9 @@ def test_ids_beyond_the_tokenizer_are_never_proposed(make_model):
     params = jax.tree.map(np.zeros_like, model.params)
     params["mlm_head"]["bias"][40:] = 100.0
     params["mlm_head"]["bias"][39] = 1.0
-    found = dataclasses.replace(model, params=params).fill_mask("[MASK]", 2)
-    assert found[0].token == "##er"
-    assert found[0].score == pytest.approx(np.e / (np.e + 39))
+    actual = dataclasses.replace(model, params=params).fill_mask("[MASK]", 2)
+    assert actual[0].token == "##er"
+    assert actual[0].score == pytest.approx(np.e / (np.e + 39))
 
 
 def test_texts_that_cannot_be_filled(model):
@@ -115,9 +115,9 @@ def test_texts_that_cannot_be_filled(model):
         model.fill_mask("[MASK]", top_k=0)
 
 
-def test_long_texts_are_cut_where_that_is_wanted(model):
-    found = model.fill_mask("the [MASK] " + "sun " * 99, top_k=1, max_length=32)
-    assert found[0].text.count("sun") >= 28
+def test_long_texts_are_cut_with_max_length(model):
+    actual = model.fill_mask("the [MASK] " + "sun " * 99, top_k=1, max_length=32)
+    assert actual[0].text.count("sun") >= 28
     with pytest.raises(UserError, match=r"the text has no \[MASK\]: 'sun sun"):
         model.fill_mask("sun " * 99 + "[MASK]", max_length=32)
 

@@ -24,11 +24,11 @@ KEYS = {
 
 
 def train_command(task, workdir, base, **keys):
-    given = KEYS | {name.replace("__", "."): value for name, value in keys.items()}
+    values = KEYS | {name.replace("__", "."): value for name, value in keys.items()}
     return [
         *(sys.executable, "-m", "bert_jax", "train", "--config", f"{REPOSITORY}/configs/{task}.py"),
         *("--workdir", str(workdir), f"--config.init_from={base}"),
-        *(f"--config.{name}={value}" for name, value in given.items()),
+        *(f"--config.{name}={value}" for name, value in values.items()),
     ]
 
 
@@ -48,14 +48,14 @@ def together(start_hosts, command):
     return texts[0][0]
 
 
-def assert_same_records(found, expected, count):
+def assert_same_records(actual, expected, count):
     """Each line of the log: the losses of all steps, and the metrics of all evaluations."""
-    ours, theirs = (
+    ours, peer = (
         [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        for run in (found, expected)
+        for run in (actual, expected)
     )
-    assert len(ours) == len(theirs) >= count
-    for row, reference in zip(ours, theirs, strict=True):
+    assert len(ours) == len(peer) >= count
+    for row, reference in zip(ours, peer, strict=True):
         for name in set(reference) - {"split", "tokens_per_second", "real_tokens_per_second"}:
             tolerance = 1e-4 if name == "gradient_norm" else 1e-5
             assert row[name] == pytest.approx(reference[name], rel=tolerance), (row["step"], name)
@@ -80,11 +80,11 @@ def test_seeds_of_a_classification(start_hosts, base_model, sentences, assert_sa
     assert {path.name for path in two.iterdir()} == {path.name for path in one.iterdir()}
     for seed in ("seed-1", "seed-2"):
         assert_same_records(two / seed, one / seed, 8)
-        ours, theirs = (run / seed / "predictions" for run in (two, one))
-        assert {path.name for path in ours.iterdir()} == {path.name for path in theirs.iterdir()}
+        ours, peer = (run / seed / "predictions" for run in (two, one))
+        assert {path.name for path in ours.iterdir()} == {path.name for path in peer.iterdir()}
         lines = [
-            list(map(json.loads, (place / "validation.jsonl").read_text().splitlines()))
-            for place in (ours, theirs)
+            list(map(json.loads, (folder / "validation.jsonl").read_text().splitlines()))
+            for folder in (ours, peer)
         ]
         assert_same(*lines, rel=1e-4)
         assert len(lines[0]) == 13
@@ -114,14 +114,14 @@ def test_a_tagging_by_a_chain_and_its_evaluation(start_hosts, base_model, assert
     for name in ("validation.conll",):
         assert (two / "predictions" / name).read_text() == (one / "predictions" / name).read_text()
 
-    judged = tmp_path / "judged"
+    evaluated = tmp_path / "judged"
     evaluate = [sys.executable, "-m", "bert_jax", "evaluate", "--workdir", str(two)]
-    output = together(start_hosts, [*evaluate, "--output", str(judged)])
+    output = together(start_hosts, [*evaluate, "--output", str(evaluated)])
     expected = json.loads(alone(evaluate).splitlines()[-1])
-    found = json.loads(output.splitlines()[-1])
+    actual = json.loads(output.splitlines()[-1])
     # What is counted is the same to the last digit.
-    assert {name: value for name, value in found.items() if name != "loss"} == {
+    assert {name: value for name, value in actual.items() if name != "loss"} == {
         name: value for name, value in expected.items() if name != "loss"
     }
     name = "validation.conll"
-    assert (judged / name).read_text() == (two / "predictions" / name).read_text()
+    assert (evaluated / name).read_text() == (two / "predictions" / name).read_text()

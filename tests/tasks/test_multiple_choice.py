@@ -40,12 +40,12 @@ def chooser(make_model):
 def test_rows_by_hand(tokenizer, chooser):
     encode = ChoiceEncoder(tokenizer, chooser.config, 32)
     two, three = encode([ITEMS[0], ITEMS[2]])
-    (first, second), (asked, _, _) = two.rows, three.rows
+    (first, second), (queries, _, _) = two.rows, three.rows
     assert " ".join(first.tokens) == "[CLS] the cat [SEP] sat on the mat . [SEP]"
     assert first.type_ids == [0, 0, 0, 0, 1, 1, 1, 1, 1, 1]
     assert " ".join(second.tokens) == "[CLS] the cat [SEP] sang [SEP]"
     # The question stands with the choice, as in Hugging Face's examples.
-    assert " ".join(asked.tokens) == "[CLS] the sea [SEP] it was low [SEP]"
+    assert " ".join(queries.tokens) == "[CLS] the sea [SEP] it was low [SEP]"
 
 
 def test_a_long_prompt_is_cut_and_the_choice_stays(tokenizer, chooser):
@@ -59,10 +59,10 @@ def test_a_long_prompt_is_cut_and_the_choice_stays(tokenizer, chooser):
 
 
 def test_scores_are_those_of_the_model_for_all_choices_at_once(chooser):
-    found = list(logits(chooser, ITEMS, batch_size=3))
-    assert [scores.shape for scores in found] == [(2,), (4,), (3,)]
+    actual = list(logits(chooser, ITEMS, batch_size=3))
+    assert [scores.shape for scores in actual] == [(2,), (4,), (3,)]
     apply = jax.jit(chooser.module.apply)
-    for entry, scores in zip(ITEMS, found, strict=True):
+    for entry, scores in zip(ITEMS, actual, strict=True):
         prompts = [entry.prompt] * len(entry.choices)
         choices = [f"{entry.question} {choice}".strip() for choice in entry.choices]
         rows = chooser.tokenizer.encode_batch(prompts, choices)
@@ -75,10 +75,10 @@ def test_scores_are_those_of_the_model_for_all_choices_at_once(chooser):
 
 
 def test_the_best_choice_by_hand():
-    found = best_choice(["a", "b", "c"], np.log(np.array([2, 5, 3], np.float32)))
-    assert (found.index, found.choice) == (1, "b")
-    assert found.score == pytest.approx(0.5)
-    assert found.probabilities == pytest.approx((0.2, 0.5, 0.3))
+    actual = best_choice(["a", "b", "c"], np.log(np.array([2, 5, 3], np.float32)))
+    assert (actual.index, actual.choice) == (1, "b")
+    assert actual.score == pytest.approx(0.5)
+    assert actual.probabilities == pytest.approx((0.2, 0.5, 0.3))
     assert best_choice(["a", "b"], np.zeros(2, np.float32)).index == 0
 
 
@@ -89,9 +89,9 @@ def test_one_prompt_or_many(chooser):
     many = chooser.choose(["the cat", "the sea"], [["sat on the mat .", "sang"], list("abc")])
     assert many[0].probabilities == pytest.approx(best.probabilities, abs=1e-6)
     assert len(many[1].probabilities) == 3
-    asked = chooser.choose("the sea", ["was low", "was long", "was a song"], "it")
+    queries = chooser.choose("the sea", ["was low", "was long", "was a song"], "it")
     (expected,) = logits(chooser, [ITEMS[2]])
-    assert asked.index == expected.argmax()
+    assert queries.index == expected.argmax()
     assert chooser.choose([], []) == []
 
 
@@ -122,11 +122,11 @@ def test_equal_to_transformers(chooser, tmp_path):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     chooser.save(tmp_path)
-    theirs = transformers.BertForMultipleChoice.from_pretrained(tmp_path).eval()
+    peer = transformers.BertForMultipleChoice.from_pretrained(tmp_path).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     items = [*ITEMS, item("the cat ran to the sea " * 4, "it was warm .", "a song was sung . " * 5)]
-    found = logits(chooser, items, max_length=24)
-    for entry, scores in zip(items, found, strict=True):
+    actual = logits(chooser, items, max_length=24)
+    for entry, scores in zip(items, actual, strict=True):
         # As examples/pytorch/multiple-choice/run_swag.py makes its rows.
         rows = tokenizer(
             [entry.prompt] * len(entry.choices),
@@ -134,40 +134,40 @@ def test_equal_to_transformers(chooser, tmp_path):
             truncation=True, max_length=24, padding=True, return_tensors="pt",
         )  # fmt: skip
         with torch.no_grad():
-            expected = theirs(**{name: array[None] for name, array in rows.items()}).logits[0]
+            expected = peer(**{name: array[None] for name, array in rows.items()}).logits[0]
         np.testing.assert_allclose(scores, expected.numpy(), atol=1e-5)
 
 
 # Files to predict.
 
 
-def test_json_lines(answered, chooser, read_rows):
+def test_json_lines(predict_file, chooser, read_rows):
     rows = [
         {"id": 7, "prompt": "the cat", "choices": ["sat", "ran", "was low"], "label": "no such"},
         {"id": 8, "prompt": "", "choices": ["sat", ""], "answer": 5},
     ]
-    found = read_rows(answered(chooser, "".join(json.dumps(row) + "\n" for row in rows)))
-    assert list(found[0]) == ["id", "label", "index", "choice", "score", "probabilities"]
-    assert (found[0]["label"], found[1]["answer"]) == ("no such", 5)
-    for record, row in zip(found, rows, strict=True):
+    actual = read_rows(predict_file(chooser, "".join(json.dumps(row) + "\n" for row in rows)))
+    assert list(actual[0]) == ["id", "label", "index", "choice", "score", "probabilities"]
+    assert (actual[0]["label"], actual[1]["answer"]) == ("no such", 5)
+    for record, row in zip(actual, rows, strict=True):
         expected = chooser.choose(row["prompt"], row["choices"])
         assert record["index"] == expected.index
         assert record["choice"] == row["choices"][record["index"]]
         assert record["probabilities"] == pytest.approx(list(expected.probabilities), rel=1e-5)
 
 
-def test_the_table_of_swag_and_questions_of_arc(answered, chooser, read_rows):
+def test_the_table_of_swag_and_questions_of_arc(predict_file, chooser, read_rows):
     content = (
         "video-id,fold-ind,sent1,sent2,ending0,ending1,label\n"
         "v1,12,the cat sat .,it,was low,ran,1\nv2,13,the sun,it,went up,went down,\n"
     )
-    first, second = read_rows(answered(chooser, content, "test.csv"))
+    first, second = read_rows(predict_file(chooser, content, "test.csv"))
     assert list(first)[:4] == ["video-id", "fold-ind", "label", "index"]
     assert (first["video-id"], first["label"], second["fold-ind"]) == ("v1", "1", "13")
     assert first["choice"] == chooser.choose("the cat sat .", ["it was low", "it ran"]).choice
     choices = [{"text": "sun", "label": "A"}, {"text": "sea", "label": "B"}]
     row = {"id": "x", "question": {"stem": "it was", "choices": choices}, "answerKey": "Z"}
-    (record,) = read_rows(answered(chooser, json.dumps(row)))
+    (record,) = read_rows(predict_file(chooser, json.dumps(row)))
     assert (record["id"], record["answerKey"]) == ("x", "Z")
     assert record["choice"] in ("sun", "sea")
 

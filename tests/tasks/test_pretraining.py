@@ -91,9 +91,9 @@ def test_a_packed_batch_has_the_losses_and_gradients_of_its_examples(
     assert count == packed["segment_ids"].max(axis=1).sum()
 
     task = make_task(packing=True, options=options)
-    chance = np.random.default_rng(0)
+    generator = np.random.default_rng(0)
     params = jax.tree.map(
-        lambda leaf: np.float32(chance.normal(0, 0.1, leaf.shape)), abstract_params(task.module)
+        lambda leaf: np.float32(generator.normal(0, 0.1, leaf.shape)), abstract_params(task.module)
     )
 
     @jax.jit
@@ -104,9 +104,9 @@ def test_a_packed_batch_has_the_losses_and_gradients_of_its_examples(
 
         return jax.value_and_grad(loss, has_aux=True)(params)
 
-    (_, found), found_gradient = loss_and_gradient(params, packed)
+    (_, actual), found_gradient = loss_and_gradient(params, packed)
     (_, expected), expected_gradient = loss_and_gradient(params, unpacked)
-    assert found == pytest.approx({name: float(x) for name, x in expected.items()}, rel=1e-6)
+    assert actual == pytest.approx({name: float(x) for name, x in expected.items()}, rel=1e-6)
     largest = max(np.abs(leaf).max() for leaf in jax.tree.leaves(expected_gradient))
     for leaf, truth in zip(*map(jax.tree.leaves, (found_gradient, expected_gradient)), strict=True):
         np.testing.assert_allclose(leaf, truth, rtol=1e-4, atol=1e-6 * largest)
@@ -117,49 +117,49 @@ def test_the_loss_of_span_boundaries_is_that_of_a_loop_over_tokens(make_task):
     """MLM and SBO: each a mean of -log p over its own tokens; the loss is their sum."""
     task = make_task(packing=False, options=SPANS)
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
-    chance = np.random.default_rng(0)
+    generator = np.random.default_rng(0)
     params = jax.tree.map(
-        lambda leaf: np.float32(chance.normal(0, 0.1, leaf.shape)), abstract_params(task.module)
+        lambda leaf: np.float32(generator.normal(0, 0.1, leaf.shape)), abstract_params(task.module)
     )
     output = jax.jit(lambda inputs: task.module.apply({"params": params}, **inputs))(
         task.inputs(batch)
     )
-    found = means(task.loss_sums(params, batch), task.loss_weights(batch))
+    actual = means(task.loss_sums(params, batch), task.loss_weights(batch))
     mlm, sbo = [], []
     for row in range(8):
         spans: dict[int, int] = {}
         masked = batch["masked_lm_positions"][row][batch["masked_lm_weights"][row] == 1].tolist()
-        for place, position in enumerate(masked):
+        for index, position in enumerate(masked):
             start = spans.get(position - 1, position)  # of a run of masked positions
             spans[position] = start
             end = position
             while end + 1 in masked:
                 end += 1
-            word = batch["masked_lm_ids"][row, place]
+            word = batch["masked_lm_ids"][row, index]
             for logits, losses in ((output.prediction_logits, mlm), (output.span_logits, sbo)):
-                scores = np.float64(logits[row, place])
+                scores = np.float64(logits[row, index])
                 loss = np.log(np.exp(scores).sum()) - scores[word]
                 # [CLS] and [SEP] are no boundaries.
                 ids = batch["input_ids"][row]
                 if losses is mlm or (start > 1 and ids[end + 2 : end + 3].any()):
                     losses.append(loss)
     assert 0 < len(sbo) < len(mlm)
-    assert found["mlm_loss"] == pytest.approx(np.mean(mlm), rel=1e-5)
-    assert found["sbo_loss"] == pytest.approx(np.mean(sbo), rel=1e-5)
-    assert found["loss"] == pytest.approx(np.mean(mlm) + np.mean(sbo), rel=1e-5)
+    assert actual["mlm_loss"] == pytest.approx(np.mean(mlm), rel=1e-5)
+    assert actual["sbo_loss"] == pytest.approx(np.mean(sbo), rel=1e-5)
+    assert actual["loss"] == pytest.approx(np.mean(mlm) + np.mean(sbo), rel=1e-5)
 
 
 def test_packing_is_for_training_only(make_task):
     packed, unpacked = make_task(packing=True), make_task(packing=False)
     assert packed.examples_per_epoch < unpacked.examples_per_epoch
-    for found, expected in zip(
+    for actual, expected in zip(
         packed.evaluation_batches(host=0, hosts=1),
         unpacked.evaluation_batches(host=0, hosts=1),
         strict=True,
     ):
-        assert list(found) == list(expected)
+        assert list(actual) == list(expected)
         for name, array in expected.items():
-            assert found[name].tobytes() == array.tobytes()
+            assert actual[name].tobytes() == array.tobytes()
     assert packed.evaluator.baselines() == unpacked.evaluator.baselines()
     assert "row 0, example 1: " in packed.examples_as_text(8)
     assert "row" not in unpacked.examples_as_text(8)
@@ -218,7 +218,7 @@ def test_the_losses_of_each_objective_go_down(name, parts, tiny_corpus, tmp_path
     lines = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
     losses = [line for line in lines if line["split"] == "train"]
     for part in parts:
-        first, last = (losses[place][f"{part}_loss"] for place in (0, -1))
+        first, last = (losses[index][f"{part}_loss"] for index in (0, -1))
         assert last < 0.8 * first, part
     assert {f"{part}_loss" for part in parts} == {key for key in result if key[4:] == "loss"}
     # What is exported is read as any model, and has no other tensors.

@@ -168,10 +168,10 @@ def test_classes(train, experiment, write_pairs, read_rows):
 
 @pytest.mark.slow
 def test_pairs_without_labels(train, write_table):
-    rows = [(f"the {noun} {verb} .", f"a {noun} was {verb} {place} .")
+    rows = [(f"the {noun} {verb} .", f"a {noun} was {verb} {index} .")
             for noun in (*KINDS["animal"], *KINDS["thing"], "boy", "song", "sun", "shell")
             for verb in ("sang", "ran", "sat")
-            for place in ("up", "down")]  # fmt: skip
+            for index in ("up", "down")]  # fmt: skip
     table = write_table("train.tsv", [HEADER[:2], *rows])
     result, _ = train(
         "similarity", data__train=table, data__loss="in_batch_negatives",
@@ -239,11 +239,11 @@ def test_a_row_that_fills_up_a_batch_changes_nothing(make_task, loss):
     count = int(batch["weights"].sum())
     real = {name: array[:count] for name, array in batch.items()}
     params = random_params(task.module)
-    compute = jax.jit(jax.value_and_grad(lambda *given: task.loss_sums(*given)[""]["loss"]))
+    compute = jax.jit(jax.value_and_grad(lambda *arguments: task.loss_sums(*arguments)[""]["loss"]))
     (value, gradient), (expected, exact) = compute(params, batch), compute(params, real)
     assert value == pytest.approx(float(expected), rel=1e-5)
-    for found, wanted in zip(jax.tree.leaves(gradient), jax.tree.leaves(exact), strict=True):
-        np.testing.assert_allclose(found, wanted, atol=1e-5 * (1 + np.abs(wanted).max()))
+    for actual, reference in zip(jax.tree.leaves(gradient), jax.tree.leaves(exact), strict=True):
+        np.testing.assert_allclose(actual, reference, atol=1e-5 * (1 + np.abs(reference).max()))
 
 
 @pytest.mark.parametrize(
@@ -296,13 +296,13 @@ def test_vectors_and_loss_equal_sentence_transformers(train, experiment, write_p
 
     table = write_pairs("train.tsv", (0, 1), count=40)
     _, workdir = train("similarity", data__train=table, data__pooling=pooling, train__steps=2)
-    theirs = sentence_transformers.SentenceTransformer(str(workdir / "model"), device="cpu").eval()
+    peer = sentence_transformers.SentenceTransformer(str(workdir / "model"), device="cpu").eval()
     model = bert_jax.load(workdir / "model")
     texts = [text for row in pairs(12, seed=5) for text in row[:2]]
-    expected = theirs.encode(texts)
+    expected = peer.encode(texts)
     np.testing.assert_allclose(model.embed(texts, pooling=pooling), expected, atol=1e-5)
     np.testing.assert_allclose(
-        model.similarity(texts), theirs.similarity(expected, expected), atol=1e-5
+        model.similarity(texts), peer.similarity(expected, expected), atol=1e-5
     )
 
     # The loss of a whole batch, through the encoder.
@@ -311,14 +311,14 @@ def test_vectors_and_loss_equal_sentence_transformers(train, experiment, write_p
         model__pad_vocab_to_multiple_of=1,  # as in the parameters of a model that is read
     ).task  # fmt: skip
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
-    found = task.loss_sums({"bert": model.params}, batch)[""]["loss"] / batch["weights"].sum()
+    actual = task.loss_sums({"bert": model.params}, batch)[""]["loss"] / batch["weights"].sum()
     features = [
         {
-            name: torch.tensor(batch[name][:, place]).long()
+            name: torch.tensor(batch[name][:, index]).long()
             for name in ("input_ids", "token_type_ids", "attention_mask")
         }
-        for place in (0, 1)
+        for index in (0, 1)
     ]
     with torch.no_grad():
-        loss = losses.CosineSimilarityLoss(theirs)(features, torch.tensor(batch["labels"]))
-    assert float(found) == pytest.approx(loss.item(), rel=1e-4)
+        loss = losses.CosineSimilarityLoss(peer)(features, torch.tensor(batch["labels"]))
+    assert float(actual) == pytest.approx(loss.item(), rel=1e-4)

@@ -35,21 +35,21 @@ def saved(make_model, tmp_path):
 def test_a_cross_encoder_there_and_back(saved, tmp_path, activation, labels):
     """Saved by sentence-transformers 6, which stores the activation beside config.json."""
     function = getattr(torch.nn, activation)() if activation else None
-    theirs = sentence_transformers.CrossEncoder(str(saved(labels)), activation_fn=function)
-    theirs.save_pretrained(str(tmp_path / "theirs"))
-    model = bert_jax.load(tmp_path / "theirs")
-    logits = theirs.predict(PAIRS, activation_fn=torch.nn.Identity())
+    peer = sentence_transformers.CrossEncoder(str(saved(labels)), activation_fn=function)
+    peer.save_pretrained(str(tmp_path / "peer"))
+    model = bert_jax.load(tmp_path / "peer")
+    logits = peer.predict(PAIRS, activation_fn=torch.nn.Identity())
     raw = model.classify(PAIRS, raw_scores=True)
     model.save(tmp_path / "again")
     again = sentence_transformers.CrossEncoder(str(tmp_path / "again"))
-    assert type(again.activation_fn) is type(theirs.activation_fn)
-    np.testing.assert_allclose(again.predict(PAIRS), theirs.predict(PAIRS), atol=1e-6)
+    assert type(again.activation_fn) is type(peer.activation_fn)
+    np.testing.assert_allclose(again.predict(PAIRS), peer.predict(PAIRS), atol=1e-6)
     if labels == 1:
         np.testing.assert_allclose(raw, logits, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(model.classify(PAIRS), theirs.predict(PAIRS), atol=1e-5)
+        np.testing.assert_allclose(model.classify(PAIRS), peer.predict(PAIRS), atol=1e-5)
     else:
-        found = [list(each.probabilities.values()) for each in raw]
-        np.testing.assert_allclose(found, logits, rtol=1e-4, atol=1e-5)
+        actual = [list(each.probabilities.values()) for each in raw]
+        np.testing.assert_allclose(actual, logits, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -66,10 +66,10 @@ def test_a_cross_encoder_there_and_back(saved, tmp_path, activation, labels):
 def test_scores_are_those_of_a_pipeline(saved, labels, problem_type):
     directory = saved(labels, problem_type=problem_type)
     pipeline = transformers.pipeline("text-classification", str(directory), top_k=None)
-    theirs = pipeline([{"text": first, "text_pair": second} for first, second in PAIRS])
-    for found, expected in zip(bert_jax.load(directory).classify(PAIRS), theirs, strict=True):
+    peer = pipeline([{"text": first, "text_pair": second} for first, second in PAIRS])
+    for actual, expected in zip(bert_jax.load(directory).classify(PAIRS), peer, strict=True):
         scores = {each["label"]: each["score"] for each in expected}
-        probabilities = {"LABEL_0": found} if labels == 1 else found.probabilities
+        probabilities = {"LABEL_0": actual} if labels == 1 else actual.probabilities
         assert probabilities == pytest.approx(scores, rel=1e-4, abs=1e-5)
 
 
@@ -79,5 +79,5 @@ def test_the_keys_of_older_versions(saved):
         {"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Tanh"}},
     ):
         directory = saved(1, name=str(len(json.dumps(other))), other=other)
-        theirs = sentence_transformers.CrossEncoder(str(directory)).predict(PAIRS)
-        np.testing.assert_allclose(bert_jax.load(directory).classify(PAIRS), theirs, atol=1e-5)
+        peer = sentence_transformers.CrossEncoder(str(directory)).predict(PAIRS)
+        np.testing.assert_allclose(bert_jax.load(directory).classify(PAIRS), peer, atol=1e-5)

@@ -41,17 +41,17 @@ def test_of_very_many_labels_the_most_probable_are_shown():
     assert list(all_of_them.probabilities) == list(labels[:1000])
 
 
-def test_records_keep_the_other_columns(answered, classifier):
-    found = answered(
+def test_records_keep_the_other_columns(predict_file, classifier):
+    actual = predict_file(
         classifier,
         "id\tsentence\tlabel\tnote\n7\tthe cat\tbad\tx\n8\t\tnonsense\ty\n",
         "in.tsv",
     )
-    records = [json.loads(line) for line in found.splitlines()]
+    records = [json.loads(line) for line in actual.splitlines()]
     assert [list(record) for record in records] == [
         ["id", "expected", "note", "label", "score", "probabilities"]
     ] * 2
-    # The text that is empty is answered; the label that no model knows is nobody's business.
+    # The text that is empty is answered; an unknown label is kept.
     assert [(record["id"], record["expected"], record["note"]) for record in records] == [
         ("7", "bad", "x"),
         ("8", "nonsense", "y"),
@@ -62,8 +62,8 @@ def test_records_keep_the_other_columns(answered, classifier):
         assert record["probabilities"] == pytest.approx({"bad": 1 / 8, "fine": 3 / 8, "good": 0.5})
 
 
-def test_numbers_have_the_digits_of_a_float32(answered, classifier, make_labelled):
-    line = answered(classifier, "the cat\n", "in.txt")
+def test_numbers_have_the_digits_of_a_float32(predict_file, classifier, make_labelled):
+    line = predict_file(classifier, "the cat\n", "in.txt")
     assert line == (
         '{"label": "good", "score": 0.5, "probabilities": '
         '{"bad": 0.125, "fine": 0.375, "good": 0.5}}\n'
@@ -72,7 +72,7 @@ def test_numbers_have_the_digits_of_a_float32(answered, classifier, make_labelle
     assert third["score"] == third["probabilities"]["a"] == 0.33333334
     assert third["probabilities"]["b"] == 0.6666667
     model = make_labelled("classification", ("x",), (0.1,), problem_type="regression")
-    assert answered(model, "the cat\n", "in.txt") == '{"value": 0.1}\n'
+    assert predict_file(model, "the cat\n", "in.txt") == '{"value": 0.1}\n'
 
 
 def torch_class(name):
@@ -117,8 +117,8 @@ def test_an_activation_that_is_not_known_is_refused_by_its_name(make_labelled):
     assert model.classify(["the cat"], raw_scores=True) == [-2]
 
 
-def test_raw_scores_are_logits(make_labelled, answered, classifier):
-    line = json.loads(answered(classifier, "the cat\n", "in.txt", raw_scores=True))
+def test_raw_scores_are_logits(make_labelled, predict_file, classifier):
+    line = json.loads(predict_file(classifier, "the cat\n", "in.txt", raw_scores=True))
     assert line["label"] == "good"
     assert line["score"] == pytest.approx(SCORES[2])
     assert line["probabilities"] == pytest.approx(dict(zip(LABELS, SCORES, strict=True)))
@@ -128,8 +128,8 @@ def test_raw_scores_are_logits(make_labelled, answered, classifier):
     raw = Classification(("bad", "good"), 1.0, {"bad": 1.0, "fine": -1.0, "good": 2.0})
     assert several.classify(["the cat"], raw_scores=True) == [raw]
     values = dataclasses.replace(several.description, problem_type="regression")
-    (found,) = dataclasses.replace(several, description=values).classify(["the cat"])
-    assert found == Classification("good", 2.0, raw.probabilities)
+    (actual,) = dataclasses.replace(several, description=values).classify(["the cat"])
+    assert actual == Classification("good", 2.0, raw.probabilities)
 
 
 def test_the_activation_beside_config_json_comes_first_and_is_kept(tmp_path, make_labelled):
@@ -155,66 +155,70 @@ def test_the_activation_beside_config_json_comes_first_and_is_kept(tmp_path, mak
     assert bert_jax.load(tmp_path / "again").classify(["the cat"]) == [pytest.approx(-0.9640276)]
 
 
-def test_the_name_of_a_right_answer(answered, classifier):
+def test_the_name_of_a_right_answer(predict_file, classifier):
     """It stays, unless a prediction has a field of this name."""
-    found = answered(classifier, '{"text": "a", "gold_label": "bad"}\n{"text": "b"}\n')
-    first, second = map(json.loads, found.splitlines())
+    actual = predict_file(classifier, '{"text": "a", "gold_label": "bad"}\n{"text": "b"}\n')
+    first, second = map(json.loads, actual.splitlines())
     assert list(first) == ["gold_label", "label", "score", "probabilities"]
     assert list(second) == ["label", "score", "probabilities"]
     row = {"text": "a", "label": "bad", "expected": "good"}
     with pytest.raises(UserError, match="both 'label' and 'expected' conflict with output fields"):
-        answered(classifier, json.dumps(row) + "\n")
+        predict_file(classifier, json.dumps(row) + "\n")
 
 
-def test_the_answers_are_those_of_classify(answered, make_labelled):
+def test_the_answers_are_those_of_classify(predict_file, make_labelled):
     model = make_labelled("classification", LABELS)
     texts = ["the sun", "a cat sat on the mat .", ("it was", "low"), ""] * 10
     rows = [{"text": t} if isinstance(t, str) else {"text": t[0], "text_pair": t[1]} for t in texts]
-    found = answered(model, "".join(json.dumps(row) + "\n" for row in rows))
-    for line, expected in zip(found.splitlines(), model.classify(texts, batch_size=2), strict=True):
+    actual = predict_file(model, "".join(json.dumps(row) + "\n" for row in rows))
+    for line, expected in zip(
+        actual.splitlines(), model.classify(texts, batch_size=2), strict=True
+    ):
         record = json.loads(line)
         assert record["label"] == expected.label
         assert record["probabilities"] == pytest.approx(expected.probabilities, rel=1e-5)
 
 
-def test_glue_has_an_index_and_a_prediction(answered, classifier):
+def test_glue_has_an_index_and_a_prediction(predict_file, classifier):
     content = "index\tsentence1\tsentence2\n5\ta\tb\n3\tc\td\n"
-    assert answered(classifier, content, "test.tsv", "RTE.tsv", format="glue:rte") == (
+    assert predict_file(classifier, content, "test.tsv", "RTE.tsv", format="glue:rte") == (
         "index\tprediction\n5\tgood\n3\tgood\n"
     )
     # Without ids the rows are numbered.
-    assert answered(classifier, "a\nb\n", "in.txt", "out", output_format="glue") == (
+    assert predict_file(classifier, "a\nb\n", "in.txt", "out", output_format="glue") == (
         "index\tprediction\n0\tgood\n1\tgood\n"
     )
     # CoLA's training and validation files have no header.
     content = 'gj04\t1\t\tThe sailors rode "in.\ngj04\t0\t*\tLong low\n'
-    (first, second) = answered(classifier, content, "dev.tsv", format="glue:cola").splitlines()
+    (first, second) = predict_file(classifier, content, "dev.tsv", format="glue:cola").splitlines()
     keys = ["source", "expected", "mark", "label", "score", "probabilities"]
     assert list(json.loads(first)) == list(json.loads(second)) == keys
     # A format that is named does not depend on the name of the file.
-    (line,) = answered(classifier, "a\n", "in.txt", "out.tsv", output_format="jsonl").splitlines()
+    (line,) = predict_file(
+        classifier, "a\n", "in.txt", "out.tsv", output_format="jsonl"
+    ).splitlines()
     assert json.loads(line)["label"] == "good"
 
 
 ROW = '{"n": 7, "doc": {"text": "a\\tb", "by": [1]}, "label": "bad"}\n{"doc": {"text": "c"}}\n'
 
 
-def test_chosen_columns_are_kept(answered, classifier):
+def test_chosen_columns_are_kept(predict_file, classifier):
     names = {"text_column": "doc.text", "keep_columns": ("doc.text", "n", "doc.by", "label")}
-    first, second = map(json.loads, answered(classifier, ROW, **names).splitlines())
+    first, second = map(json.loads, predict_file(classifier, ROW, **names).splitlines())
     assert list(first.items())[:5] == [
         *[("doc.text", "a\tb"), ("n", 7), ("doc.by", [1]), ("expected", "bad"), ("label", "good")]
     ]
     assert list(second.items())[:2] == [("doc.text", "c"), ("label", "good")]
-    assert answered(classifier, ROW, output="out.tsv", **names) == (
+    assert predict_file(classifier, ROW, output="out.tsv", **names) == (
         "doc.text\tn\tdoc.by\tlabel\tprediction\na b\t7\t[1]\tbad\tgood\nc\t\t\t\tgood\n"
     )
     table = {"name": "in.csv", "output": "out.tsv"}
     semicolons = "text;n\na, b;7\n"
-    assert answered(classifier, semicolons, **table, keep_columns=("n", "text")) == (
+    assert predict_file(classifier, semicolons, **table, keep_columns=("n", "text")) == (
         "n\ttext\tprediction\n7\ta, b\tgood\n"
     )
-    assert answered(classifier, semicolons, **table, keep_columns=()) == "prediction\ngood\n"
+    assert predict_file(classifier, semicolons, **table, keep_columns=()) == "prediction\ngood\n"
 
 
 @pytest.mark.parametrize(
@@ -224,37 +228,37 @@ def test_chosen_columns_are_kept(answered, classifier):
         (("n", "prediction"), "keep_columns .* the output has its own column 'prediction'"),
     ],
 )
-def test_columns_that_cannot_be_kept(answered, classifier, keep, message):
+def test_columns_that_cannot_be_kept(predict_file, classifier, keep, message):
     with pytest.raises(UserError, match=message):
-        answered(classifier, "text,n\na,7\n", "in.csv", "out.tsv", keep_columns=keep)
+        predict_file(classifier, "text,n\na,7\n", "in.csv", "out.tsv", keep_columns=keep)
 
 
-def test_numbers(answered, make_labelled):
+def test_numbers(predict_file, make_labelled):
     model = make_labelled("classification", ("LABEL_0",), (2.34567,), problem_type="regression")
     content = "index\tsentence1\tsentence2\tscore\n0\ta\tb\t5.0\n"
-    found = answered(model, content, "test.tsv", "STS-B.tsv", format="glue:stsb")
-    assert found == "index\tprediction\n0\t2.346\n"
-    record = json.loads(answered(model, content, "test.tsv"))
+    actual = predict_file(model, content, "test.tsv", "STS-B.tsv", format="glue:stsb")
+    assert actual == "index\tprediction\n0\t2.346\n"
+    record = json.loads(predict_file(model, content, "test.tsv"))
     assert record == {"index": "0", "score": "5.0", "value": pytest.approx(2.34567)}
 
 
-def test_any_of_several_labels(answered, make_labelled):
+def test_any_of_several_labels(predict_file, make_labelled):
     model = make_labelled(
         "classification",
         LABELS,
         (1.0, -1.0, 2.0),
         problem_type="multi_label_classification",
     )
-    record = json.loads(answered(model, "a\n", "in.txt"))
+    record = json.loads(predict_file(model, "a\n", "in.txt"))
     assert record["label"] == ["bad", "good"]
-    assert answered(model, "a\n", "in.txt", "out.tsv") == "index\tprediction\n0\tbad,good\n"
+    assert predict_file(model, "a\n", "in.txt", "out.tsv") == "index\tprediction\n0\tbad,good\n"
 
 
 @pytest.mark.slow
-def test_names_with_tabs_do_not_tear_the_table(answered, make_labelled):
+def test_names_with_tabs_do_not_tear_the_table(predict_file, make_labelled):
     model = make_labelled("classification", ("a\tb", "c"), (1.0, 0.0))
-    found = answered(model, '{"id": "x\\ty", "text": "a"}\n', output="out.tsv")
-    assert found == "index\tprediction\nx y\ta b\n"
+    actual = predict_file(model, '{"id": "x\\ty", "text": "a"}\n', output="out.tsv")
+    assert actual == "index\tprediction\nx y\ta b\n"
 
 
 @pytest.mark.parametrize(
@@ -266,7 +270,7 @@ def test_names_with_tabs_do_not_tear_the_table(answered, make_labelled):
         ("a\n", "in.txt", {"task": "tagging"}, "task 'tagging' needs a model with the head tagg"),
     ],
 )
-def test_errors_leave_nothing(answered, left, classifier, content, name, options, message):
+def test_errors_leave_nothing(predict_file, listing, classifier, content, name, options, message):
     with pytest.raises(UserError, match=message):
-        answered(classifier, content, name, **options)
-    assert left() == {name}
+        predict_file(classifier, content, name, **options)
+    assert listing() == {name}

@@ -25,8 +25,8 @@ from bert_jax.tasks.classification.problems import (
 )
 
 
-def example(label, place="a.tsv:1"):
-    return Example("a cat", label, "0", place)
+def example(label, location="a.tsv:1"):
+    return Example("a cat", label, "0", location)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_the_order_of_labels():
     none = ModelInit(Execution())
     assert choose_labels(["b", "a"], none) == ("a", "b")
     assert choose_labels(["10", "9", "-1"], none) == ("-1", "9", "10")
-    # What no number orders comes behind, always in the same place.
+    # Labels that no number orders are last, always in the same order.
     for order in (["3", "nan", "1", "2"], ["nan", "2", "3", "1"], ["1", "inf", "2", "3", "nan"]):
         labels = choose_labels(order, none)
         assert labels[:3] == ("1", "2", "3")
@@ -85,7 +85,7 @@ def test_the_kind_of_a_problem(founded):
     assert labels_of(examples) == {"a": "a.tsv:1", "b": "a.tsv:1", "c": "a.tsv:1"}
 
 
-def test_a_test_file_with_strange_labels_is_predicted(capsys):
+def test_a_test_file_with_unknown_labels_is_predicted(capsys):
     problem = SingleLabel(("a", "b"))
     known = EvalSet("test", "t.tsv", [example("a"), example("b")])
     assert drop_unknown_labels(known, problem) is known
@@ -104,16 +104,16 @@ def test_the_majority_is_the_best_constant_answer():
 
         single, target = SingleLabel(("a", "b", "c")), numbers.astype(np.int32)
         answers = [np.full(count, number) for number in range(3)]
-        found = single.decide(single.majority(target)[None]).repeat(count, axis=0)
-        assert (found == target).mean() == max((each == target).mean() for each in answers)
+        actual = single.decide(single.majority(target)[None]).repeat(count, axis=0)
+        assert (actual == target).mean() == max((each == target).mean() for each in answers)
 
         multi, target = MultiLabel(("a", "b", "c")), several.astype(np.float32)
         answers = [np.tile(each, (count, 1)) for each in itertools.product([False, True], repeat=3)]
-        found = multi.decide(multi.majority(target)[None]).repeat(count, axis=0)
+        actual = multi.decide(multi.majority(target)[None]).repeat(count, axis=0)
         best = max((each == (target > 0)).mean() for each in answers)  # of single decisions
-        assert (found == (target > 0)).mean() == best
+        assert (actual == (target > 0)).mean() == best
 
         regression = Regression()
-        found = regression.decide(regression.majority(values)[None]).repeat(count, axis=0)
+        actual = regression.decide(regression.majority(values)[None]).repeat(count, axis=0)
         errors = [np.square(values - each).mean() for each in np.linspace(-2, 2, 401)]
-        assert np.square(values - found).mean() <= min(errors) + 1e-6
+        assert np.square(values - actual).mean() <= min(errors) + 1e-6

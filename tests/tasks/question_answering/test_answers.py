@@ -40,7 +40,7 @@ def qa_model(make_model):
 
 @pytest.fixture(scope="module")
 def finder(qa_model, tokenizer):
-    """Makes models that score every token by its word: 10, 6 and 3 for given words, else 0."""
+    """Makes models that score every token by its word: 10, 6 and 3 for `words`, else 0."""
 
     def make(*words, **other):
         params = jax.tree.map(np.zeros_like, qa_model.params)
@@ -67,16 +67,16 @@ def finder(qa_model, tokenizer):
 
 
 def test_an_answer_by_hand(finder):
-    found = answer(finder("cat"), "Who sat?", PASSAGE)
-    assert (found.text, found.start, found.end) == ("cat", 4, 7)
-    assert found.no_answer_score is None
-    assert PASSAGE[found.start : found.end] == found.text
+    actual = answer(finder("cat"), "Who sat?", PASSAGE)
+    assert (actual.text, actual.start, actual.end) == ("cat", 4, 7)
+    assert actual.no_answer_score is None
+    assert PASSAGE[actual.start : actual.end] == actual.text
 
 
 def test_several_answers(finder):
-    found = answer(finder("mat", "warm"), "What?", PASSAGE, top_k=4)
+    actual = answer(finder("mat", "warm"), "What?", PASSAGE, top_k=4)
     # Of the same score, 10: those that begin or end with "mat"; the shorter come first.
-    assert [candidate.text for candidate in found] == [
+    assert [candidate.text for candidate in actual] == [
         "mat",  # 10 + 10
         "mat. It was warm",  # 10 + 6
         "warm",  # 6 + 6
@@ -85,7 +85,7 @@ def test_several_answers(finder):
     # The probabilities are those among the 20 best.
     total = np.exp(20) + np.exp(16) + np.exp(12) + 9 * np.exp(10) + 8 * np.exp(6)
     np.testing.assert_allclose(
-        [candidate.score for candidate in found], np.exp([20, 16, 12, 10]) / total, rtol=1e-3
+        [candidate.score for candidate in actual], np.exp([20, 16, 12, 10]) / total, rtol=1e-3
     )
 
 
@@ -95,9 +95,9 @@ def test_an_answer_late_in_a_long_passage(finder, length):
     words = "the cat sat on the mat . it was warm . " * 300
     passage = f"{words}one found a shell and ran . {words}"
     options = AnswerOptions(max_length=length)
-    found = answer(model, "What was found?", passage, options=options)
-    assert found.text == "shell"
-    assert found.start == passage.index("shell")
+    actual = answer(model, "What was found?", passage, options=options)
+    assert actual.text == "shell"
+    assert actual.start == passage.index("shell")
     assert len(passage) > 20_000
 
 
@@ -106,9 +106,9 @@ def test_no_answer(finder):
     assert answer(model, "Who?", PASSAGE).text == "cat"
     # [CLS] has 10 + 10, "cat" 6 + 6: the odds are 8.
     assert answer(model, "Who?", PASSAGE, null_threshold=8.1).text == "cat"
-    found = answer(model, "Who?", PASSAGE, null_threshold=7.9)
-    assert (found.text, found.start, found.end) == ("", 0, 0)
-    assert found.score == found.no_answer_score > 0.99
+    actual = answer(model, "Who?", PASSAGE, null_threshold=7.9)
+    assert (actual.text, actual.start, actual.end) == ("", 0, 0)
+    assert actual.score == actual.no_answer_score > 0.99
     first, second = answer(model, "Who?", PASSAGE, top_k=2, null_threshold=8.1)
     # The threshold decides, though "" is the more probable.
     assert (first.text, second.text) == ("cat", "")
@@ -139,15 +139,15 @@ def test_one_or_many(finder):
 
 def test_nothing_to_read(finder, capsys):
     model = finder("cat")
-    found = answer(model, ["Who?", "", "Who?"], [" ", "the cat", "the cat"])
-    assert [best.text for best in found] == ["", "cat", "cat"]
-    assert found[0] == Answer("", 0, 0, 1.0)
+    actual = answer(model, ["Who?", "", "Who?"], [" ", "the cat", "the cat"])
+    assert [best.text for best in actual] == ["", "cat", "cat"]
+    assert actual[0] == Answer("", 0, 0, 1.0)
     assert capsys.readouterr().err == ("2 of 3 questions were empty, or about an empty passage\n")
 
 
 def test_long_questions_are_cut_and_counted(finder, capsys):
-    found = answer(finder("cat"), "the sun " * 100, "the cat sat", options=AnswerOptions())
-    assert found.text == "cat"
+    actual = answer(finder("cat"), "the sun " * 100, "the cat sat", options=AnswerOptions())
+    assert actual.text == "cat"
     assert capsys.readouterr().err == "1 of 1 questions were longer than 14 tokens: cut\n"
 
 
@@ -163,17 +163,17 @@ def test_scores_are_those_of_the_module(qa_model, tokenizer):
     )
     start, end = (np.array(scores[0], np.float64) for scores in output)
     # Among longer ones, so that there is padding.
-    asked = [("Who sat?", PASSAGE), ("What was warm?", f"{PASSAGE} {PASSAGE}")]
-    found, _ = spans(qa_model, questions(asked))
+    queries = [("Who sat?", PASSAGE), ("What was warm?", f"{PASSAGE} {PASSAGE}")]
+    actual, _ = spans(qa_model, questions(queries))
     begin = pair.type_ids.index(1)
     best = max(
         itertools.combinations_with_replacement(range(begin, len(pair) - 1), 2),
         key=lambda span: start[span[0]] + end[span[1]],
     )
-    assert found.best[0].start == pair.offsets[best[0]][0]
-    assert found.best[0].end == pair.offsets[best[1]][1]
-    assert found.best[0].score == pytest.approx(start[best[0]] + end[best[1]], abs=1e-5)
-    assert found.null.score == pytest.approx(start[0] + end[0], abs=1e-5)
+    assert actual.best[0].start == pair.offsets[best[0]][0]
+    assert actual.best[0].end == pair.offsets[best[1]][1]
+    assert actual.best[0].score == pytest.approx(start[best[0]] + end[best[1]], abs=1e-5)
+    assert actual.null.score == pytest.approx(start[0] + end[0], abs=1e-5)
 
 
 def test_records(finder):

@@ -50,14 +50,14 @@ def spans_of(text, start, *logits):
 
 @pytest.mark.parametrize("threshold", [None, 0.5])
 def test_the_official_files_by_hand(tmp_path, threshold):
-    asked = [Example(Question("who ?", "the cat"), id=id) for id in ("q1", "é")]
+    queries = [Example(Question("who ?", "the cat"), id=id) for id in ("q1", "é")]
     spans = [
         SpanPrediction((spans_of("cat", 4, 2.0, 1.0),), spans_of("", 0, 1.0, 2.0)),
         SpanPrediction((spans_of("the", 0, 0.0, 0.0),), spans_of("", 0, 1.0, 0.0)),
     ]
     PREDICT.write(
         tmp_path / "a.json",
-        asked,
+        queries,
         [RankedSpans(span, threshold) for span in spans],
     )
     answers, best = tmp_path / "a.json", tmp_path / "nbest_a.json"
@@ -74,74 +74,74 @@ def test_the_official_files_by_hand(tmp_path, threshold):
         assert odds.read_text() == '{\n "q1": 0.0,\n "é": 1.0\n}\n'
 
 
-def test_the_official_files(answered, model, squad, rows, left):
+def test_the_official_files(predict_file, model, squad, rows, listing):
     expected = {id: model.answer(text, PASSAGES[about]).text for id, text, about in QUESTIONS}
     for content, name in [(squad, "in.json"), (rows, "in.jsonl")]:
-        assert json.loads(answered(model, content, name, "a.json")) == expected
-        assert "nbest_a.json" in left()
+        assert json.loads(predict_file(model, content, name, "a.json")) == expected
+        assert "nbest_a.json" in listing()
 
 
-def test_kept_columns(answered, model, squad, rows):
+def test_kept_columns(predict_file, model, squad, rows):
     kept = {"keep_columns": ("id", "context")}
     for content, name in [(squad, "in.json"), (rows, "in.jsonl")]:
-        first = json.loads(answered(model, content, name, **kept).splitlines()[0])
+        first = json.loads(predict_file(model, content, name, **kept).splitlines()[0])
         assert list(first)[:3] == ["id", "context", "answer"]
         assert (first["id"], first["context"]) == ("q1", PASSAGES[0])
     with pytest.raises(
         UserError, match="the output format squad has no other columns; leave --keep"
     ):
-        answered(model, rows, "in.jsonl", "a.json", **kept)
+        predict_file(model, rows, "in.jsonl", "a.json", **kept)
 
 
-def test_records(answered, model, squad, rows):
-    found = [json.loads(line) for line in answered(model, rows).splitlines()]
-    for record, (id, question, about) in zip(found, QUESTIONS, strict=True):
+def test_records(predict_file, model, squad, rows):
+    actual = [json.loads(line) for line in predict_file(model, rows).splitlines()]
+    for record, (id, question, about) in zip(actual, QUESTIONS, strict=True):
         assert list(record) == ["id", "x", "answer", "start", "end", "score"]
         assert (record["id"], record["x"]) == (id, 1)
         assert PASSAGES[about][record["start"] : record["end"]] == record["answer"]
         assert record["answer"] == model.answer(question, PASSAGES[about]).text
-    same = [json.loads(line) for line in answered(model, squad, "in.json").splitlines()]
-    assert same == [{key: record[key] for key in record if key != "x"} for record in found]
+    same = [json.loads(line) for line in predict_file(model, squad, "in.json").splitlines()]
+    assert same == [{key: record[key] for key in record if key != "x"} for record in actual]
 
 
-def test_several_answers_and_none(answered, model, rows):
-    first = json.loads(answered(model, rows, top_k=3).splitlines()[0])
+def test_several_answers_and_none(predict_file, model, rows):
+    first = json.loads(predict_file(model, rows, top_k=3).splitlines()[0])
     assert len(first["n_best"]) == 3
     assert first["n_best"][0]["answer"] == first["answer"]
     assert sum(span["score"] for span in first["n_best"]) < 1
-    first = json.loads(answered(model, rows, null_threshold=-1e6).splitlines()[0])
+    first = json.loads(predict_file(model, rows, null_threshold=-1e6).splitlines()[0])
     assert (first["answer"], first["start"], first["end"]) == ("", 0, 0)
     assert "no_answer_score" in first
 
 
-def test_right_answers_are_kept_and_not_read(answered, model):
+def test_right_answers_are_kept_and_not_read(predict_file, model):
     rows = [
         {"question": "a", "passage": "the sun", "answer": "no such text"},
         {"question": "a", "passage": "", "answers": 7},
     ]
-    found = answered(model, "".join(json.dumps(row) + "\n" for row in rows)).splitlines()
-    first, second = map(json.loads, found)
+    actual = predict_file(model, "".join(json.dumps(row) + "\n" for row in rows)).splitlines()
+    first, second = map(json.loads, actual)
     assert (first["expected"], first["id"]) == ("no such text", "0")
     assert (second["answers"], second["answer"], second["id"]) == (7, "", "1")
 
 
-def test_columns_by_name(answered, model):
+def test_columns_by_name(predict_file, model):
     content = "ask,about,name\nthe cat,the cat sat,7\n"
     names = {"question_column": "ask", "passage_column": "about", "id_column": "name"}
-    assert json.loads(answered(model, content, "in.csv", **names))["name"] == "7"
-    assert list(json.loads(answered(model, content, "in.csv", "out.json", **names))) == ["7"]
+    assert json.loads(predict_file(model, content, "in.csv", **names))["name"] == "7"
+    assert list(json.loads(predict_file(model, content, "in.csv", "out.json", **names))) == ["7"]
 
 
-def test_ids_that_come_twice(answered, model, rows, left):
+def test_ids_that_come_twice(predict_file, model, rows, listing):
     with pytest.raises(
         UserError, match=r"in.jsonl:5: the id 'q1' was already used at .*in.jsonl:1; give each"
     ):
-        answered(model, rows + rows, output="out.json")
-    assert left() == {"in.jsonl"}
+        predict_file(model, rows + rows, output="out.json")
+    assert listing() == {"in.jsonl"}
     # Lines stay apart without ids.
-    assert len(answered(model, rows + rows).splitlines()) == 8
+    assert len(predict_file(model, rows + rows).splitlines()) == 8
 
 
-def test_no_questions(answered, model, left):
-    assert answered(model, '{"data": []}', "in.json", "out.json") == "{}\n"
-    assert left() == {"in.json", "out.json", "nbest_out.json", "bert_jax.json"}
+def test_no_questions(predict_file, model, listing):
+    assert predict_file(model, '{"data": []}', "in.json", "out.json") == "{}\n"
+    assert listing() == {"in.json", "out.json", "nbest_out.json", "bert_jax.json"}

@@ -42,7 +42,7 @@ def beam(starts, start_scores, ends, end_scores, no_answer=0.0):
 
 def test_answers_from_beams_by_hand(tokenizer):
     (windows,) = PassageWindows(tokenizer)([("it", PASSAGE)])
-    found = best_spans(
+    actual = best_spans(
         PASSAGE,
         windows,
         [
@@ -55,24 +55,24 @@ def test_answers_from_beams_by_hand(tokenizer):
             )
         ],
     )
-    assert found.best == (
+    assert actual.best == (
         AnswerSpan("cat sat", 4, 11, -0.5, -0.25),
         AnswerSpan("cat", 4, 7, -0.5, -0.75),  # equal ones in the order of the passage
         AnswerSpan("the mat", 15, 22, -1.0, -0.25),
         AnswerSpan("The cat", 0, 7, -2.0, -0.25),
         AnswerSpan("The", 0, 3, -2.0, -0.5),
     )
-    assert found.null_odds == 1.0
-    assert (found.answer(1.0), found.answer(0.9)) == (found.best[0], found.null)
+    assert actual.null_odds == 1.0
+    assert (actual.answer(1.0), actual.answer(0.9)) == (actual.best[0], actual.null)
     # No answer has the probability of its logit, and the spans share the rest.
-    chance = 1 / (1 + math.exp(-1.0))
-    ranked = dict(found.n_best(with_null=True))
-    assert ranked[found.null] == pytest.approx(chance)
-    total = sum(math.exp(span.score) for span in found.best)
-    for span in found.best:
+    no_answer = 1 / (1 + math.exp(-1.0))
+    ranked = dict(actual.n_best(with_null=True))
+    assert ranked[actual.null] == pytest.approx(no_answer)
+    total = sum(math.exp(span.score) for span in actual.best)
+    for span in actual.best:
         share = math.exp(span.score) / total
-        assert ranked[span] == pytest.approx((1 - chance) * share)
-        assert dict(found.n_best(with_null=False))[span] == pytest.approx(share)
+        assert ranked[span] == pytest.approx((1 - no_answer) * share)
+        assert dict(actual.n_best(with_null=False))[span] == pytest.approx(share)
 
 
 def test_the_best_of_all_windows(tokenizer):
@@ -86,12 +86,12 @@ def test_the_best_of_all_windows(tokenizer):
     first, second = windows[1].max_context
     beams[1] = beam([first], [-0.5], [[second]], [[-1.0]], no_answer=-2.0)
     beams[2] = beam([0], [NEVER], [[0]], [[NEVER]], no_answer=5.0)
-    found = best_spans(PASSAGE, windows, beams)
-    assert [(span.text, span.score) for span in found.best] == [
+    actual = best_spans(PASSAGE, windows, beams)
+    assert [(span.text, span.score) for span in actual.best] == [
         (PASSAGE[windows[1].offsets[first][0] : windows[1].offsets[second][1]], -1.5),
         ("The cat", -2.0),
     ]
-    assert found.null_odds == -2.0
+    assert actual.null_odds == -2.0
     nothing = best_spans(PASSAGE, windows, [beams[2]] * 3)
     assert (nothing.best, nothing.answer(None).text, nothing.null_odds) == ((), "", 5.0)
 
@@ -151,7 +151,7 @@ def check_answers(model):
     """Against a plain call of the module, the ends of each start one by one."""
     question, length, tokenizer = "it", 4, model.tokenizer
     options = AnswerOptions(answer_length=length)
-    found = model.answer(question, PASSAGE, top_k=3, null_threshold=math.inf, options=options)
+    actual = model.answer(question, PASSAGE, top_k=3, null_threshold=math.inf, options=options)
     (window,) = PassageWindows(tokenizer)([(question, PASSAGE)])[0]
     ids, types = (np.array([part], np.int32) for part in (window.ids, window.type_ids))
     hidden = jax.jit(model.module.apply)({"params": model.params}, ids, types)[0]
@@ -180,18 +180,19 @@ def check_answers(model):
                 spans.append((start_score + end_score, text))
     spans = sorted(spans, reverse=True)[:20]
     features = np.concatenate([hidden[0], np.exp(starts) @ hidden[tokens]])
-    chance = 1 / (1 + np.exp(-dense("no_answer", gelu(dense("no_answer_hidden", features)))[0]))
+    no_answer = 1 / (1 + np.exp(-dense("no_answer", gelu(dense("no_answer_hidden", features)))[0]))
     total = sum(math.exp(score) for score, _ in spans)
     # "" is among the answers, wherever its probability places it.
     expected = sorted(
-        [(math.exp(score) / total * (1 - chance), text) for score, text in spans] + [(chance, "")],
+        [(math.exp(score) / total * (1 - no_answer), text) for score, text in spans]
+        + [(no_answer, "")],
         key=lambda item: (item[1] != spans[0][1], -item[0]),
     )
-    assert [answer.text for answer in found] == [text for _, text in expected[:3]]
+    assert [answer.text for answer in actual] == [text for _, text in expected[:3]]
     np.testing.assert_allclose(
-        [answer.score for answer in found], [share for share, _ in expected[:3]], rtol=1e-4
+        [answer.score for answer in actual], [share for share, _ in expected[:3]], rtol=1e-4
     )
-    assert found[0].no_answer_score == pytest.approx(chance, rel=1e-4)
+    assert actual[0].no_answer_score == pytest.approx(no_answer, rel=1e-4)
 
 
 def test_an_answer_is_the_best_of_the_beam(joint_model):

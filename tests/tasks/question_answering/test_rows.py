@@ -12,9 +12,9 @@ from bert_jax.tasks.question_answering.spans import SpanRows
 PASSAGE = "The dogs ran up."
 
 
-def ask(question, passage, *answers, place="a:1"):
+def ask(question, passage, *answers, location="a:1"):
     return Example(
-        Question(question, passage), tuple(GoldAnswer(*gold) for gold in answers), "0", place
+        Question(question, passage), tuple(GoldAnswer(*gold) for gold in answers), "0", location
     )
 
 
@@ -29,54 +29,54 @@ def rows(tokenizer):
 def test_positions_by_hand(rows, tokenizer):
     # 0     1  2     3   4   5   6   7  8 9
     # [CLS] it [SEP] the dog ##s ran up . [SEP]
-    found = rows(
+    actual = rows(
         ask("it", PASSAGE, ("dogs", 4)),
         ask("it", PASSAGE, ("dog", 4)),
         ask("it", PASSAGE, ("The dogs ran up.", 0)),
         ask("it", PASSAGE, ("an", 10)),  # inside "ran"
         ask("it", PASSAGE),
     )
-    assert found.positions.tolist() == [[4, 5], [4, 4], [3, 8], [6, 6], [0, 0]]
-    assert found.positions.dtype == np.int32
-    assert found.sequences.lengths.tolist() == [10] * 5
-    padded = found.sequences.pad(np.array([0, -1]), 12, tokenizer)
+    assert actual.positions.tolist() == [[4, 5], [4, 4], [3, 8], [6, 6], [0, 0]]
+    assert actual.positions.dtype == np.int32
+    assert actual.sequences.lengths.tolist() == [10] * 5
+    padded = actual.sequences.pad(np.array([0, -1]), 12, tokenizer)
     assert padded["input_ids"].tolist() == [[2, 8, 3, 6, 11, 37, 21, 31, 5, 3, 0, 0], [0] * 12]
     assert padded["token_type_ids"].tolist() == [[0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 0, 0], [0] * 12]
-    assert found.report == ()
+    assert actual.report == ()
 
 
 def test_windows_without_the_answer_are_labelled_zero(rows):
     # [CLS] it [SEP] the dog ##s ran [SEP]
     #                    dog ##s ran up [SEP]  … every step a window
-    found = rows(ask("it", PASSAGE, ("dogs ran", 4)), length=8, step=1)
-    assert found.positions.tolist() == [[4, 6], [3, 5], [0, 0]]
-    assert found.sequences.lengths.tolist() == [8, 8, 8]
+    actual = rows(ask("it", PASSAGE, ("dogs ran", 4)), length=8, step=1)
+    assert actual.positions.tolist() == [[4, 6], [3, 5], [0, 0]]
+    assert actual.sequences.lengths.tolist() == [8, 8, 8]
     beyond = rows(ask("it", PASSAGE, ("dogs ran up.", 4)), length=8, step=1)
     assert beyond.positions.tolist() == [[0, 0]] * 3
 
 
 def test_the_first_answer_that_is_there_counts(rows):
-    found = rows(ask("it", PASSAGE, ("cat", 0), ("ran", 9), ("dogs", 4)))
-    assert found.positions.tolist() == [[6, 6]]
-    assert found.report == ()
+    actual = rows(ask("it", PASSAGE, ("cat", 0), ("ran", 9), ("dogs", 4)))
+    assert actual.positions.tolist() == [[6, 6]]
+    assert actual.report == ()
 
 
 def test_questions_that_are_left_out(rows):
-    found = rows(
-        ask("it", PASSAGE, ("cat", 0), place="a:1"),
-        ask("it", PASSAGE, ("ran", 9), place="a:2"),
-        ask(" ", PASSAGE, ("ran", 9), place="a:3"),
-        ask("it", "", ("ran", 9), place="a:4"),
-        ask("it", "The \u200d dogs", ("\u200d", 4), place="a:5"),  # no token of it
-        ask("it", PASSAGE, ("up", 0), place="a:6"),  # elsewhere
-        ask("it", PASSAGE, ("up", -1), place="a:7"),  # the file does not say where
-        ask("it", PASSAGE, ("song", 0), place="a:8"),
-        ask("it", PASSAGE, ("sea", 0), place="a:9"),
-        ask("it the it", PASSAGE, place="a:10"),
+    actual = rows(
+        ask("it", PASSAGE, ("cat", 0), location="a:1"),
+        ask("it", PASSAGE, ("ran", 9), location="a:2"),
+        ask(" ", PASSAGE, ("ran", 9), location="a:3"),
+        ask("it", "", ("ran", 9), location="a:4"),
+        ask("it", "The \u200d dogs", ("\u200d", 4), location="a:5"),  # no token of it
+        ask("it", PASSAGE, ("up", 0), location="a:6"),  # elsewhere
+        ask("it", PASSAGE, ("up", -1), location="a:7"),  # the file does not say where
+        ask("it", PASSAGE, ("song", 0), location="a:8"),
+        ask("it", PASSAGE, ("sea", 0), location="a:9"),
+        ask("it the it", PASSAGE, location="a:10"),
         question_length=2,
     )
-    assert found.positions.tolist() == [[6, 6], [7, 7], [7, 7], [0, 0]]
-    assert found.report == (
+    assert actual.positions.tolist() == [[6, 6], [7, 7], [7, 7], [0, 0]]
+    assert actual.report == (
         "2 of 10 training questions are empty or have an empty passage: left out (a:3, a:4)",
         "4 of 10 training questions have no answer that is in the passage: left out "
         "(a:1, a:5, a:8 and 1 more)",

@@ -23,7 +23,7 @@ ROW = ["[CLS]", "it", "[SEP]", "the", "cat", "sat", "on", "the", "mat", ".", "[S
 
 @pytest.fixture
 def read(tokenizer):
-    """Reads the passage with scores given by position in `ROW`; all others are 0."""
+    """Reads the passage with scores by position in `ROW`; all others are 0."""
 
     def read(starts, ends, passage=PASSAGE, padding=0, **options):
         (windows,) = PassageWindows(tokenizer)([("it", passage)])
@@ -37,16 +37,16 @@ def read(tokenizer):
 
 
 def test_the_best_span_by_hand(read):
-    found = read({4: 3.0}, {5: 2.0})
-    assert found.best[0] == AnswerSpan("cat sat", 4, 11, 3.0, 2.0)
-    assert found.best[0].score == 5.0
-    assert found.null == AnswerSpan("", 0, 0, 0.0, 0.0)
-    assert found.null_odds == -5.0
+    actual = read({4: 3.0}, {5: 2.0})
+    assert actual.best[0] == AnswerSpan("cat sat", 4, 11, 3.0, 2.0)
+    assert actual.best[0].score == 5.0
+    assert actual.null == AnswerSpan("", 0, 0, 0.0, 0.0)
+    assert actual.null_odds == -5.0
 
 
 def test_the_order_of_the_spans(read):
-    found = read({4: 4.0, 7: 3.0}, {5: 2.0, 8: 1.0}, n_best=6)
-    assert [(span.text, span.score) for span in found.best] == [
+    actual = read({4: 4.0, 7: 3.0}, {5: 2.0, 8: 1.0}, n_best=6)
+    assert [(span.text, span.score) for span in actual.best] == [
         ("cat sat", 6.0),
         ("cat sat on the mat", 5.0),
         ("cat", 4.0),  # equal ones in the order of the passage
@@ -56,12 +56,12 @@ def test_the_order_of_the_spans(read):
     ]
 
 
-def test_what_is_no_span_of_the_passage(read):
+def test_only_spans_of_the_passage_are_answers(read):
     # The question, [CLS], both [SEP] and padding score high; and the end before the start.
     wrong = {0: 9.0, 1: 9.0, 2: 9.0, 10: 9.0, 11: 9.0, 12: 9.0}
-    found = read(wrong | {5: 2.0}, wrong | {4: 2.0, 6: 1.0}, padding=2)
-    assert found.best[0] == AnswerSpan("sat on", 8, 14, 2.0, 1.0)
-    assert found.null.score == 18.0
+    actual = read(wrong | {5: 2.0}, wrong | {4: 2.0, 6: 1.0}, padding=2)
+    assert actual.best[0] == AnswerSpan("sat on", 8, 14, 2.0, 1.0)
+    assert actual.null.score == 18.0
 
 
 def test_the_longest_answer(read):
@@ -76,8 +76,8 @@ def test_the_longest_answer(read):
 
 def test_equal_texts_count_once(read):
     scores = {3: 2.0, 7: 3.0}, {3: 5.0, 7: 5.0}
-    found = read(*scores, passage=PASSAGE.lower(), n_best=2)
-    assert [(span.text, span.start) for span in found.best] == [
+    actual = read(*scores, passage=PASSAGE.lower(), n_best=2)
+    assert [(span.text, span.start) for span in actual.best] == [
         ("the", 15),
         ("the cat sat on the", 0),
     ]
@@ -85,7 +85,7 @@ def test_equal_texts_count_once(read):
     assert [span.text for span in read(*scores, n_best=2).best] == ["the", "The"]
     many = read({}, {}, passage="sun " * 300, n_best=3, answer_length=3)
     assert [span.text for span in many.best] == ["sun", "sun sun", "sun sun sun"]
-    # Hundreds of spans have the best text, and the next text is still found.
+    # Hundreds of spans have the best text, and the next text is still returned.
     ends = dict.fromkeys(range(3, 303), 1.0)
     scores = ends | {4: 0.5}
     twenty = read(scores, ends, passage="sun " * 299 + "sea", n_best=2, answer_length=1)
@@ -95,9 +95,9 @@ def test_equal_texts_count_once(read):
 def test_the_text_is_that_of_the_passage(read):
     passage = "  A  Cat\u202fSAT\n\ton ."
     # [CLS] it [SEP] a cat sat on . [SEP]
-    found = read({4: 5.0}, {6: 5.0}, passage=passage)
-    assert found.best[0].text == "Cat\u202fSAT\n\ton"
-    assert passage[found.best[0].start : found.best[0].end] == found.best[0].text
+    actual = read({4: 5.0}, {6: 5.0}, passage=passage)
+    assert actual.best[0].text == "Cat\u202fSAT\n\ton"
+    assert passage[actual.best[0].start : actual.best[0].end] == actual.best[0].text
 
 
 def test_no_answer_begins_or_ends_inside_a_word(read):
@@ -112,12 +112,12 @@ def test_no_answer_begins_or_ends_inside_a_word(read):
         ("(cats)", 4, 4, "cats"),
     ]
     for passage, first, last, answer in cases:
-        found = read({first: 3.0}, {last: 3.0}, passage=passage).best[0]
-        assert found.text == answer
-        assert passage[found.start : found.end] == answer
+        actual = read({first: 3.0}, {last: 3.0}, passage=passage).best[0]
+        assert actual.text == answer
+        assert passage[actual.start : actual.end] == answer
     # Both spans of pieces are the same word, which counts once.
-    found = read({4: 3.0, 5: 2.0}, {4: 3.0, 5: 2.0}, passage="the cats", n_best=2)
-    assert [(span.text, span.start, span.score) for span in found.best] == [
+    actual = read({4: 3.0, 5: 2.0}, {4: 3.0, 5: 2.0}, passage="the cats", n_best=2)
+    assert [(span.text, span.start, span.score) for span in actual.best] == [
         ("cats", 4, 6.0),
         ("the cats", 0, 3.0),
     ]
@@ -149,35 +149,35 @@ def test_words_of_scripts_with_spaces_are_whole(passage, start, end, expected):
 
 
 def test_probabilities(read):
-    found = read({3: 1.0}, {3: 1.0, 0: 1.5}, n_best=2)
-    assert [span.score for span in found.best] == [2.0, 1.0]
-    both = found.n_best(with_null=True)
+    actual = read({3: 1.0}, {3: 1.0, 0: 1.5}, n_best=2)
+    assert [span.score for span in actual.best] == [2.0, 1.0]
+    both = actual.n_best(with_null=True)
     total = np.exp(2.0) + np.exp(1.5) + np.exp(1.0)
     assert [span.text for span, _ in both] == ["The", "", "The cat"]
-    assert [chance for _, chance in both] == pytest.approx(np.exp([2.0, 1.5, 1.0]) / total)
-    spans = found.n_best(with_null=False)
-    assert [chance for _, chance in spans] == pytest.approx(
+    assert [share for _, share in both] == pytest.approx(np.exp([2.0, 1.5, 1.0]) / total)
+    spans = actual.n_best(with_null=False)
+    assert [share for _, share in spans] == pytest.approx(
         [np.exp(2.0) / (np.exp(2.0) + np.exp(1.0)), np.exp(1.0) / (np.exp(2.0) + np.exp(1.0))]
     )
     # Scores so high that their exponentials are not numbers.
-    assert sum(chance for _, chance in read({3: 1e4}, {3: 1e4}).n_best(with_null=True)) == 1.0
+    assert sum(share for _, share in read({3: 1e4}, {3: 1e4}).n_best(with_null=True)) == 1.0
 
 
 def test_the_threshold_of_no_answer(read):
-    found = read({4: 3.0, 0: 2.0}, {4: 2.0, 0: 2.5})
-    assert found.null_odds == -0.5
-    assert found.answer(None).text == "cat"
-    assert found.answer(-0.4).text == "cat"
-    assert found.answer(-0.5).text == "cat"  # not above the threshold
-    assert found.answer(-0.6).text == ""
+    actual = read({4: 3.0, 0: 2.0}, {4: 2.0, 0: 2.5})
+    assert actual.null_odds == -0.5
+    assert actual.answer(None).text == "cat"
+    assert actual.answer(-0.4).text == "cat"
+    assert actual.answer(-0.5).text == "cat"  # not above the threshold
+    assert actual.answer(-0.6).text == ""
 
 
 def test_a_passage_without_tokens_has_no_answer(read):
-    found = read({}, {}, passage=" ")
-    assert found == SpanPrediction((), AnswerSpan("", 0, 0, 0.0, 0.0))
-    assert found.null_odds == 0.0
-    assert found.answer(None).text == found.answer(9.0).text == ""
-    assert found.n_best(with_null=False) == [(found.null, 1.0)]
+    actual = read({}, {}, passage=" ")
+    assert actual == SpanPrediction((), AnswerSpan("", 0, 0, 0.0, 0.0))
+    assert actual.null_odds == 0.0
+    assert actual.answer(None).text == actual.answer(9.0).text == ""
+    assert actual.n_best(with_null=False) == [(actual.null, 1.0)]
 
 
 def test_two_windows(tokenizer):
@@ -190,34 +190,34 @@ def test_two_windows(tokenizer):
     start[0, 8] = 9.0  # "the" in the window where it has less context
     start[1, 6], end[1, 7] = 3.0, 1.0  # "the" and "mat" in the other
     end[0, 8] = 2.0
-    found = best_spans(PASSAGE, windows, list(zip(start, end, strict=True)))
-    assert found.best[0] == AnswerSpan("the mat", 15, 22, 3.0, 1.0)
-    assert found.null == AnswerSpan("", 0, 0, 2.0, 2.5)
+    actual = best_spans(PASSAGE, windows, list(zip(start, end, strict=True)))
+    assert actual.best[0] == AnswerSpan("the mat", 15, 22, 3.0, 1.0)
+    assert actual.null == AnswerSpan("", 0, 0, 2.0, 2.5)
     # A span may end where another window has more context: "sat on the".
-    assert ("sat on the", 2.0) in [(span.text, span.score) for span in found.best]
+    assert ("sat on the", 2.0) in [(span.text, span.score) for span in actual.best]
 
 
 @given(data=st.data())
 def test_gold_spans_are_read_out_of_their_own_scores(tokenizer, data):
     words = data.draw(st.lists(st.sampled_from(["the", "cats", "ran", "up", "."]), min_size=1))
     passage = data.draw(st.sampled_from([" ", "  ", " \n"])).join(words)
-    room = data.draw(st.integers(2, 20))
-    step = data.draw(st.integers(1, room))
+    space = data.draw(st.integers(2, 20))
+    step = data.draw(st.integers(1, space))
     # [CLS] sun [SEP] … [SEP]; shorter rows would have no question.
-    (windows,) = PassageWindows(tokenizer, length=room + 4, step=step)([("sun", passage)])
+    (windows,) = PassageWindows(tokenizer, length=space + 4, step=step)([("sun", passage)])
     tokens = windows[0].passage
     # Every token has so much context on its right in the window where it is read.
-    step = step if step < room else max(room // 2, 1)
-    longest = max((room - step) // 2, 1)
+    step = step if step < space else max(space // 2, 1)
+    longest = max((space - step) // 2, 1)
     first = data.draw(st.integers(0, len(tokens) - 1))
     last = data.draw(st.integers(first, min(first + longest, len(tokens)) - 1))
     logits = []
     for window in windows:
         scores = np.zeros((2, len(window)), np.float32)
         for row, token in zip(scores, (first, last), strict=True):
-            place = token - window.first + window.positions[0]
-            if window.positions[0] <= place < window.positions[1]:
-                row[place] = 10.0
+            position = token - window.first + window.positions[0]
+            if window.positions[0] <= position < window.positions[1]:
+                row[position] = 10.0
         logits.append(tuple(scores))
     best = best_spans(passage, windows, logits).best[0]
     spaced = list(re.finditer(r"\S+", passage))  # an answer has whole words
@@ -243,7 +243,7 @@ def test_no_span_of_several_windows_is_better_than_the_best(tokenizer, data):
         for w in windows
     ]
     longest = data.draw(st.integers(1, 8))
-    found = best_spans(PASSAGE, windows, logits, 4, longest)
+    actual = best_spans(PASSAGE, windows, logits, 4, longest)
     every, nulls = {}, []
     for window, (start, end) in zip(windows, logits, strict=True):
         nulls.append(start[0] + end[0])
@@ -253,10 +253,10 @@ def test_no_span_of_several_windows_is_better_than_the_best(tokenizer, data):
             for last in range(first, min(first + longest, stop)):
                 text = PASSAGE[window.offsets[first][0] : window.offsets[last][1]]
                 every[text] = max(every.get(text, -np.inf), start[first] + end[last])
-    best = [span.score for span in found.best]
+    best = [span.score for span in actual.best]
     assert best == sorted(every.values(), reverse=True)[:4]
-    assert [every[span.text] for span in found.best] == best
-    assert found.null.score == min(nulls)
+    assert [every[span.text] for span in actual.best] == best
+    assert actual.null.score == min(nulls)
 
 
 def test_damaged_parameters(read):

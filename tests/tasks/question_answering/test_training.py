@@ -30,7 +30,7 @@ THINGS = ["mat", "tree", "song", "sun", "sea", "shell"]
 def rows(count, *, impossible=0.0, seed=0):
     """Questions for the thing that a passage speaks of; in some there is none."""
     draw = random.Random(seed)
-    found = []
+    actual = []
     for number in range(count):
         has_answer = draw.random() >= impossible
         thing = draw.choice(THINGS)
@@ -39,15 +39,15 @@ def rows(count, *, impossible=0.0, seed=0):
             words.insert(draw.randrange(len(words)), f"the {thing}")
         passage = " ".join(words)
         answers = [{"text": thing, "answer_start": passage.index(thing)}] if has_answer else []
-        found.append(
+        actual.append(
             {"id": f"q{number}", "question": "it ?", "context": passage, "answers": answers}
         )
-    return found
+    return actual
 
 
-def texts(found):
+def texts(actual):
     """The accepted answers by id."""
-    return {row["id"]: [answer["text"] for answer in row["answers"]] for row in found}
+    return {row["id"]: [answer["text"] for answer in row["answers"]] for row in actual}
 
 
 def read(path):
@@ -69,11 +69,11 @@ def test_answers_are_learned(train, write_rows, qa_head):
     assert "null_threshold" not in result
     predictions = workdir / "predictions"
     # The official metrics of the official files.
-    given = texts(rows(40, seed=1))
-    answered = read(predictions / "validation.json")
-    assert score_v1(given, answered) == {key: result[key] for key in ("exact_match", "f1")}
+    gold = texts(rows(40, seed=1))
+    predict_file = read(predictions / "validation.json")
+    assert score_v1(gold, predict_file) == {key: result[key] for key in ("exact_match", "f1")}
     best = read(predictions / "nbest_validation.json")
-    assert {key: candidates[0]["text"] for key, candidates in best.items()} == answered
+    assert {key: candidates[0]["text"] for key, candidates in best.items()} == predict_file
     assert sum(entry["probability"] for entry in best["q0"]) == pytest.approx(1)
     assert not (predictions / "null_odds_validation.json").exists()
     lines = (predictions / "test.jsonl").read_text().splitlines()
@@ -83,13 +83,13 @@ def test_answers_are_learned(train, write_rows, qa_head):
     model = bert_jax.load(workdir / "model")
     assert model.description.head == "question_answering"
     assert model.config.of_head(QuestionAnsweringOptions).qa_head == qa_head
-    asked = rows(40, seed=1)
-    found = model.answer(
-        [row["question"] for row in asked],
-        [row["context"] for row in asked],
+    queries = rows(40, seed=1)
+    actual = model.answer(
+        [row["question"] for row in queries],
+        [row["context"] for row in queries],
         options=AnswerOptions(max_length=32),
     )
-    assert [answer.text for answer in found] == list(answered.values())
+    assert [answer.text for answer in actual] == list(predict_file.values())
 
 
 @pytest.mark.slow
@@ -107,19 +107,19 @@ def test_the_threshold_is_tuned_and_stored(train, experiment, write_rows, qa_hea
     assert result["has_answer_f1"] > 75
     assert result["no_answer_f1"] > 75
     predictions = workdir / "predictions"
-    given = texts(rows(60, impossible=0.4, seed=1))
-    answered = read(predictions / "validation.json")
-    assert score_v2(given, answered)["f1"] == pytest.approx(result["f1"])
+    gold = texts(rows(60, impossible=0.4, seed=1))
+    predict_file = read(predictions / "validation.json")
+    assert score_v2(gold, predict_file)["f1"] == pytest.approx(result["f1"])
     odds = read(predictions / "null_odds_validation.json")
     threshold = result["null_threshold"]
     assert {key for key, odd in odds.items() if odd > threshold} == {
-        key for key, text in answered.items() if text == ""
+        key for key, text in predict_file.items() if text == ""
     }
     assert read(workdir / "model" / "config.json")["null_score_diff_threshold"] == threshold
     model = bert_jax.load(workdir / "model")
-    asked = rows(60, impossible=0.4, seed=1)
-    found = model.answer("it ?", [row["context"] for row in asked])
-    assert [answer.text for answer in found] == list(answered.values())
+    queries = rows(60, impossible=0.4, seed=1)
+    actual = model.answer("it ?", [row["context"] for row in queries])
+    assert [answer.text for answer in actual] == list(predict_file.values())
     # The finished model keeps its threshold, whatever it is evaluated on.
     other = write_rows("other.jsonl", rows(30, impossible=1.0, seed=3))
     evaluation = experiment("question_answering", base="", data__validation=other)
@@ -178,7 +178,7 @@ def test_batches_by_hand(make_task):
     assert task.examples_per_epoch == 3
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
     assert batch["input_ids"].shape == (4, 32)
-    found = sorted(
+    actual = sorted(
         zip(
             batch["start_positions"].tolist(),
             batch["end_positions"].tolist(),
@@ -187,14 +187,14 @@ def test_batches_by_hand(make_task):
             strict=True,
         )
     )
-    assert found == [(0, 0, 0.0, 0), (5, 5, 1.0, 16), (9, 10, 1.0, 16), (16, 16, 1.0, 27)]
+    assert actual == [(0, 0, 0.0, 0), (5, 5, 1.0, 16), (9, 10, 1.0, 16), (16, 16, 1.0, 27)]
 
 
 def test_batches_for_the_joint_head_by_hand(make_task):
     short = questions([("cat", 4)], [], passage=PASSAGE[:39])
     task = make_task(short + questions([("dog", 43)])[:1], qa_head="joint")
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
-    found = sorted(
+    actual = sorted(
         zip(
             batch["start_positions"].tolist(),
             batch["passages"].tolist(),
@@ -203,13 +203,13 @@ def test_batches_for_the_joint_head_by_hand(make_task):
         )
     )
     # A row of padding alone has no passage; that of a question without an answer is the passage.
-    assert found == [(0, [0, 0], 0.0), (0, [4, 15], 1.0), (5, [4, 15], 0.0), (16, [4, 26], 0.0)]
+    assert actual == [(0, [0, 0], 0.0), (0, [4, 15], 1.0), (5, [4, 15], 0.0), (16, [4, 26], 0.0)]
 
 
 @pytest.mark.slow
 def test_the_joint_loss_is_the_same_in_packed_rows(make_task):
-    asked = questions([("cat", 4)], [], [("warm", 32)], passage=PASSAGE[:39])
-    task = make_task(asked, qa_head="joint", threshold=0.0)
+    queries = questions([("cat", 4)], [], [("warm", 32)], passage=PASSAGE[:39])
+    task = make_task(queries, qa_head="joint", threshold=0.0)
     params = jax.jit(task.module.init)(jax.random.key(0), np.zeros((1, 4), np.int32))["params"]
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
     packed = task.pack_rows(batch)
@@ -219,7 +219,7 @@ def test_the_joint_loss_is_the_same_in_packed_rows(make_task):
     )
     assert of_packed == pytest.approx(loss, rel=1e-5)
     # Of version 1.1, nothing is learned about having an answer.
-    task = make_task(asked, qa_head="joint")
+    task = make_task(queries, qa_head="joint")
     without, gradient = jax.jit(
         jax.value_and_grad(lambda params: task.loss_sums(params, batch)[""]["loss"])
     )(params)
@@ -289,20 +289,20 @@ def spans_of(text, score, null):
 
 
 def test_metrics_by_hand(make_task):
-    asked = questions([("cat", 4)], [("the mat", 15)], [], [])
+    queries = questions([("cat", 4)], [("the mat", 15)], [], [])
     # Odds of no answer: -3, -1, 2, -2.
-    found = [
+    actual = [
         spans_of("the cat", 3.0, 0.0),
         spans_of("mat warm", 2.0, 1.0),
         spans_of("sea", 1.0, 3.0),
         spans_of("sun", 4.0, 2.0),
     ]
-    task = make_task(asked, threshold=0.0)
+    task = make_task(queries, threshold=0.0)
     # In the order of the odds: "cat" is right (1), "sun" was to be left out (-1), "mat warm" has
     # half of its words right, so F1 is 2/3; then "sea" (-1). Best after the first: 3 of 4.
     evaluator = task.evaluator
-    tuned = evaluator.calibrated(asked, found)
-    assert tuned.metrics(asked, found) == {
+    tuned = evaluator.calibrated(queries, actual)
+    assert tuned.metrics(queries, actual) == {
         "exact_match": 75.0,
         "f1": 75.0,
         "has_answer_exact_match": 50.0,
@@ -314,26 +314,26 @@ def test_metrics_by_hand(make_task):
     }
     assert tuned.description.other == {"null_score_diff_threshold": -2.5}
     assert task.description.other == {"null_score_diff_threshold": 0.0}
-    fixed = make_task(asked, threshold=0.0, tunes_threshold=False)
-    assert fixed.evaluator.calibrated(asked, found) is fixed.evaluator
-    metrics = fixed.evaluator.metrics(asked, found)
+    fixed = make_task(queries, threshold=0.0, tunes_threshold=False)
+    assert fixed.evaluator.calibrated(queries, actual) is fixed.evaluator
+    metrics = fixed.evaluator.metrics(queries, actual)
     assert metrics["null_threshold"] == 0.0
     assert metrics["f1"] == pytest.approx(100 * (1 + 2 / 3 + 1 + 0) / 4)
     # 1.1 knows no thresholds.
-    first = make_task(asked[:2])
-    tuned = first.evaluator.calibrated(asked[:2], found[:2])
+    first = make_task(queries[:2])
+    tuned = first.evaluator.calibrated(queries[:2], actual[:2])
     assert not tuned.description.other
-    assert tuned.metrics(asked[:2], found[:2]) == {
+    assert tuned.metrics(queries[:2], actual[:2]) == {
         "exact_match": 50.0,
         "f1": pytest.approx(100 * (1 + 2 / 3) / 2),
     }
 
 
 def test_where_no_answer_is_always_best(make_task):
-    asked = questions([], [])
-    task = make_task(asked, threshold=0.0)
-    found = [spans_of("sea", 3.0, 0.0), spans_of("sun", 9.0, 0.0)]
-    metrics = task.evaluator.calibrated(asked, found).metrics(asked, found)
+    queries = questions([], [])
+    task = make_task(queries, threshold=0.0)
+    actual = [spans_of("sea", 3.0, 0.0), spans_of("sun", 9.0, 0.0)]
+    metrics = task.evaluator.calibrated(queries, actual).metrics(queries, actual)
     assert metrics["f1"] == metrics["best_f1"] == 100.0
     assert metrics["null_threshold"] < -9.0
     assert task.evaluator.baselines() == {"f1_no_answer": 100.0}
@@ -365,7 +365,7 @@ def test_the_version_of_the_file_does_not_depend_on_the_drawn_examples(experimen
 
 
 @pytest.mark.parametrize(
-    ("found", "keys", "message"),
+    ("file_rows", "keys", "message"),
     [
         (
             [{"question": "a", "passage": "b", "answers": []}],
@@ -393,9 +393,9 @@ def test_the_version_of_the_file_does_not_depend_on_the_drawn_examples(experimen
         ([], {"data__window_step": 0}, "window_step is 0; it must be at least 1"),
     ],
 )
-def test_bad_input(train, write_rows, tmp_path, monkeypatch, found, keys, message):
+def test_bad_input(train, write_rows, tmp_path, monkeypatch, file_rows, keys, message):
     monkeypatch.chdir(tmp_path)
-    write_rows("a.jsonl", found or rows(9))
+    write_rows("a.jsonl", file_rows or rows(9))
     write_rows("impossible.jsonl", rows(9, impossible=1.0))
     with pytest.raises(UserError, match=message):
         train("question_answering", data__train="a.jsonl", **keys)

@@ -44,9 +44,9 @@ LOGITS = np.array([[0, 1], [1, 0], [1, 0], [1, 0]], np.float32)
 )  # fmt: skip
 def test_metrics_of_labels(labels, classes, logits, metrics, baselines):
     evaluator = find_evaluator(pairs(*labels), classes)
-    found = evaluator.metrics(VECTORS, logits)
-    assert found == metrics
-    assert list(found) == list(metrics)  # the first one chooses the best checkpoint
+    actual = evaluator.metrics(VECTORS, logits)
+    assert actual == metrics
+    assert list(actual) == list(metrics)  # the first one chooses the best checkpoint
     assert evaluator.baselines() == baselines
 
 
@@ -66,7 +66,7 @@ def test_pairs_that_belong_together():
     evaluator = find_evaluator(pairs(None, None, None), ())
     east, north, west = [1, 0], [0, 1], [-1, 0]
     vectors = np.array([[east, east], [north, west], [west, north]], np.float32)
-    # "the cat" has two answers: the first pair is found first, each other one after one wrong text.
+    # "the cat" has two answers: the first pair has rank 1, the others rank 2.
     mean = (1 + 1 / 2 + 1 / 2) / 3
     expected = {"mean_reciprocal_rank": mean, "accuracy@1": 1 / 3}
     assert evaluator.metrics(vectors, None) == pytest.approx(expected)

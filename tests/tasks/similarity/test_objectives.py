@@ -61,16 +61,16 @@ LOGITS = np.log(np.array([[0.25, 0.75], [0.5, 0.5]], np.float32))
     ],
 )
 def test_losses_by_hand(objective, vectors, targets, expected):
-    found = losses(objective, np.float32(vectors), targets, logits=LOGITS)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    actual = losses(objective, np.float32(vectors), targets, logits=LOGITS)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_rows_that_fill_up_a_batch_are_no_negatives():
     vectors, is_pair = random_vectors(0), np.arange(6) < 4
     vectors[4:] = 0
-    found = losses(RANKING, vectors, DIFFERENT[:6], is_pair)
-    np.testing.assert_allclose(found[:4], losses(RANKING, vectors[:4], DIFFERENT[:4]), rtol=1e-6)
-    assert np.isfinite(found).all()
+    actual = losses(RANKING, vectors, DIFFERENT[:6], is_pair)
+    np.testing.assert_allclose(actual[:4], losses(RANKING, vectors[:4], DIFFERENT[:4]), rtol=1e-6)
+    assert np.isfinite(actual).all()
 
 
 @given(st.integers(0, 1000))
@@ -79,10 +79,10 @@ def test_losses_in_numpy(seed):
     exact = vectors.astype(np.float64)
     unit = exact / np.linalg.norm(exact, axis=-1, keepdims=True)
     cosine = (unit[:, 0] * unit[:, 1]).sum(-1)
-    wanted = np.random.default_rng(seed).integers(0, 2, 6)
-    np.testing.assert_allclose(losses(COSINE, vectors, wanted), (cosine - wanted) ** 2, atol=1e-5)
-    apart = np.where(wanted, 1 - cosine, np.maximum(0, cosine - 0.5))
-    np.testing.assert_allclose(losses(CONTRASTIVE, vectors, wanted), apart**2 / 2, atol=1e-5)
+    labels = np.random.default_rng(seed).integers(0, 2, 6)
+    np.testing.assert_allclose(losses(COSINE, vectors, labels), (cosine - labels) ** 2, atol=1e-5)
+    apart = np.where(labels, 1 - cosine, np.maximum(0, cosine - 0.5))
+    np.testing.assert_allclose(losses(CONTRASTIVE, vectors, labels), apart**2 / 2, atol=1e-5)
     scores = 20 * unit[:, 0] @ unit[:, 1].T
     expected = np.log(np.exp(scores).sum(1)) - np.diag(scores)
     np.testing.assert_allclose(losses(RANKING, vectors, DIFFERENT[:6]), expected, atol=1e-4)
@@ -136,8 +136,8 @@ def test_loss_and_gradient_are_those_of_sentence_transformers(name):
     features = [{"sentence_embedding": tensor[:, text]} for text in (0, 1)]
     expected = peer(features, torch.tensor(labels if name == "in_batch" else targets))
     expected.backward()
-    found, gradient = jax.jit(jax.value_and_grad(ours))(vectors)
-    assert float(found) == pytest.approx(expected.item(), rel=1e-5)
+    actual, gradient = jax.jit(jax.value_and_grad(ours))(vectors)
+    assert float(actual) == pytest.approx(expected.item(), rel=1e-5)
     np.testing.assert_allclose(gradient, tensor.grad.numpy(), atol=1e-6)
 
 

@@ -30,11 +30,11 @@ def by_hand(model, first, second, pooling="mean"):
 
 
 def test_every_text_with_every_other(model):
-    found = model.similarity(TEXTS, TEXTS[:3])
-    assert found.shape == (4, 3)
-    assert found.dtype == np.float32
+    actual = model.similarity(TEXTS, TEXTS[:3])
+    assert actual.shape == (4, 3)
+    assert actual.dtype == np.float32
     for (row, text), (column, second) in itertools.product(enumerate(TEXTS), enumerate(TEXTS[:3])):
-        assert found[row, column] == pytest.approx(by_hand(model, text, second), abs=1e-5)
+        assert actual[row, column] == pytest.approx(by_hand(model, text, second), abs=1e-5)
     itself = model.similarity(TEXTS)
     np.testing.assert_allclose(np.diag(itself), 1, atol=1e-6)
     assert (np.abs(itself) <= 1).all()
@@ -48,33 +48,33 @@ def test_every_text_with_every_other(model):
 )
 def test_pairs(model, pooling):
     pairs = list(itertools.permutations(TEXTS, 2))
-    found = list(similarities(model, pairs, pooling=pooling, batch_size=3))
+    actual = list(similarities(model, pairs, pooling=pooling, batch_size=3))
     expected = [by_hand(model, *pair, pooling) for pair in pairs]
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert all(isinstance(value, float) for value in found)
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
+    assert all(isinstance(value, float) for value in actual)
 
 
-def test_what_the_files_of_a_model_say(model):
+def test_similarity_and_pooling_of_the_files(model):
     vectors = TextVectors(poolings=("cls",), modules=(Normalize(),), similarity="dot")
     description = dataclasses.replace(model.description, stored_vectors=vectors)
     trained = dataclasses.replace(model, description=description)
-    (found,) = similarities(trained, [(TEXTS[0], TEXTS[1])])
-    assert found == pytest.approx(by_hand(model, TEXTS[0], TEXTS[1], "cls"), abs=1e-6)
-    (asked,) = similarities(trained, [(TEXTS[0], TEXTS[1])], pooling="mean")
-    assert asked == pytest.approx(by_hand(model, TEXTS[0], TEXTS[1]), abs=1e-6)
+    (actual,) = similarities(trained, [(TEXTS[0], TEXTS[1])])
+    assert actual == pytest.approx(by_hand(model, TEXTS[0], TEXTS[1], "cls"), abs=1e-6)
+    (mean,) = similarities(trained, [(TEXTS[0], TEXTS[1])], pooling="mean")
+    assert mean == pytest.approx(by_hand(model, TEXTS[0], TEXTS[1]), abs=1e-6)
     every = trained.similarity(TEXTS)
-    assert every[0, 1] == pytest.approx(found, abs=1e-6)
-    assert trained.search(TEXTS[0], TEXTS[1:2])[0].score == pytest.approx(found, abs=1e-6)
+    assert every[0, 1] == pytest.approx(actual, abs=1e-6)
+    assert trained.search(TEXTS[0], TEXTS[1:2])[0].score == pytest.approx(actual, abs=1e-6)
 
 
 def test_search_and_similarity(model):
-    found = model.search("a dog", iter(TEXTS), top_k=2)
-    assert found[0].index == 1
-    assert found[0].text == "a dog"
-    assert found[0].score == pytest.approx(1)
+    actual = model.search("a dog", iter(TEXTS), top_k=2)
+    assert actual[0].index == 1
+    assert actual[0].text == "a dog"
+    assert actual[0].score == pytest.approx(1)
     rest = {index: by_hand(model, "a dog", text) for index, text in enumerate(TEXTS)}
     best = max(set(rest) - {1}, key=rest.get)
-    assert (found[1].index, found[1].text) == (best, TEXTS[best])
+    assert (actual[1].index, actual[1].text) == (best, TEXTS[best])
     assert len(model.search("sun", TEXTS)) == 4
     assert model.search("sun", []) == []
     twice = model.search("sun", ["sea", "sun", "sun"])
@@ -82,7 +82,7 @@ def test_search_and_similarity(model):
     assert isinstance(twice[0], Match)
 
 
-def test_what_cannot_be_compared(model):
+def test_refused_texts(model):
     with pytest.raises(UserError, match="the texts are one string, 'a dog'; give a list"):
         model.similarity("a dog", TEXTS)
     with pytest.raises(ExampleError, match="example 1: 7 is no text; give a string"):
@@ -99,27 +99,27 @@ def test_what_cannot_be_compared(model):
 CONTENT = "sentence1\tsentence2\tscore\nthe cat\tthe dog\t3.5\na\ta\t5\n\tlow\t0\n"
 
 
-def test_pairs_of_a_file(answered, model):
-    found = answered(model, CONTENT, "in.tsv", task="similarity")
-    records = [json.loads(line) for line in found.splitlines()]
+def test_pairs_of_a_file(predict_file, model):
+    actual = predict_file(model, CONTENT, "in.tsv", task="similarity")
+    records = [json.loads(line) for line in actual.splitlines()]
     assert [record["score"] for record in records] == ["3.5", "5", "0"]
     vectors = model.embed(["the cat", "the dog", "", "low"], normalize=True)
     assert records[0]["similarity"] == pytest.approx(float(vectors[0] @ vectors[1]), abs=1e-6)
     assert records[1]["similarity"] == pytest.approx(1)
     assert records[2]["similarity"] == pytest.approx(float(vectors[2] @ vectors[3]), abs=1e-6)
-    for digits in re.findall(r'"similarity": (.*)}', found):  # those of a float32, no more
+    for digits in re.findall(r'"similarity": (.*)}', actual):  # those of a float32, no more
         assert digits == str(float(str(np.float32(digits))))
         assert len(digits.lstrip("-0.")) <= 9
 
 
-def test_the_pooling_of_a_file(answered, model):
-    found = answered(model, CONTENT, "in.tsv", task="similarity", pooling="cls")
+def test_the_pooling_of_a_file(predict_file, model):
+    actual = predict_file(model, CONTENT, "in.tsv", task="similarity", pooling="cls")
     first, second = model.embed(["the cat", "the dog"], "cls", normalize=True)
-    record = json.loads(found.splitlines()[0])
+    record = json.loads(actual.splitlines()[0])
     assert record["similarity"] == pytest.approx(float(np.dot(first, second)), abs=1e-6)
 
 
-def test_one_text_is_no_pair(answered, model, left):
+def test_one_text_is_no_pair(predict_file, model, listing):
     with pytest.raises(UserError, match="in.txt:1: there is no second text"):
-        answered(model, "the cat\n", "in.txt", task="similarity")
-    assert left() == {"in.txt"}
+        predict_file(model, "the cat\n", "in.txt", task="similarity")
+    assert listing() == {"in.txt"}

@@ -78,9 +78,9 @@ def test_tags_of_no_scheme_follow_as_they_like():
 
 def test_each_word_by_itself():
     scores = np.log(np.array([[1, 2, 1], [6, 3, 1]], np.float32))
-    (found,) = argmax_decode([scores])
-    assert found.tags.tolist() == [1, 0]
-    np.testing.assert_allclose(found.scores, [0.5, 0.6], rtol=1e-6)
+    (actual,) = argmax_decode([scores])
+    assert actual.tags.tolist() == [1, 0]
+    np.testing.assert_allclose(actual.scores, [0.5, 0.6], rtol=1e-6)
 
 
 @pytest.mark.parametrize(("rows", "words"), [(64, 1 << 14), (3, 20)])
@@ -92,14 +92,14 @@ def test_groups_change_nothing(monkeypatch, rows, words):
     scored = [generator.normal(0, 2, (length, 5)).astype(np.float32) for length in lengths]
     shapes = ((5, 5), (5,), (5,))
     params = CRFParams(*(np.asarray(generator.normal(size=shape), np.float32) for shape in shapes))
-    found = list(viterbi_decode(scored, mask_invalid_transitions(params, IOB2)))
-    assert [len(decoded.tags) for decoded in found] == lengths
+    actual = list(viterbi_decode(scored, mask_invalid_transitions(params, IOB2)))
+    assert [len(decoded.tags) for decoded in actual] == lengths
     # The path and its probabilities by hand, of a sentence of three words.
     paths = [
         path
         for path in itertools.product(range(5), repeat=3)
-        if not any(IOB2[tag][0] == "I" and (not place or IOB2[path[place - 1]][1:] != IOB2[tag][1:])
-                   for place, tag in enumerate(path))
+        if not any(IOB2[tag][0] == "I" and (not index or IOB2[path[index - 1]][1:] != IOB2[tag][1:])
+                   for index, tag in enumerate(path))
     ]  # fmt: skip
     emissions = scored[0]
     totals = np.array(
@@ -112,12 +112,12 @@ def test_groups_change_nothing(monkeypatch, rows, words):
         ],
         np.float64,
     )
-    chances = np.exp(totals) / np.exp(totals).sum()
-    decoded = found[0]
-    best = paths[int(chances.argmax())]
+    probabilities = np.exp(totals) / np.exp(totals).sum()
+    decoded = actual[0]
+    best = paths[int(probabilities.argmax())]
     assert tuple(decoded.tags.tolist()) == best
     expected = [
-        sum(chances[place] for place, path in enumerate(paths) if path[word] == best[word])
+        sum(probabilities[index] for index, path in enumerate(paths) if path[word] == best[word])
         for word in range(3)
     ]
     np.testing.assert_allclose(decoded.scores, expected, rtol=1e-4)

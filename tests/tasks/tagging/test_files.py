@@ -38,7 +38,7 @@ sat VBD I-VP B-WHO
 """
 
 
-def test_columns_come_back_line_by_line(answered, constant):
+def test_columns_come_back_line_by_line(predict_file, constant):
     expected = """\
 -DOCSTART- -X- -X- O O
 
@@ -50,23 +50,23 @@ sat VBD I-VP B-WHO B-PER
 
 """
     options = {"comments": "#"}
-    assert answered(constant, COLUMNS, "in.conll", "out.conll", **options) == expected
-    # A file whose name says nothing has columns if columns are asked for.
-    assert answered(constant, COLUMNS, "test.txt", "out.txt", **options) == expected
+    assert predict_file(constant, COLUMNS, "in.conll", "out.conll", **options) == expected
+    # A file without an extension of columns has them if the output has.
+    assert predict_file(constant, COLUMNS, "test.txt", "out.txt", **options) == expected
     windows = COLUMNS.replace("\n", "\r\n").encode()
-    found = answered(constant, windows, "in.conll", "out.conll", **options)
-    assert found == expected  # read as text, which hides the line ends
+    actual = predict_file(constant, windows, "in.conll", "out.conll", **options)
+    assert actual == expected  # read as text, which hides the line ends
 
 
-def test_line_ends_stay(answered, constant, tmp_path):
-    answered(constant, b"the\r\ncat\r\n", "in.conll", "out.conll")
+def test_line_ends_stay(predict_file, constant, tmp_path):
+    predict_file(constant, b"the\r\ncat\r\n", "in.conll", "out.conll")
     assert (tmp_path / "out.conll").read_bytes() == b"the\tB-PER\r\ncat\tB-PER\r\n"
-    answered(constant, b"\n\n", "in.conll", "out.conll")
+    predict_file(constant, b"\n\n", "in.conll", "out.conll")
     assert (tmp_path / "out.conll").read_bytes() == b""  # no sentence, no line
 
 
-def test_sentences_of_columns_as_records(answered, constant):
-    lines = answered(constant, COLUMNS, "in.conll", comments="#").splitlines()
+def test_sentences_of_columns_as_records(predict_file, constant):
+    lines = predict_file(constant, COLUMNS, "in.conll", comments="#").splitlines()
     assert [json.loads(line)["words"] for line in lines] == [["the", "cat"], ["sat"]]
     assert [json.loads(line)["tags"] for line in lines] == [["B-PER"] * 2, ["B-PER"]]
 
@@ -74,16 +74,16 @@ def test_sentences_of_columns_as_records(answered, constant):
 def test_a_sentence_of_a_pipe_is_answered_when_it_has_ended(constant, tmp_path, capsys):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    answered = threading.Event()
+    predict_file = threading.Event()
 
     def write():
         with pipe.open("w") as lines:
             lines.write("the\ncat\n\n")
             lines.flush()
-            assert answered.wait(60)
+            assert predict_file.wait(60)
 
     def stopped():
-        answered.set()
+        predict_file.set()
         return False
 
     writer = threading.Thread(target=write)
@@ -94,16 +94,16 @@ def test_a_sentence_of_a_pipe_is_answered_when_it_has_ended(constant, tmp_path, 
     assert json.loads(capsys.readouterr().out)["words"] == ["the", "cat"]
 
 
-def test_the_column_of_words(answered, constant):
-    found = answered(constant, "1\tthe\tx\n2\tcat\tx\n", "in.conllu", word_column=1)
-    assert json.loads(found)["words"] == ["the", "cat"]
+def test_the_column_of_words(predict_file, constant):
+    actual = predict_file(constant, "1\tthe\tx\n2\tcat\tx\n", "in.conllu", word_column=1)
+    assert json.loads(actual)["words"] == ["the", "cat"]
     spaced = "10 000\tx\nbirds\tx\n"
-    found = answered(constant, spaced, "in.conll", "out.conll", separator="tab")
-    assert found == "10 000\tx\tB-PER\nbirds\tx\tB-PER\n"
+    actual = predict_file(constant, spaced, "in.conll", "out.conll", separator="tab")
+    assert actual == "10 000\tx\tB-PER\nbirds\tx\tB-PER\n"
 
 
-def test_texts_have_entities_with_places(answered, constant, tagger):
-    record = json.loads(answered(constant, "the  sun.\n", "in.txt"))
+def test_texts_have_entities_with_positions(predict_file, constant, tagger):
+    record = json.loads(predict_file(constant, "the  sun.\n", "in.txt"))
     assert record["words"] == ["the", "sun", "."]
     assert [(e["text"], e["start"], e["end"]) for e in record["entities"]] == [
         ("the", 0, 3),
@@ -111,26 +111,28 @@ def test_texts_have_entities_with_places(answered, constant, tagger):
         (".", 8, 9),
     ]
     texts = ["the cat sat on the mat .", "", "a bird sang to the sea and it was low"]
-    found = answered(tagger, "".join(f"{text}\n" for text in texts), "in.txt")
-    for line, expected in zip(found.splitlines(), tagger.tag(texts, batch_size=2), strict=True):
+    actual = predict_file(tagger, "".join(f"{text}\n" for text in texts), "in.txt")
+    for line, expected in zip(actual.splitlines(), tagger.tag(texts, batch_size=2), strict=True):
         record = json.loads(line)
         assert record["tags"] == list(expected.tags)
         assert [e["text"] for e in record["entities"]] == [e.text for e in expected.entities]
 
 
-def test_objects_with_words_or_texts(answered, constant):
+def test_objects_with_words_or_texts(predict_file, constant):
     rows = [
         {"id": 7, "tokens": ["the", "cat"], "ner_tags": ["O", "B-WHO"], "x": 1},
         {"id": 8, "words": ["sun"], "tags": ["O"]},
         {"id": 9, "text": "it was", "tags": 1},
     ]
-    found = answered(constant, "".join(json.dumps(row) + "\n" for row in rows)).splitlines()
-    first, second, third = map(json.loads, found)
+    actual = predict_file(constant, "".join(json.dumps(row) + "\n" for row in rows)).splitlines()
+    first, second, third = map(json.loads, actual)
     assert list(first) == ["id", "ner_tags", "x", "words", "tags", "scores", "entities"]
     # The right tags are called as ours are: they are still there.
     assert (second["expected"], second["tags"]) == (["O"], ["B-PER"])
     assert (third["expected"], third["words"]) == (1, ["it", "was"])
-    columns = answered(constant, '{"words": ["the", "cat"]}\n{"text": "a b"}\n', output="out.conll")
+    columns = predict_file(
+        constant, '{"words": ["the", "cat"]}\n{"text": "a b"}\n', output="out.conll"
+    )
     assert columns == "the\tB-PER\ncat\tB-PER\n\na\tB-PER\nb\tB-PER\n\n"
 
 
@@ -141,10 +143,10 @@ def test_objects_with_words_or_texts(answered, constant):
         ("-DOCSTART- O\n\na x\n", "in.txt", "in.txt:1: -DOCSTART- marks a file in columns; if"),
     ],
 )
-def test_errors_leave_nothing(answered, left, constant, content, name, message):
+def test_errors_leave_nothing(predict_file, listing, constant, content, name, message):
     with pytest.raises(UserError, match=message):
-        answered(constant, content, name)
-    assert left() == {name}
+        predict_file(constant, content, name)
+    assert listing() == {name}
 
 
 # The files of an evaluation: predicted tags beside the lines that they are for.

@@ -1,8 +1,6 @@
 """Tags and entities by models whose scores are known, and against a plain call of the module."""
 
 import dataclasses
-import io
-import itertools
 import json
 import math
 
@@ -13,8 +11,6 @@ import pytest
 
 import bert_jax
 from bert_jax.data.examples import Example
-from bert_jax.data.readers.conll import read_sentences
-from bert_jax.data.readers.lines import Lines
 from bert_jax.errors import OptionError, UserError
 from bert_jax.files.manifest import MANIFEST
 from bert_jax.inference.streams import predict_examples
@@ -32,27 +28,9 @@ SURE = 1 / (1 + 4 * math.exp(-4 / math.sqrt(15) * 4))
 
 
 @pytest.fixture(scope="module")
-def knowing(make_model, tokenizer):
+def knowing(label_by_piece, tokenizer):
     """Makes models that know the label of each word by its first piece, and nothing else."""
-
-    def make(labels=IOB2, **fields):
-        plain = make_model("tagging", num_labels=len(labels), max_position_embeddings=32)
-        params = jax.tree_util.tree_map_with_path(
-            lambda path, leaf: np.full(leaf.shape, float(path[-1].key == "scale"), np.float32),
-            plain.params,
-        )
-        # With all weights 0, nothing but LayerNorm happens to an embedding. Of 16 numbers, one is
-        # 1: normalised it is 15 / √15, and the others are -1 / √15, so 16 / √15 less.
-        table = params["bert"]["embeddings"]["word_embeddings"]["embedding"]
-        table[:, 0] = 1
-        for word, label in MEANINGS.items():
-            table[tokenizer.token_to_id(word)] = np.eye(16)[label]
-        params["classifier"]["kernel"][: len(labels)] = np.eye(len(labels))
-        config = dataclasses.replace(plain.config, **fields)
-        description = dataclasses.replace(plain.description, config=config, labels=labels)
-        return dataclasses.replace(plain, params=params, description=description)
-
-    return make
+    return lambda: label_by_piece(tokenizer, IOB2, MEANINGS)
 
 
 def taggings(model, sentences, **options):
@@ -60,51 +38,51 @@ def taggings(model, sentences, **options):
 
 
 def tag(model, sentence, **options):
-    (found,) = model.tag([sentence], **options)
-    return found
+    (actual,) = model.tag([sentence], **options)
+    return actual
 
 
-def entities_of(found):
-    return [(span.type, span.text, span.start, span.end, span.words) for span in found.entities]
+def entities_of(actual):
+    return [(span.type, span.text, span.start, span.end, span.words) for span in actual.entities]
 
 
-def test_a_text_by_eye(knowing):
+def test_a_text_by_hand(knowing):
     text = "A boy-bird sang:  «Sea»"
-    found = tag(knowing(), text)
-    assert [word.text for word in found.words] == [
+    actual = tag(knowing(), text)
+    assert [word.text for word in actual.words] == [
         *("A", "boy", "-", "bird", "sang", ":", "«", "Sea", "»")
     ]
-    assert found.tags == ("O", "B-PER", "O", "I-PER", "O", "O", "O", "B-LOC", "O")
+    assert actual.tags == ("O", "B-PER", "O", "I-PER", "O", "O", "O", "B-LOC", "O")
     # A new entity after O, as conlleval reads it.
-    assert entities_of(found) == [
+    assert entities_of(actual) == [
         ("PER", "boy", 2, 5, (1, 2)),
         ("PER", "bird", 6, 10, (3, 4)),
         ("LOC", "Sea", 19, 22, (7, 8)),
     ]
-    assert all(text[entity.start : entity.end] == entity.text for entity in found.entities)
-    np.testing.assert_allclose([word.score for word in found.words], SURE, rtol=1e-5)
+    assert all(text[entity.start : entity.end] == entity.text for entity in actual.entities)
+    np.testing.assert_allclose([word.score for word in actual.words], SURE, rtol=1e-5)
 
 
-def test_split_words_by_eye(knowing):
-    found = tag(knowing(), ["the", "boy", "bird", "birds", "sea", "boy"])
-    assert found.tags == ("O", "B-PER", "I-PER", "I-PER", "B-LOC", "B-PER")
-    assert entities_of(found) == [
+def test_split_words_by_hand(knowing):
+    actual = tag(knowing(), ["the", "boy", "bird", "birds", "sea", "boy"])
+    assert actual.tags == ("O", "B-PER", "I-PER", "I-PER", "B-LOC", "B-PER")
+    assert entities_of(actual) == [
         ("PER", "boy bird birds", 4, 18, (1, 4)),
         ("LOC", "sea", 19, 22, (4, 5)),
         ("PER", "boy", 23, 26, (5, 6)),
     ]
-    assert found.entities[0].score == pytest.approx(SURE)
+    assert actual.entities[0].score == pytest.approx(SURE)
 
 
 def test_a_word_of_which_nothing_is_left(knowing):
-    found = tag(knowing(), ["boy", "\u200b", "", "bird"])
-    assert found.tags == ("B-PER", "O", "O", "I-PER")
-    assert [word.score > 0 for word in found.words] == [True, False, False, True]
-    assert [(word.start, word.end) for word in found.words] == [(0, 3), (4, 5), (6, 6), (7, 11)]
+    actual = tag(knowing(), ["boy", "\u200b", "", "bird"])
+    assert actual.tags == ("B-PER", "O", "O", "I-PER")
+    assert [word.score > 0 for word in actual.words] == [True, False, False, True]
+    assert [(word.start, word.end) for word in actual.words] == [(0, 3), (4, 5), (6, 6), (7, 11)]
 
 
 def test_sentences_without_words(knowing):
-    assert [found.words for found in taggings(knowing(), ["", [], " \n", ["\u200b"]])] == [
+    assert [actual.words for actual in taggings(knowing(), ["", [], " \n", ["\u200b"]])] == [
         (),
         (),
         (),
@@ -116,10 +94,10 @@ def test_sentences_without_words(knowing):
 def test_no_word_of_a_long_sentence_is_lost(knowing, with_chain, use_crf, max_length):
     words = ["players", "boy", "bird", "walked", "sea"] * 100
     model = with_chain(knowing()) if use_crf else knowing()
-    found = tag(model, words, max_length=max_length)
-    assert len(found.words) == 500
-    assert found.tags == ("O", "B-PER", "I-PER", "O", "B-LOC") * 100
-    assert len(found.entities) == 200
+    actual = tag(model, words, max_length=max_length)
+    assert len(actual.words) == 500
+    assert actual.tags == ("O", "B-PER", "I-PER", "O", "B-LOC") * 100
+    assert len(actual.entities) == 200
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +120,7 @@ def with_chain():
     return make
 
 
-def test_a_chain_allows_no_tag_out_of_its_place(knowing, with_chain):
+def test_a_chain_allows_no_invalid_tag(knowing, with_chain):
     words = ["bird", "boy", "bird", "the"]
     assert tag(knowing(), words).tags == ("I-PER", "B-PER", "I-PER", "O")
     chained = tag(with_chain(knowing()), words)
@@ -179,10 +157,10 @@ def test_a_chain_reads_the_neighbours(knowing, with_chain):
 def test_labels_as_others_name_them(knowing, labels, entities):
     model = knowing()
     described = dataclasses.replace(model.description, labels=labels)
-    found = tag(dataclasses.replace(model, description=described), "the boy bird sea tree")
+    actual = tag(dataclasses.replace(model, description=described), "the boy bird sea tree")
     names = labels or tuple(f"LABEL_{number}" for number in range(5))
-    assert found.tags == names
-    assert [(entity.type, entity.text) for entity in found.entities] == entities
+    assert actual.tags == names
+    assert [(entity.type, entity.text) for entity in actual.entities] == entities
 
 
 def test_neighbours_of_a_label_without_prefix_are_one_entity():
@@ -191,37 +169,18 @@ def test_neighbours_of_a_label_without_prefix_are_one_entity():
 
 
 @pytest.mark.slow
-def test_it_is_what_the_module_says_of_first_pieces(make_model, tokenizer):
+def test_scores_of_first_pieces_are_the_module(make_model, tokenizer):
     model = make_model("tagging", num_labels=4)
     words = ["the", "players", "walked", "zzz", "boys"]
     ids = jnp.array([tokenizer.encode_batch([" ".join(words)])[0].ids])
     logits = jax.jit(model.module.apply)({"params": model.params}, ids)
     # [CLS] the play ##er ##s walk ##ed [UNK] boy ##s [SEP]
     firsts = jax.nn.softmax(logits[0, jnp.array([1, 2, 5, 7, 8])], axis=-1)
-    found = tag(model, words)
-    assert found.tags == tuple(f"LABEL_{label}" for label in firsts.argmax(axis=-1))
-    np.testing.assert_allclose([word.score for word in found.words], firsts.max(axis=-1), rtol=1e-5)
-
-
-def test_a_file_without_end_is_tagged_as_it_comes(knowing):
-    endless = (line for line in itertools.cycle([b"boy\n", b"\n"]))
-    stream = io.BufferedReader(_Endless(endless))
-    sentences = read_sentences(Lines("stdin", stream, None), with_last_lines=False)
-    found = taggings(knowing(), (each.input.words for each in sentences), batch_size=1)
-    assert [tagging.tags for tagging in itertools.islice(found, 200)] == [("B-PER",)] * 200
-
-
-class _Endless(io.RawIOBase):
-    def __init__(self, lines):
-        self._lines = lines
-
-    def readable(self):
-        return True
-
-    def readinto(self, buffer):
-        line = next(self._lines)
-        buffer[: len(line)] = line
-        return len(line)
+    actual = tag(model, words)
+    assert actual.tags == tuple(f"LABEL_{label}" for label in firsts.argmax(axis=-1))
+    np.testing.assert_allclose(
+        [word.score for word in actual.words], firsts.max(axis=-1), rtol=1e-5
+    )
 
 
 def test_records(knowing, tmp_path):
@@ -241,7 +200,7 @@ def test_records(knowing, tmp_path):
     }  # fmt: skip
 
 
-def test_what_is_no_sentence(knowing):
+def test_refused_sentences(knowing):
     with pytest.raises(ExampleError, match="7 is no sentence; give a string or a list of") as at:
         list(taggings(knowing(), ["boy", 7]))
     assert at.value.index == 1

@@ -17,7 +17,7 @@ def sentence(words, tags):
     return Example(Sentence(tuple(words)), tuple(tags), "0", "f:1")
 
 
-def test_a_batch_by_eye(tokenizer):
+def test_a_batch_by_hand(tokenizer):
     """[CLS] the play ##er ##s ran [SEP] and [CLS] cat [SEP]; the row between them is filling."""
     rows = TaggedRows(
         [

@@ -41,14 +41,14 @@ def finished(labels, *, is_finished=True):
     ],
 )
 def test_labels_of_data(tags, scheme, labels):
-    found = find_tag_set([sentence(*tags)], INIT, scheme, ())
-    assert found.labels == labels
-    assert found.scheme == (scheme if "B-LOC" in labels else None)
+    actual = find_tag_set([sentence(*tags)], INIT, scheme, ())
+    assert actual.labels == labels
+    assert actual.scheme == (scheme if "B-LOC" in labels else None)
 
 
-def test_labels_in_an_order_that_somebody_wants():
-    given = ("B-PER", "I-PER", "O")
-    assert find_tag_set([sentence("B-PER")], INIT, "iob2", given).labels == given
+def test_labels_in_the_order_of_the_config():
+    named = ("B-PER", "I-PER", "O")
+    assert find_tag_set([sentence("B-PER")], INIT, "iob2", named).labels == named
     # Not all tags of the scheme, if the data have no others.
     few = find_tag_set([sentence("B-PER")], INIT, "iob2", ("O", "B-PER"))
     assert few == TagSet(("O", "B-PER"), "iob2")
@@ -80,8 +80,8 @@ def test_labels_of_a_model_that_has_the_same_keep_their_numbers():
 def test_a_finished_model_keeps_its_labels(labels, scheme):
     assert find_tag_set([], finished(labels), "iob2", ()) == TagSet(labels, scheme)
     # Its outputs have names already, in whatever order a config has them.
-    given = tuple(reversed(labels))
-    assert find_tag_set([], finished(labels), "iob2", given) == TagSet(labels, scheme)
+    named = tuple(reversed(labels))
+    assert find_tag_set([], finished(labels), "iob2", named) == TagSet(labels, scheme)
     assert scheme_of(labels) == scheme
 
 
@@ -130,7 +130,7 @@ def test_tags_that_a_model_does_not_know():
         TagSet(("NN", "VB"), None).check([sentence("NN", "JJ")])
 
 
-def test_a_test_file_whose_last_column_is_something_else(capsys):
+def test_a_test_file_without_a_column_of_tags(capsys):
     tag_set = TagSet(IOB2, "iob2")
     part = EvalSet("test", "test.txt", [sentence("O"), sentence("NNP", "VBZ")])
     untagged = tag_set.drop_unknown_tags(part)
@@ -159,10 +159,10 @@ def test_gold_and_predicted_tags_are_compared_in_the_scheme_of_the_gold_ones(
     gold, expected_gold, expected
 ):
     predicted = ["B-PER", "B-PER", "O", "B-LOC"]
-    found = TagSet(IOB2, "iob2").comparable([sentence(*gold)], [predicted])
-    assert found == ([expected_gold or gold], [expected])
+    actual = TagSet(IOB2, "iob2").comparable([sentence(*gold)], [predicted])
+    assert actual == ([expected_gold or gold], [expected])
 
 
 def test_tags_of_no_scheme_are_compared_as_they_are():
-    found = TagSet(("O", "PER"), None).comparable([sentence("O", "O")], [["O", "PER"]])
-    assert found == ([("O", "O")], [["O", "PER"]])
+    actual = TagSet(("O", "PER"), None).comparable([sentence("O", "O")], [["O", "PER"]])
+    assert actual == ([("O", "O")], [["O", "PER"]])

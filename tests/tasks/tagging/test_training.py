@@ -31,13 +31,13 @@ ANIMALS, PLACES = ["cat", "dog", "bird"], ["sea", "tree", "mat"]
 def tagged(count, seed=0):
     """Sentences in IOB1: animals are names of one or two words, places of one."""
     draw = random.Random(seed)
-    found = []
+    actual = []
     for _ in range(count):
         animals = draw.sample(ANIMALS, draw.choice([1, 2]))
         words = ["the", *animals, "was", "in", draw.choice(PLACES), "."]
         tags = ["O", *["I-ANIMAL"] * len(animals), "O", "O", "I-PLACE", "O"]
-        found.append((words, tags))
-    return found
+        actual.append((words, tags))
+    return actual
 
 
 def write(path, sentences, *, end="\n"):
@@ -74,20 +74,20 @@ def test_names_are_learned(train, experiment, read_rows, tmp_path, use_crf):
     model = bert_jax.load(workdir / "model")
     assert model.description.labels == labels
     assert model.config.of_head(TaggingOptions).use_crf == use_crf
-    (found,) = tag(workdir / "model", "A dog bird was in the sea.")
-    assert [(entity.type, entity.text, entity.start) for entity in found.entities] == [
+    (actual,) = tag(workdir / "model", "A dog bird was in the sea.")
+    assert [(entity.type, entity.text, entity.start) for entity in actual.entities] == [
         ("ANIMAL", "dog bird", 2),
         ("PLACE", "sea", 22),
     ]
 
     predictions = workdir / "predictions"
-    given = (tmp_path / "dev.txt").read_bytes().decode().split("\r\n")
+    source_lines = (tmp_path / "dev.txt").read_bytes().decode().split("\r\n")
     columns = (predictions / "validation.conll").read_bytes().decode().split("\r\n")
-    assert [line.rpartition(" ")[0] for line in columns] == given
+    assert [line.rpartition(" ")[0] for line in columns] == source_lines
     # Tags of the file's own scheme; scored again, they have the same score.
     blocks = [block.split("\r\n") for block in "\r\n".join(columns[2:-1]).split("\r\n\r\n")]
-    gold, found = ([[line.split()[at] for line in lines] for lines in blocks] for at in (2, 3))
-    counts = EntityCounts.of(gold, found)
+    gold, actual = ([[line.split()[at] for line in lines] for lines in blocks] for at in (2, 3))
+    counts = EntityCounts.of(gold, actual)
     assert (counts.overall.f1, counts.accuracy) == (result["f1"], result["accuracy"])
     assert "ANIMAL: precision:" in (predictions / "validation.report.txt").read_text()
     assert (predictions / "validation.confusion.png").is_file()
@@ -118,9 +118,9 @@ def test_parts_of_speech(train, write_rows):
     assert result["accuracy"] > 0.95
     assert "f1" not in result
     assert result["accuracy_lexicon"] == 1
-    (found,) = tag(workdir / "model", ["the", "shell", "was", "in", "a", "song"])
-    assert found.tags[2:4] == ("VB", "IN")
-    assert found.entities == ()
+    (actual,) = tag(workdir / "model", ["the", "shell", "was", "in", "a", "song"])
+    assert actual.tags[2:4] == ("VB", "IN")
+    assert actual.entities == ()
     assert (workdir / "predictions" / "validation.conll").is_file()
 
 
@@ -157,19 +157,19 @@ def loss_and_scores(task, params):
         logits = task.module.apply({"params": params}, batch["input_ids"][row : row + 1, :13])
         return means(task.loss_sums(params, batch), task.loss_weights(batch)), logits[0]
 
-    found, logits = compute(params, batch)
+    actual, logits = compute(params, batch)
     # [CLS] the cat dog ##s sat on [UNK] mat walk ##ed . [SEP]
     first_tokens = [1, 2, 3, 5, 6, 7, 8, 9, 11]
-    return float(found["loss"]), float(found["accuracy"]), np.float64(logits)[first_tokens]
+    return float(actual["loss"]), float(actual["accuracy"]), np.float64(logits)[first_tokens]
 
 
 def test_the_loss_is_that_of_first_tokens(make_task):
     loss, accuracy, scores = loss_and_scores(*make_task(32, use_crf=False))
     gold = [0, 1, 2, 0, 0, 1, 2, 2, 0]
-    chances = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
-    expected = -np.mean([chances[place, label] for place, label in enumerate(gold)])
+    probabilities = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
+    expected = -np.mean([probabilities[index, label] for index, label in enumerate(gold)])
     assert loss == pytest.approx(expected, rel=1e-5)
-    assert accuracy == pytest.approx(np.mean(chances.argmax(axis=-1) == np.array(gold)))
+    assert accuracy == pytest.approx(np.mean(probabilities.argmax(axis=-1) == np.array(gold)))
 
 
 def test_the_loss_of_a_chain_is_that_of_all_paths_that_the_scheme_allows(make_task):
@@ -181,7 +181,7 @@ def test_the_loss_of_a_chain_is_that_of_all_paths_that_the_scheme_allows(make_ta
 
     def score(path):
         total = start[path[0]] + end[path[-1]]
-        total += sum(scores[place, label] for place, label in enumerate(path))
+        total += sum(scores[index, label] for index, label in enumerate(path))
         return total + sum(transitions[pair] for pair in itertools.pairwise(path))
 
     allowed = [
@@ -205,10 +205,10 @@ def test_windows_are_learned_with_the_tags_beside_them(make_task):
         params, batch
     )
     # No window knows the whole of I-A → O → O → B-A …, but all steps of it are learned.
-    found = np.asarray(gradient["crf_transitions"])
-    assert np.isfinite(found).all()
-    assert (found[[0, 1, 2, 2, 0], [1, 2, 0, 2, 0]] != 0).all()
-    assert found[0, 2] == 0  # O → I-A is forbidden, so it has no share
+    actual = np.asarray(gradient["crf_transitions"])
+    assert np.isfinite(actual).all()
+    assert (actual[[0, 1, 2, 2, 0], [1, 2, 0, 2, 0]] != 0).all()
+    assert actual[0, 2] == 0  # O → I-A is forbidden, so it has no share
     # Only one sentence begins and ends here: the gradients are those of two probabilities.
     start = np.asarray(gradient["crf_start"])
     assert start[0] < 0 < start[1]
@@ -218,8 +218,8 @@ def test_windows_are_learned_with_the_tags_beside_them(make_task):
 
 def test_evaluation_and_its_baseline(make_task):
     task, params = make_task(8)
-    found = evaluate(task, params, one_device_mesh())
-    assert set(found.metrics) == {"f1", "precision", "recall", "accuracy"}
+    actual = evaluate(task, params, one_device_mesh())
+    assert set(actual.metrics) == {"f1", "precision", "recall", "accuracy"}
     assert task.evaluator.baselines() == {
         "f1_lexicon": 1.0, "precision_lexicon": 1.0, "recall_lexicon": 1.0, "accuracy_lexicon": 1.0
     }  # fmt: skip

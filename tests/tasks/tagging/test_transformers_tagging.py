@@ -35,18 +35,18 @@ def test_tags_and_scores_are_those_of_transformers(make_model, tmp_path):
     model = make_model("tagging", num_labels=5)
     directory = saved(model, tmp_path / "model")
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
-    theirs = transformers.AutoModelForTokenClassification.from_pretrained(directory).eval()
-    assert theirs.config.id2label == dict(enumerate(LABELS))
+    peer = transformers.AutoModelForTokenClassification.from_pretrained(directory).eval()
+    assert peer.config.id2label == dict(enumerate(LABELS))
     ours = bert_jax.load(directory).tag(SENTENCES)
-    for words, found in zip(SENTENCES, ours, strict=True):
+    for words, actual in zip(SENTENCES, ours, strict=True):
         inputs = tokenizer(words, is_split_into_words=True, return_tensors="pt")
         with torch.no_grad():
-            chances = theirs(**inputs).logits[0].softmax(-1).numpy()
+            probabilities = peer(**inputs).logits[0].softmax(-1).numpy()
         word_ids = inputs.word_ids()
         firsts = [word_ids.index(word) for word in range(len(words))]
-        assert found.tags == tuple(LABELS[label] for label in chances[firsts].argmax(-1))
+        assert actual.tags == tuple(LABELS[label] for label in probabilities[firsts].argmax(-1))
         np.testing.assert_allclose(
-            [word.score for word in found.words], chances[firsts].max(-1), rtol=1e-4
+            [word.score for word in actual.words], probabilities[firsts].max(-1), rtol=1e-4
         )
 
 
@@ -64,9 +64,9 @@ def test_a_chain_comes_back_to_the_bit_and_does_not_disturb_others(make_model, t
     again = bert_jax.load(directory)
     assert again.config.of_head(TaggingOptions).use_crf
     assert again.report.complete
-    theirs, report = transformers.AutoModelForTokenClassification.from_pretrained(
+    peer, report = transformers.AutoModelForTokenClassification.from_pretrained(
         directory, output_loading_info=True
     )
     assert not report["missing_keys"]
     assert set(report["unexpected_keys"]) == {name for name in tensors if name.startswith("crf.")}
-    assert theirs.config.num_labels == 5
+    assert peer.config.num_labels == 5

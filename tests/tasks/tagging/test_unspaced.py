@@ -13,7 +13,7 @@ from bert_jax.tokenization import load_tokenizer
 from bert_jax.tokenization.encoding import Pieces
 from bert_jax.tokenization.interface import XLM_ROBERTA
 
-# Score 0: special; the piece of a place is worth more than those of its characters.
+# Score 0: special; the piece of a name scores more than its characters.
 PIECES = [
     *(("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)),
     *(("▁", -4.0), ("▁the", -3.0), ("▁berlin", -3.0), (".", -5.0), ("ing", -5.0)),
@@ -44,20 +44,9 @@ def unigram(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def tagger(make_model, unigram):
-    """Knows a place by its piece, and nothing else; see `knowing` in test_predict.py."""
-    plain = make_model("tagging", num_labels=3)
-    params = jax.tree_util.tree_map_with_path(
-        lambda path, leaf: np.full(leaf.shape, float(path[-1].key == "scale"), np.float32),
-        plain.params,
-    )
-    table = params["bert"]["embeddings"]["word_embeddings"]["embedding"]
-    table[:, 0] = 1
-    for place in PLACES:
-        table[unigram.token_to_id(place)] = np.eye(16)[1]
-    params["classifier"]["kernel"][:3] = np.eye(3)
-    described = dataclasses.replace(plain.description, labels=("O", "B-LOC", "I-LOC"))
-    return dataclasses.replace(plain, params=params, tokenizer=unigram, description=described)
+def tagger(label_by_piece, unigram):
+    """Labels a place by its piece alone."""
+    return label_by_piece(unigram, ("O", "B-LOC", "I-LOC"), dict.fromkeys(PLACES, 1))
 
 
 @pytest.mark.parametrize(
@@ -74,18 +63,18 @@ def tagger(make_model, unigram):
     ],
 )
 def test_entities_are_where_the_pieces_are(tagger, text, entities):
-    (found,) = tagger.tag([text])
-    assert [(entity.start, entity.end) for entity in found.entities] == entities
-    assert {entity.type for entity in found.entities} == {"LOC"}
-    assert all(text[word.start : word.end] == word.text for word in found.words)
+    (actual,) = tagger.tag([text])
+    assert [(entity.start, entity.end) for entity in actual.entities] == entities
+    assert {entity.type for entity in actual.entities} == {"LOC"}
+    assert all(text[word.start : word.end] == word.text for word in actual.words)
 
 
 def test_a_long_text_is_read_in_windows(tagger):
     text = "ฉันที่กรงเทพ" * 20
     for length in (None, 9):
-        (found,) = tagger.tag([text], max_length=length)
-        assert len(found.words) == 60
-        assert [entity.start for entity in found.entities] == [*range(6, 240, 12)]
+        (actual,) = tagger.tag([text], max_length=length)
+        assert len(actual.words) == 60
+        assert [entity.start for entity in actual.entities] == [*range(6, 240, 12)]
 
 
 @pytest.mark.parametrize(
@@ -111,12 +100,12 @@ def test_a_long_text_is_read_in_windows(tagger):
         ("ชa", [("à", 0, 1), ("¸", 0, 1), ("a", 1, 2)], ["ช", "a"]),
     ],
 )
-def test_words_of_pieces_by_eye(text, pieces, words):
+def test_words_of_pieces_by_hand(text, pieces, words):
     tokens, starts, ends = zip(*pieces, strict=True)
     encoded = Pieces([0] * len(pieces), list(tokens), [*zip(starts, ends, strict=True)], [])
-    found = piece_words(text, encoded)
-    assert [word.text for word in found] == words
-    assert [text[word.start : word.end] for word in found] == words
+    actual = piece_words(text, encoded)
+    assert [word.text for word in actual] == words
+    assert [text[word.start : word.end] for word in actual] == words
 
 
 def test_a_bare_space_decides_no_word(unigram):
@@ -147,7 +136,7 @@ def test_entities_are_those_of_transformers(tagger, tmp_path):
     pieces = [piece.removeprefix("▁") for piece, score in PIECES if score] + [" ", " ", "京", "x"]
     for _ in range(200):
         text = "東" + "".join(draw.choices(pieces, k=draw.randrange(1, 9))).replace(" ", " 東")
-        (found,) = model.tag([text])
-        ours = [(entity.type, entity.start, entity.end) for entity in found.entities]
-        theirs = pipeline(text)
-        assert ours == [(each["entity_group"], each["start"], each["end"]) for each in theirs], text
+        (actual,) = model.tag([text])
+        ours = [(entity.type, entity.start, entity.end) for entity in actual.entities]
+        peer = pipeline(text)
+        assert ours == [(each["entity_group"], each["start"], each["end"]) for each in peer], text
