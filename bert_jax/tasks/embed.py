@@ -17,12 +17,7 @@ from bert_jax.models.heads.text_vectors import TEXT_VECTORS, TextPooling, TextVe
 from bert_jax.models.layers import l2_normalize
 from bert_jax.process import say
 from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
-from bert_jax.tasks.base.predictor import (
-    BatchOptions,
-    Model,
-    check_finite,
-    encoder_of,
-)
+from bert_jax.tasks.base.predictor import BatchOptions, Model, check_finite, encoder_of
 from bert_jax.tasks.base.text_rows import TextPredictor
 from bert_jax.tokenization import Encoding, Tokenizer
 

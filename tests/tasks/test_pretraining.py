@@ -190,6 +190,20 @@ def test_batches_of_nothing_have_the_shapes_of_batches(tiny_corpus, objective):
     assert without.description == task.description
 
 
+def test_replaced_tokens_are_evaluated_on_a_general_corpus_too(tiny_corpus):
+    config = default_config("replaced_tokens")
+    for key, value in {
+        "data.corpus": str(tiny_corpus),
+        "data.general_corpus": str(tiny_corpus),
+        "data.length": 20,
+        "data.max_predictions": 4,
+        "model.family": "electra",
+        "model.size": "tiny",
+    }.items():
+        set_key(config, key, value, where="test")
+    assert set(Experiment.from_config(config).task.fingerprints()) == {"corpus", "general_corpus"}
+
+
 def test_pairs_need_a_family_with_a_head_for_them():
     config = default_config("pretraining")
     set_key(config, "model.family", "roberta", where="test")

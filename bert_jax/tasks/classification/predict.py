@@ -33,13 +33,7 @@ from bert_jax.tasks.base.predict_spec import (
     TextPredictOptions,
     kept_columns,
 )
-from bert_jax.tasks.base.predictor import (
-    BatchOptions,
-    Model,
-    check_finite,
-    check_head,
-    softmax,
-)
+from bert_jax.tasks.base.predictor import BatchOptions, Model, check_finite, check_head, softmax
 from bert_jax.tasks.base.text_rows import TextPredictor
 from bert_jax.tokenization import Encoding
 
