@@ -18,20 +18,7 @@ from bert_jax.models.dropout import dropout_key_of
 from bert_jax.models.execution import Execution
 from bert_jax.models.kernels import select_kernel
 from bert_jax.models.layers import dense
-from bert_jax.models.packed_rows import Tokens
-
-
-@struct.dataclass
-class Memory:
-    """The output of an encoder, for cross-attention.
-
-    Attributes:
-        hidden: [B, S, D].
-        tokens: its S tokens.
-    """
-
-    hidden: jax.Array
-    tokens: Tokens
+from bert_jax.models.packed_rows import Memory, Tokens
 
 
 @struct.dataclass
@@ -168,6 +155,7 @@ class Attention(nn.Module):
             value,
             mask.for_heads(),
             config.attention_scale,
+            bias=tokens.bias if memory is None else None,
             dropout=tokens.dropout(dropout_key_of(self), heads[0], rate) if rate else None,
         )
         kernel = select_kernel(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.models.attention import KeyValueCache
-from bert_jax.models.attention_inputs import AttentionInputs, AttentionMask
+from bert_jax.models.attention_inputs import AttentionInputs
 from bert_jax.models.bottleneck_layer import BottleneckLayer
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.embeddings import Embeddings, trigrams
@@ -118,7 +118,8 @@ class LayerStack(nn.Module):
         if is_grouped:
             cache = jax.tree.map(self._in_groups, cache)
         rows = len(hidden)
-        if deterministic and cache is None and not outputs.are_requested:
+        is_plain = cache is None and tokens.bias is None
+        if deterministic and is_plain and not outputs.are_requested:
             rows = rows_in_cache(self.execution, *hidden.shape[:2])
         if rows == len(hidden):
             hidden, values = layers(hidden, cache, tokens, deterministic, outputs)
@@ -127,7 +128,7 @@ class LayerStack(nn.Module):
         if is_grouped:
             values = jax.tree.map(_all_layers, values)
         scale = self.config.attention_scale
-        intermediates = _intermediates(outputs, embedded, values, tokens.mask.for_heads(), scale)
+        intermediates = _intermediates(outputs, embedded, values, tokens, scale)
         return hidden, intermediates, values.cache
 
     def _in_groups(self, of_layers: jax.Array) -> jax.Array:
@@ -201,7 +202,7 @@ def _intermediates(
     outputs: EncoderOutputs,
     embedded: jax.Array,
     values: LayerValues,
-    mask: AttentionMask,
+    tokens: Tokens,
     scale: float,
 ) -> Intermediates:
     """The requested hidden states, attention weights and value relations of the layers.
@@ -213,7 +214,7 @@ def _intermediates(
         outputs: the requested values.
         embedded: input of the first layer.
         values: values of all layers, [L, ...].
-        mask: see `AttentionInputs`, like `scale`.
+        tokens: the T tokens.
         scale: factor of the scores.
     """
     states = values.hidden
@@ -223,13 +224,16 @@ def _intermediates(
     if outputs.attention_layers is not None:
         layers = np.array(outputs.attention_layers) - 1
 
-    def weights(query: jax.Array | None, key: jax.Array | None) -> jax.Array | None:
+    def weights(
+        query: jax.Array | None, key: jax.Array | None, bias: jax.Array | None = None
+    ) -> jax.Array | None:
         if query is None or key is None:
             return None
-        query, key = query[layers], key[layers]
-        return attention_weights(AttentionInputs(query, key, key, mask, scale))
+        query, key, mask = query[layers], key[layers], tokens.mask.for_heads()
+        return attention_weights(AttentionInputs(query, key, key, mask, scale, bias))
 
-    return states, weights(values.query, values.key), weights(values.value, values.value)
+    attentions = weights(values.query, values.key, tokens.bias)
+    return states, attentions, weights(values.value, values.value)
 
 
 def _all_layers(of_groups: jax.Array) -> jax.Array:

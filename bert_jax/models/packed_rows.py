@@ -20,10 +20,14 @@ class Tokens(NamedTuple):
     Attributes:
         mask: which tokens attend to which, [B, ...].
         indices: int32 [B, T], index of each token in the batch, for the dropout masks.
+        bias: added to the scores of self-attention, see `AttentionInputs`; None: 0.
+        memory: for layers with cross-attention; None: there are none.
     """
 
     mask: AttentionMask
     indices: jax.Array
+    bias: jax.Array | None = None
+    memory: "Memory | None" = None
 
     @classmethod
     def in_batch_order(
@@ -43,6 +47,18 @@ class Tokens(NamedTuple):
         """Dropout on the attention weights of N heads."""
         indices = self.indices[:, None] * num_heads + jnp.arange(num_heads)[:, None]  # BNT
         return AttentionDropout(key, indices, rate)
+
+
+class Memory(NamedTuple):
+    """The output of an encoder, for cross-attention.
+
+    Attributes:
+        hidden: [B, S, D].
+        tokens: its S tokens.
+    """
+
+    hidden: jax.Array
+    tokens: Tokens
 
 
 class PackedRows(NamedTuple):

@@ -2,17 +2,20 @@
 
 import dataclasses
 import functools
+import operator
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.attention import Attention, KeyValueCache, Memory
+from bert_jax.models.attention import Attention, KeyValueCache
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.encoder import EncoderOutputs, LayerStack
+from bert_jax.models.encoder import LAYERS, EncoderOutputs, LayerStack
 from bert_jax.models.execution import Execution
-from bert_jax.models.packed_rows import Tokens
+from bert_jax.models.packed_rows import Memory, Tokens
+from bert_jax.models.transformer_layer import LayerValues
 
 ROWS, LENGTH = 2, 5
 CONFIG = EncoderConfig(
@@ -66,6 +69,62 @@ def test_token_after_token_with_a_cache_is_causal_attention(groups, window):
     mask = tokens.mask.replace(global_queries=is_global, global_keys=is_global)
     with pytest.raises(ValueError, match="attention with a cache has no global tokens; leave them"):
         step(HIDDEN[:, 4:], tokens._replace(mask=mask), cache)
+
+
+def test_a_bias_reaches_every_layer_and_the_attention_weights():
+    """A bias that hides all keys but the first computes the same as a mask that does."""
+    module = LayerStack(CONFIG, Execution())
+    rows = 1024  # a CPU computes so many in several parts, without a bias
+    hidden, ids = np.tile(HIDDEN, (rows // ROWS, 1, 1)), np.ones((rows, LENGTH), np.int32)
+    tokens = Tokens.in_batch_order(ids, ids)
+    options = {"deterministic": True, "outputs": EncoderOutputs()}
+    init = functools.partial(module.init, **options)
+    params = drawn(jax.eval_shape(init, jax.random.key(0), hidden, tokens))
+    is_first = np.arange(LENGTH) == 0
+    first = Tokens.in_batch_order(ids, np.where(is_first, ids, 0))
+    biased = tokens._replace(bias=np.where(is_first, 0, -1e9).astype("f"))
+    expected, *_ = module.apply(params, hidden, first, **options)
+    actual, *_ = module.apply(params, hidden, biased, **options)
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
+    options["outputs"] = EncoderOutputs(output_attentions=True)
+    _, (_, attentions, _), _ = module.apply(params, hidden, biased, **options)
+    assert (attentions == is_first).all()
+
+
+class CrossAttentionLayer(nn.Module):
+    """Attention to the memory alone."""
+
+    config: EncoderConfig
+    execution: Execution
+
+    @nn.compact
+    def __call__(self, hidden, cache, tokens, deterministic, outputs):
+        attention = Attention(self.config, self.execution, name="attention")
+        attended = attention(
+            hidden, tokens, deterministic=deterministic, memory=tokens.memory, cache=cache
+        )
+        hidden = hidden + attended.hidden
+        return hidden, LayerValues.needed(outputs, hidden, attended)
+
+
+@pytest.mark.parametrize("remat", ["none", "full"])
+def test_a_memory_reaches_every_layer(monkeypatch, remat):
+    monkeypatch.setitem(LAYERS, "transformer", CrossAttentionLayer)
+    module = LayerStack(CONFIG, Execution(remat=remat))
+    memory = Memory(HIDDEN[:, :3] + 1, causal_tokens(3, None))
+    tokens = causal_tokens(LENGTH, None)._replace(memory=memory)
+    options = {"deterministic": True, "outputs": EncoderOutputs()}
+    init = functools.partial(module.init, **options)
+    params = drawn(jax.eval_shape(init, jax.random.key(0), HIDDEN, tokens))
+    actual, *_ = module.apply(params, HIDDEN, tokens, **options)
+    expected, attention = HIDDEN, Attention(CONFIG, Execution())
+    for layer in range(CONFIG.num_hidden_layers):
+        own = jax.tree.map(operator.itemgetter(layer), params["params"]["layers"]["attention"])
+        attended = attention.apply(
+            {"params": own}, expected, tokens, deterministic=True, memory=memory
+        )
+        expected = expected + attended.hidden
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
 def test_attention_to_a_memory_by_hand():

@@ -29,6 +29,8 @@ def attention_weights(inputs: AttentionInputs) -> jax.Array:
     A row without any visible key is uniform, not NaN.
     """
     scores = matmul_nt(inputs.query, inputs.key) * inputs.scale  # [..., T, S]
+    if inputs.bias is not None:
+        scores += inputs.bias
     return jax.nn.softmax(jnp.where(inputs.mask.visible, scores, MASK_VALUE), axis=-1)
 
 
