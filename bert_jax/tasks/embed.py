@@ -37,7 +37,7 @@ class TextPreparation:
 
     Attributes:
         vectors: how vectors are made.
-        prompt: what is put before a text, in a pair before the first.
+        prompt: text that is put before a text, in a pair before the first.
         tokenizer: tokenizer of the model.
     """
 

@@ -151,7 +151,7 @@ def choice_inputs(
     choices: Sequence[str] | Sequence[Sequence[str]],
     question: str | Sequence[str] = "",
 ) -> list[Choices]:
-    """The inputs of one or several prompts; the arguments are those of `LoadedModel.choose`.
+    """The inputs of one or several prompts, from the arguments of `LoadedModel.choose`.
 
     Raises:
         UserError: lists differ in length.

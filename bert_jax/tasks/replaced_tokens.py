@@ -3,8 +3,8 @@
     loss = mean over masked tokens of -log p(original token | masked text), the generator's
          + 50 · mean over tokens of  -log p(replaced or not | text of the generator)
 
-The exported model is the discriminator. See `models.replaced_tokens`; corpus, masks and batches are
-those of the task `pretraining`.
+The exported model is the discriminator. Corpus, masks and batches are made as in the task
+`pretraining`.
 """
 
 import dataclasses
@@ -186,7 +186,7 @@ def create_without_data(config: Config, model_init: ModelInit) -> ReplacedTokens
 
 
 def _generator(config: Config, description: ModelDescription, execution: Execution) -> TrainedPart:
-    """The generator of a run whose discriminator is described."""
+    """The generator of a run, from the description of its discriminator."""
     size = config.section(ReplacedTokenOptions).generator_size
     architecture = generator_config(description.config, size)
     return TrainedPart(

@@ -68,7 +68,7 @@ def open_corpora(config: Config, model_init: ModelInit) -> Corpora:
 
 
 def synthetic_corpora(config: Config, model_init: ModelInit) -> Corpora:
-    """A synthetic corpus for planning, whose batches have the shapes of any other, and a tokenizer.
+    """A synthetic corpus for planning, with batches of the usual shapes, and a tokenizer.
 
     The vocabulary is as large as in `tokenizer.path` or `init_from`, else `model.vocab_size`, else
     as `prepare` trains.

@@ -136,7 +136,7 @@ def _open(source: str | Path, options: AnswerPredictOptions) -> Iterator[Example
 
 
 def question_inputs(question: str | Sequence[str], passage: str | Sequence[str]) -> list[Question]:
-    """One or several questions; arguments are those of `LoadedModel.answer`.
+    """One or several questions, from the arguments of `LoadedModel.answer`.
 
     Raises:
         UserError: lists differ in length.
@@ -334,7 +334,7 @@ def to_record(answers: Sequence[Answer]) -> dict[str, Any]:
 
 
 def _squad(options: PredictOptions) -> Sequence[OutputFile[Question, RankedSpans]]:
-    """`{id: text}`, the input of SQuAD's official scripts, and what is written beside it.
+    """`{id: text}`, the input of SQuAD's official scripts, and the files beside it.
 
     Beside a file NAME.json these are nbest_NAME.json with the best spans of each question, as
     google-research/bert writes them, and, if a passage may have no answer, null_odds_NAME.json, the

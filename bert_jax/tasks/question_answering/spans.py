@@ -169,8 +169,7 @@ class SpanPrediction:
         best: the best spans, best first, all with different texts; empty if the passage has no
             tokens.
         null: no answer, with the logits of [CLS] in the window where their sum is lowest. With the
-            joint head, its score is such that `n_best` gives it the probability that
-            `no_answer_logit` stands for.
+            joint head, `n_best` gives it the probability of `no_answer_logit`.
         no_answer_logit: for the joint head, the lowest logit of no answer in any window.
     """
 
@@ -242,8 +241,8 @@ def whole_words(passage: str, start: int, end: int) -> tuple[int, int]:
     """The characters from `start` to `end` - 1, extended to whole words.
 
     A word is a run of letters, digits and marks of scripts that separate words by spaces, such as
-    Latin, Greek and Cyrillic. Elsewhere answers end inside such runs: of those of JaQuAD 41 %, of
-    XQuAD in Thai 9 %, in Arabic 2 %, but of SQuAD 0.2 %.
+    Latin, Greek and Cyrillic. Elsewhere answers end inside such runs: in JaQuAD 41 %, in
+    XQuAD in Thai 9 %, in Arabic 2 %, but in SQuAD 0.2 %.
     """
     while 0 < start < end and _joins(passage, start):
         start -= 1

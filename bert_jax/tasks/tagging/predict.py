@@ -228,7 +228,7 @@ class TagPredictor(Predictor[Any, Tagging]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Split:
-    """A sentence and its words; of a text whose pieces are words, also its tokens."""
+    """A sentence and its words; where pieces are words, also the tokens of the text."""
 
     text: str
     words: list[Word]

@@ -296,7 +296,7 @@ class TaggingEvaluator(LabelledEvaluator[Sentence, Tagging]):
 
 
 class TaggingTask(LabelledTask[Sentence]):
-    """The first token of each word has its label; the others have none.
+    """The first token of each word has its label; further tokens have none.
 
     With `model.use_crf` the labels of a row are learned as a path of a conditional random field;
     for a long sentence the path of each window, with the neighbouring labels fixed. Paths that the
