@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -17,6 +18,7 @@ import bert_jax
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.model_directory import load_description, load_params
+from bert_jax.checkpoints.parameters import locate
 from bert_jax.errors import UserError
 from bert_jax.families import bert
 from bert_jax.files.manifest import MANIFEST
@@ -187,6 +189,13 @@ def test_copies_of_a_tied_decoder_are_expected(model_path, edit):
     _, report = load(model_path)
     assert report.complete
     assert "cls.predictions.decoder.bias" in report.taken
+
+
+def test_the_second_name_of_a_decoders_bias_has_precedence(model_config):
+    names = ("cls.predictions.bias", "cls.predictions.decoder.bias")
+    for order in (names, names[::-1]):
+        file = SimpleNamespace(tensors=dict.fromkeys(order))
+        assert locate(file, bert.FAMILY.huggingface, model_config) == {names[0]: names[1]}
 
 
 def test_another_decoder_is_not_tied(model_path, edit, tokenizer, tmp_path):
