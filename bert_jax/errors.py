@@ -128,7 +128,7 @@ def require_one_of(key: str, value: Any, known: Collection[str]) -> None:
     Raises:
         OptionError: it is not known.
     """
-    if value not in known:
+    if value not in tuple(known):  # a value from a file may be unhashable
         raise OptionError(key, value, f"known are {', '.join(filter(None, known))}")
 
 

@@ -67,6 +67,8 @@ def test_numbers_and_names_are_checked():
             require_at_least("top_k", value, 1)
     with pytest.raises(OptionError, match="^empty is 'drop'; known are keep, error$"):
         require_one_of("empty", "drop", ("", "keep", "error"))
+    with pytest.raises(OptionError, match=r"^preset is \['a'\]; known are roberta$"):
+        require_one_of("preset", ["a"], {"roberta": 1})
 
 
 def test_the_range_of_a_number():
