@@ -118,19 +118,19 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
         library.post_processor = processors.Sequence([trimming, self._template_processor()])
 
     def _for_sentences(self, library: "tokenizers.Tokenizer") -> "tokenizers.Tokenizer":
-        """See `LibraryTokenizer`; sentences are parts of a text, where a space is before each."""
+        """A copy that puts a space before each sentence, as if it came from within a text."""
         copy = super()._for_sentences(library)
         self._set_prefix_space(copy, True)
         return copy
 
     def encode_words(self, texts: Sequence[str]) -> list[Encoding]:
-        """See `Tokenizer.encode_words`: as with `add_prefix_space`."""
+        """The tokens of words, each encoded with a space before it, as with `add_prefix_space`."""
         check_texts(texts)
         pieces = self._pieces_of(self._word_library, texts)
         return [self.join([text], add_special_tokens=False) for text in pieces]
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """See `Tokenizer.decode`. A space before the first word is kept.
+        """The text of ids; a space before the first word is kept.
 
         An added word is text: the library would take its letters for bytes.
         """
@@ -143,7 +143,7 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
         return "".join(parts)
 
     def readable_token(self, token_id: int) -> str:
-        """See `Tokenizer.readable_token`: "Ġcafé", where the piece is "ĠcafÃ©".
+        """The piece with its bytes as text: "Ġcafé", where the vocabulary has "ĠcafÃ©".
 
         Bytes that are no text by themselves stay as they are in the vocabulary.
         """
@@ -152,11 +152,10 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
         return text.replace(" ", SPACE_MARKER) if is_text else self.id_to_token(token_id)
 
     def _with_pieces(self, words: Sequence[str]) -> Self:
-        """See `Tokenizer.with_words`.
+        """A copy with the words as "added tokens".
 
-        The words become "added tokens" that match only where no letter or digit is next to them, so
-        all other words keep their ids. The space before such a word stays a separate piece, "Ġ",
-        which keeps `decode` exact.
+        They match only where no letter or digit is next to them, so all other words keep their ids.
+        The space before such a word stays a separate piece, "Ġ", which keeps `decode` exact.
         """
         for word in words:
             _check_whole(word)
@@ -172,7 +171,7 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
         return self._with_tokens(added)
 
     def fingerprint(self) -> str:
-        """See `Tokenizer.fingerprint`; all files that `save` writes give the same one."""
+        """A hash of vocabulary, merges, added tokens and rules: the same for all files of `save`."""
         definition = json.loads(self._library.to_str())
         rules = [
             self.switches.add_prefix_space,

@@ -127,7 +127,7 @@ class LibraryTokenizer(Tokenizer):
         return [encoding.ids for encoding in encoded]
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """See `Tokenizer.decode`; [UNK] counts as a special token."""
+        """The text of ids; [UNK] counts as a special token."""
         return self._library.decode(
             [int(token_id) for token_id in ids], skip_special_tokens=skip_special_tokens
         )

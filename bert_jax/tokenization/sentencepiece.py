@@ -281,7 +281,7 @@ class SentencePieceTokenizer(Tokenizer):
         return self._ids.get(token)
 
     def fingerprint(self) -> str:
-        """See `Tokenizer.fingerprint`: a hash of the model's bytes and the cleaning."""
+        """A hash of the model's bytes, the cleaning and the added tokens."""
         names = self.description.tokens.names.values()
         added = (
             [token_id, *dataclasses.astuple(token)]

@@ -169,7 +169,7 @@ class UnigramTokenizer(LibraryTokenizer):
         library.post_processor = self._template_processor()
 
     def _for_sentences(self, library: "tokenizers.Tokenizer") -> "tokenizers.Tokenizer":
-        """See `LibraryTokenizer`. The model itself would match a literal "<mask>"."""
+        """A copy without the special tokens: the model would match a literal "<mask>"."""
         added = library.get_added_tokens_decoder()
         specials = {token.content for token in added.values() if token.special}
         copied = self._make_library(specials)
@@ -181,7 +181,7 @@ class UnigramTokenizer(LibraryTokenizer):
         return copied
 
     def fingerprint(self) -> str:
-        """See `Tokenizer.fingerprint`; all files of one tokenizer give the same one."""
+        """A hash of pieces, cleaning and added tokens: the same for all files of a tokenizer."""
         added = json.loads(self._library.to_str())["added_tokens"]
         parts = [UNIGRAM, list(self._model.pieces), added, list(self._model.cleaning)]
         parts += [self._model.splitter] if self._model.splitter else []

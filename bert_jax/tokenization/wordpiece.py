@@ -135,7 +135,7 @@ class WordPieceTokenizer(LibraryTokenizer):
         self._remembered_characters = 0
 
     def encode_sentences(self, sentences: Sequence[str]) -> list[list[int]]:
-        """See `Tokenizer.encode_sentences`.
+        """Ids of sentences without special tokens, from a cache of words.
 
         BERT's rules never look across a space, so the text between two spaces always has the
         same ids: it is encoded once and cached. On English text, one thread is then two to three
@@ -159,14 +159,14 @@ class WordPieceTokenizer(LibraryTokenizer):
         return encoded
 
     def continuations(self) -> np.ndarray:
-        """See `Tokenizer.continuations`: the pieces that begin with "##"."""
+        """Which pieces begin with "##", bool [V]."""
         return np.array([piece.startswith(CONTINUATION_PREFIX) for piece in self._pieces])
 
     def _with_pieces(self, words: Sequence[str]) -> Self:
-        """See `Tokenizer.with_words`.
+        """A copy with the words as entries of the vocabulary.
 
-        The words become entries of the vocabulary, not "added tokens" of the library: those are
-        also matched inside other words ("art" in "party"), and readers of `vocab.txt` miss them.
+        "Added tokens" of the library would also match inside other words ("art" in "party"), and
+        readers of `vocab.txt` miss them.
         """
         definition = json.loads(self._library.to_str())
         vocabulary = definition["model"]["vocab"]
@@ -214,7 +214,7 @@ class WordPieceTokenizer(LibraryTokenizer):
         return whole
 
     def fingerprint(self) -> str:
-        """See `Tokenizer.fingerprint`; `vocab.txt` and `tokenizer.json` give the same one."""
+        """A hash of vocabulary and rules: the same for `vocab.txt` and `tokenizer.json`."""
         if self.switches is None:
             definition = json.loads(self._library.to_str())
             definition["model"].pop("vocab")

@@ -52,7 +52,7 @@ class TensorflowCheckpoint(TensorFile):
         }
 
     def read(self, name: str) -> np.ndarray:
-        """See `TensorFile.read`; never a view."""
+        """A copy of the tensor; no file is mapped here."""
         try:
             tensor = np.asarray(self._reader.get_tensor(name))
         except self._errors as error:

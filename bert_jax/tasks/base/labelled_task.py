@@ -154,7 +154,7 @@ class LabelledTask(Task, Generic[Input]):
 
     @functools.cached_property
     def evaluator(self) -> Evaluator:
-        """See `make_evaluator`."""
+        """The evaluation, made at the first access."""
         return self.make_evaluator()
 
     @functools.cached_property
@@ -227,7 +227,7 @@ class LabelledTask(Task, Generic[Input]):
         return self.single_rows(sequences, notes, **arrays)
 
     def single_rows(self, sequences: Sequences, notes: Notes, **arrays: np.ndarray) -> TrainingRows:
-        """As `one_row_each`, for rows that are already encoded."""
+        """Rows of examples that have one row each, from their tokens."""
         arrays.setdefault("weights", np.ones(len(sequences.lengths), np.float32))
 
         def make(chosen: np.ndarray, length: int) -> Batch:
