@@ -171,7 +171,7 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
         return self._with_tokens(added)
 
     def fingerprint(self) -> str:
-        """A hash of vocabulary, merges, added tokens and rules: the same for all files of `save`."""
+        """A hash of vocabulary, merges, added tokens and rules, equal for all files of `save`."""
         definition = json.loads(self._library.to_str())
         rules = [
             self.switches.add_prefix_space,
