@@ -223,7 +223,10 @@ MEMORY = {
     "choices": ("multiple_choice", {}),
     "questions": ("question_answering", {}),
     "pairs": ("similarity", {"data": {"loss": "cosine"}}),
-    "all pairs": ("similarity", {"data": {"loss": "in_batch_negatives"}}),
+    "all pairs": (
+        "similarity",
+        {"data": {"loss": "in_batch_negatives", "label_range": (0.0, 0.9)}},
+    ),
     "tags": ("tagging", {"model": {"use_crf": True}}),
     "packed rows": ("pretraining", {"data": {"packing": True, "max_predictions": 6}}),
 }
