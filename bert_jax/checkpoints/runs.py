@@ -93,6 +93,9 @@ class RunCheckpoints:
         logging.getLogger("absl").setLevel(logging.CRITICAL)
         _hide_late_errors()
         workdir = workdir if is_remote(workdir) else workdir.absolute()
+        if not read_only and "[" in str(workdir):  # orbax takes it for a pattern of names
+            problem = "orbax writes no complete checkpoint below a directory with [ in its name"
+            raise UserError(f"{workdir}: {problem}; use another --workdir")
         self._directory, self._read_only = workdir / "checkpoints", read_only
         self._keep = keep
         with reachable(self._directory):

@@ -124,6 +124,11 @@ def test_incomplete_and_renamed_directories_are_ignored(open_run, tmp_path):
     assert open_run().latest_step is None
 
 
+def test_a_name_that_orbax_takes_for_a_pattern(tmp_path):
+    with pytest.raises(UserError, match=r"a\[b\]: orbax writes no .* use another --workdir"):
+        RunCheckpoints(tmp_path / "a[b]", keep=1)
+
+
 def test_checksums_by_hand():
     tree = {"a": {"b": jnp.array([[1, 2], [3, 4]], jnp.int32)}, "c": jnp.float32(1.0)}
     # 1 · 1 + 2 · 3 + 3 · 5 + 4 · 7, and the bits of 1.0
