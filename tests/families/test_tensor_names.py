@@ -154,8 +154,14 @@ def test_albert_by_hand():
             **norm(f"{group}/LayerNorm", 6),
             **norm(f"{group}/LayerNorm_1", 6),
         }
-    variables = to_tensors(random_params(module), albert.GOOGLE, module)
+    params = random_params(module, all_differ=True)
+    variables = to_tensors(params, albert.GOOGLE, module)
     assert {name: variable.shape for name, variable in variables.items()} == expected
+    # google-research/albert, modeling.py, attention_ffn_block: TensorFlow numbers the second one.
+    layers = params["bert"]["encoder"]["layers"]
+    for norm_of, number in (("attention_norm", ""), ("output_norm", "_1")):
+        gamma = variables[f"{group}/LayerNorm{number}/gamma"]
+        assert gamma.tolist() == layers[norm_of]["scale"][1].tolist()
 
 
 @pytest.mark.parametrize(
