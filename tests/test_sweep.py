@@ -141,6 +141,7 @@ def test_which_points_are_checked_by_one_look_at_data_and_model(make_config):
     assert key(**same) == key(train__global_batch_size=16) == key()
     assert key(optimizer__shard_over_data=True) != key()
     assert key(data__length=8) != key()
+    assert key(init_from="other") != key()
     # mesh=auto depends on the size of the batch.
     assert key(mesh__auto=True, train__global_batch_size=16) != key(mesh__auto=True)
 

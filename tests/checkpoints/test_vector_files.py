@@ -103,6 +103,7 @@ def test_the_file_of_the_encoder(read):
     fields = {"modality_config": TEXT, **OUTPUT}
     assert not read({ENCODER: fields}).unsupported
     assert read({ENCODER: LENGTH | {"tokenizer_args": {"model_max_length": 6}}}).max_length == 6
+    assert read({ENCODER: LENGTH | {"tokenizer_args": {"use_fast": True}}}).max_length == 8
     fields = LENGTH | {"processing_kwargs": {"text": {"max_length": 5}}}
     assert read({ENCODER: fields}).max_length == 5
     fields = {"modality_config": POOLER, "module_output_name": "sentence_embedding"}

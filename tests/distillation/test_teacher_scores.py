@@ -8,6 +8,8 @@ import pytest
 
 from bert_jax.distillation.teacher_scores import TeacherScores
 from bert_jax.errors import UserError
+from bert_jax.models.attention_inputs import MASK_VALUE
+from bert_jax.sharding.mesh import one_device_mesh
 
 SCORES = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
 
@@ -77,6 +79,24 @@ def test_scores_that_were_changed(tmp_path, change, message):
     change(next(tmp_path.glob("*/scores.npy")))
     with pytest.raises(UserError, match=rf"/scores.npy {message}"):
         ready(tmp_path)
+
+
+def test_the_end_of_a_short_row_cannot_be_chosen():
+    """The batch of a student may be longer than the one that the teacher has read."""
+    lengths = np.array([3, 1])
+    batches = SimpleNamespace(
+        lengths=lengths,
+        length_of=lambda examples: lengths[examples].max(),
+        make=lambda examples, length: {"scores": np.ones((len(examples), length))},
+    )
+    options = SimpleNamespace(length=3, batch_size=1)
+    task = SimpleNamespace(batches=batches, options=options, score_kind="classes")
+    scores = TeacherScores(task, SimpleNamespace(params=lambda mesh: {}), "")
+    scores._compute = lambda params, batch: batch["scores"]
+    scores._shape = lambda rows, length: (rows, length)
+    scores.ready(one_device_mesh())
+    expected = np.float32([[1, 1, 1], [1, MASK_VALUE, MASK_VALUE]])
+    np.testing.assert_array_equal(scores.of(np.array([0, 1]), 3), expected)
 
 
 def test_scores_of_another_teacher(tmp_path):

@@ -60,6 +60,15 @@ def test_bytes_after_the_record_are_written_again(directory, capsys):
     assert not directory.exists()
 
 
+def test_what_is_recorded_is_in_the_file(tmp_path, monkeypatch):
+    """Else a process that is killed now leaves damaged work."""
+    monkeypatch.setattr("bert_jax.files.journal.RECORD_SECONDS", 0)
+    with continued(tmp_path / "work", ["rows"], "{:,} rows", lambda: REQUEST) as journal:
+        journal.open("rows").write(b"one ")
+        journal.mark(1, {})
+        assert (tmp_path / "work" / "rows").read_bytes() == b"one "
+
+
 def edited(old, new):
     return lambda record: record.write_text(record.read_text().replace(old, new))
 

@@ -236,14 +236,14 @@ def test_errors_of_a_pipe_name_its_lines(model, tmp_path, capsys):
 
     def write():
         with pipe.open("w") as lines:
-            lines.write("the [MASK]\na [MASK]\n")
+            lines.write("the [MASK]\na [MASK]\nit [MASK]\n")
             lines.flush()
             time.sleep(0.5)  # enough for these to be answered by themselves; either way is right
             lines.write("it [MASK]\nnone\n")
 
     writer = threading.Thread(target=write)
     writer.start()
-    with pytest.raises(UserError, match=r"pipe:4: the text has no \[MASK\]"):
+    with pytest.raises(UserError, match=r"pipe:5: the text has no \[MASK\]"):
         predict(model, "fill_mask", pipe, "-", {"progress": False})
     writer.join()
     assert all("fillings" in json.loads(line) for line in capsys.readouterr().out.splitlines())

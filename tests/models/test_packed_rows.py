@@ -176,6 +176,14 @@ def test_the_gradient_of_a_gather_by_hand():
     assert gradient[..., 0].tolist() == [[1, 2, 0], [3, 0, 0]]
 
 
+def test_tokens_of_two_groups_are_numbered_through_the_batch():
+    """So no two of them have the same dropout mask."""
+    # Two groups of two texts of one token, each packed in one row.
+    rows = PackedRows(jnp.array([[[0, 1]], [[0, 1]]]), jnp.array([[[0], [1]], [[0], [1]]]))
+    assert rows.tokens().indices.tolist() == [[0, 1], [2, 3]]
+    assert rows.tokens().mask.key_ids.tolist() == [[1, 2], [1, 2]]
+
+
 # --- Rows that are packed for the encoder alone --------------------------------------------------
 
 DROPOUT = small_config(

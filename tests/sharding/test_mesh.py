@@ -1,13 +1,21 @@
 """Meshes over one device and over one device repeated eight times."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.sharding.mesh import AXES, BatchShare, MeshShape, make_mesh, share_of
+from bert_jax.sharding.mesh import (
+    AXES,
+    BatchShare,
+    MeshShape,
+    make_mesh,
+    reported_memory,
+    share_of,
+)
 
 
 def devices(count: int) -> list[jax.Device]:
@@ -29,6 +37,12 @@ def test_shapes(shape, count, expected):
     mesh = make_mesh(shape, devices(count))
     assert dict(mesh.shape) == expected
     assert mesh.axis_names == AXES
+
+
+def test_cpu_devices_share_the_memory_of_their_machine(monkeypatch):
+    monkeypatch.setattr("bert_jax.sharding.mesh.host_memory", lambda: 80)
+    here, elsewhere = (SimpleNamespace(platform="cpu", process_index=n) for n in (0, 1))
+    assert reported_memory([elsewhere, here, here]) == 40
 
 
 def test_the_default_is_all_devices():

@@ -406,6 +406,7 @@ def test_a_run_may_become_longer_but_not_shorter_than_it_is(
         "follows the schedule of 15 steps\n"
     )
     assert begin(steps=10) == (10, 0.0, False)
+    assert begin(steps=9) == (9, 0.0, False)  # it ends where it is
 
 
 def test_a_test_file_without_any_of_several_labels_is_predicted(task, write_table, capsys):

@@ -119,15 +119,18 @@ def test_the_loss_falls_on_one_batch(make_step, new, batch):
     assert int(state.step) == 30
 
 
-def test_dropout_depends_on_the_step_and_the_seed():
+def test_dropout_depends_on_the_step_the_seed_and_the_micro_batch():
     task, optimizer = LineTask(), make_optimizer(OPTIONS, 100)
     abstract = abstract_state(task, optimizer, MESH)
-    batch = to_global(MESH, next(task.train_batches(0, 1, host=0, hosts=1)))
+    rows = next(task.train_batches(0, 1, host=0, hosts=1))
+    rows = {name: values[:4].repeat(2, axis=0) for name, values in rows.items()}
 
-    def loss_at(step: int, seed: int) -> float:
+    def loss_at(step: int, seed: int, part: int = 0) -> float:
+        """The loss of one of two micro-batches, which have the same rows."""
         run = make_train_step(
-            task, optimizer, mesh=MESH, abstract=abstract, microbatches=1, seed=seed
+            task, optimizer, mesh=MESH, abstract=abstract, microbatches=2, seed=seed
         )
+        batch = to_global(MESH, rows | {"weights": np.float32([1 - part, part] * 4)})
         ones = jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype), abstract)
         state = jax.device_put(
             ones.replace(step=np.int32(step)), NamedSharding(MESH, PartitionSpec())
@@ -135,7 +138,8 @@ def test_dropout_depends_on_the_step_and_the_seed():
         return float(run(state, batch)[1]["loss"])
 
     assert loss_at(5, 3) == loss_at(5, 3)
-    assert len({loss_at(5, 3), loss_at(6, 3), loss_at(5, 4), loss_at(5, 2**32 - 1)}) == 4
+    others = loss_at(6, 3), loss_at(5, 4), loss_at(5, 2**32 - 1), loss_at(5, 3, part=1)
+    assert len({loss_at(5, 3), *others}) == 5
 
 
 def test_under_bfloat16_all_that_is_kept_or_summed_is_float32(

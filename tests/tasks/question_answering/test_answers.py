@@ -74,7 +74,9 @@ def test_an_answer_by_hand(finder):
 
 
 def test_several_answers(finder):
-    actual = answer(finder("mat", "warm"), "What?", PASSAGE, top_k=4)
+    model = finder("mat", "warm")
+    assert len(answer(model, "What?", PASSAGE, top_k=21)) == 21  # n_best is 20
+    actual = answer(model, "What?", PASSAGE, top_k=4)
     # Of the same score, 10: those that begin or end with "mat"; the shorter come first.
     assert [candidate.text for candidate in actual] == [
         "mat",  # 10 + 10
