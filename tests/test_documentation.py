@@ -63,6 +63,19 @@ def test_every_command_is_parsed_with_its_config(monkeypatch):
     assert checked >= 20
 
 
+def test_every_config_in_backquotes_is_one():
+    for page in PAGES:
+        for words in re.findall(r"`(?:bert-jax \w+ )?--config ([^ `]+)`", page.read_text()):
+            load_config(words.removesuffix(",…"), [])
+
+
+def test_every_path_of_source_in_backquotes_exists():
+    for page in PAGES:
+        for path in re.findall(r"`((?:\w+/)+\w+\.(?:py|sh))[:`]", page.read_text()):
+            if "NAME" not in path:
+                assert (ROOT / path).exists() or (ROOT / "bert_jax" / path).exists(), (page, path)
+
+
 def test_every_key_in_backquotes_is_known():
     known = set()
     for task in TASKS:
