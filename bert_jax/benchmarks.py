@@ -26,9 +26,9 @@ from bert_jax.sharding.mesh import explain_out_of_memory
 from bert_jax.sharding.rules import on_mesh
 from bert_jax.tasks.base.task import Task
 from bert_jax.training.optimizer import Optimizer
-from bert_jax.training.options import TrainOptions
 from bert_jax.training.progress import computed_tokens
 from bert_jax.training.step import abstract_state, make_train_step, new_state, pack_rows
+from bert_jax.training_options import TrainOptions
 
 # Batches that are placed on the devices before the timing, and then used in turn.
 _BATCHES = 4

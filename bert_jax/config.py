@@ -30,8 +30,7 @@ from bert_jax.sharding.mesh import MeshShape
 from bert_jax.tasks import find_task
 from bert_jax.tasks.base.model_init import ModelInit, ModelOptions, model_init
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
-from bert_jax.training.optimizer import OptimizerOptions
-from bert_jax.training.options import TrainOptions
+from bert_jax.training_options import OptimizerOptions, TrainOptions
 
 # Keys of earlier versions; the error for one of them names the new one.
 RENAMED_KEYS = {

@@ -46,8 +46,8 @@ from bert_jax.tasks.base.task import EvalResult, Task
 from bert_jax.training.logs import draw_curves
 from bert_jax.training.loop import train as train_loop
 from bert_jax.training.optimizer import Optimizer, make_optimizer
-from bert_jax.training.options import TrainOptions
 from bert_jax.training.step import abstract_state, check_memory, explain_step_out_of_memory
+from bert_jax.training_options import TrainOptions
 
 PREDICTIONS = "predictions"
 WARNINGS = "warnings"

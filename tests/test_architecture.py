@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).parents[1] / "bert_jax"
 
 # An import goes to a lower layer or stays inside its folder.
 LAYERS = {
-    1: ("errors", "files", "options", "process"),
+    1: ("errors", "files", "options", "process", "training_options"),
     2: ("sharding", "tokenization", "metrics"),
     3: ("models",),
     4: ("families", "data"),

@@ -15,8 +15,9 @@ from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.export import export
 from bert_jax.sharding.mesh import MeshShape, make_mesh
-from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
+from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.step import TrainState, abstract_state
+from bert_jax.training_options import OptimizerOptions
 from tests.random_params import random_params
 
 CONFIG = Path(__file__).parents[1] / "configs" / "pretrain_electra.py"

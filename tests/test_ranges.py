@@ -34,8 +34,7 @@ from bert_jax.tasks.base.predictor import BatchOptions
 from bert_jax.tasks.fill_mask import FillMaskPredictOptions
 from bert_jax.tasks.question_answering.predict import AnswerOptions, AnswerPredictOptions
 from bert_jax.tasks.tagging.predict import TaggingPredictOptions
-from bert_jax.training.optimizer import OptimizerOptions
-from bert_jax.training.options import TrainOptions
+from bert_jax.training_options import OptimizerOptions, TrainOptions
 
 NAN, INF = math.nan, math.inf
 # Out of every range, for any number and for a whole number.

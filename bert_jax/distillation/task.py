@@ -17,7 +17,6 @@ from bert_jax.distillation.options import DistillationOptions
 from bert_jax.distillation.teacher import Teacher
 from bert_jax.distillation.teacher_scores import TeacherScores
 from bert_jax.errors import OptionError, UserError
-from bert_jax.models.config import ComputedModel
 from bert_jax.models.encoder import EncoderOutputs
 from bert_jax.models.encoder_with_head import apply_model
 from bert_jax.models.execution import Execution
@@ -27,7 +26,7 @@ from bert_jax.tasks.base.labelled_task import LabelledTask
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.base.summary import DataSummary
-from bert_jax.tasks.base.task import Evaluator, Sums, Task, weighted_sums
+from bert_jax.tasks.base.task import ComputedModel, Evaluator, Sums, Task, weighted_sums
 
 # The name of the task's own loss if it has no parts.
 _OWN = "task"

@@ -249,22 +249,3 @@ def check_fields(fields: Mapping[str, Any]) -> None:
             require_between(key, value, 0, 1, without_low=name == "layer_norm_eps")
         elif name != "heads":  # probabilities of dropout; options of heads check themselves
             require_between(key, value, 0, 1, without_high=True)
-
-
-@dataclasses.dataclass(frozen=True)
-class ComputedModel:
-    """A model that a training step computes.
-
-    Attributes:
-        config: its architecture.
-        predicts_words: whether it has the vocabulary head, if the batches have masked tokens.
-        flops_per_token: FLOPs of its other maps of every token, in a forward pass.
-        is_trained: whether there is a backward pass, too.
-        rows: the kinds of rows that it computes, see `row_kinds`; (): all.
-    """
-
-    config: EncoderConfig
-    predicts_words: bool = True
-    flops_per_token: float = 0.0
-    is_trained: bool = True
-    rows: tuple[str, ...] = ()

@@ -12,10 +12,11 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from bert_jax.models.config import ComputedModel, EncoderConfig
+from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder_with_head import row_kinds
 from bert_jax.models.heads.masked_lm import MaskedLMOptions
 from bert_jax.planning.hardware import Hardware
+from bert_jax.tasks.base.task import ComputedModel
 
 # Adam reads gradient, parameter and two moments, and writes the latter three, float32 each: 28
 # bytes for the 8 of the two moments.

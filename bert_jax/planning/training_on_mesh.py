@@ -14,8 +14,8 @@ from bert_jax.sharding.hosts import check_batch_size
 from bert_jax.sharding.mesh import AXES, MeshShape, device_bytes, make_mesh
 from bert_jax.tasks.base.task import Task, with_rows
 from bert_jax.training.optimizer import Optimizer
-from bert_jax.training.options import TrainOptions
 from bert_jax.training.step import TrainStep, abstract_state, make_train_step
+from bert_jax.training_options import TrainOptions
 
 _AMOUNT = r"\(?([\d.]+)([KMGT]?)\)?"
 # The two messages of the TPU compiler; the second does not count state and batch.

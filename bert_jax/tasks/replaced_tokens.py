@@ -19,7 +19,6 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.data.pretraining.options import VocabularyOptions
 from bert_jax.errors import OptionError, require_between
-from bert_jax.models.config import ComputedModel
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.replaced_tokens import (
     ReplacedTokenOutput,
@@ -28,7 +27,7 @@ from bert_jax.models.heads.replaced_tokens import (
     generator_params,
 )
 from bert_jax.tasks.base.model_init import ModelInit
-from bert_jax.tasks.base.task import Sums, classification_sums, weighted_sums
+from bert_jax.tasks.base.task import ComputedModel, Sums, classification_sums, weighted_sums
 from bert_jax.tasks.base.train_spec import TrainedPart, TrainSpec
 from bert_jax.tasks.pretraining.create import (
     Config,

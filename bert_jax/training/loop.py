@@ -35,7 +35,6 @@ from bert_jax.tasks.base.task import EvalResult, Task
 from bert_jax.training.early_stopping import EarlyStopping
 from bert_jax.training.logs import RunLog
 from bert_jax.training.optimizer import Optimizer
-from bert_jax.training.options import TrainOptions, is_due
 from bert_jax.training.progress import ProgressBar, Throughput, computed_tokens, padding_fraction
 from bert_jax.training.step import (
     GlobalBatch,
@@ -46,6 +45,7 @@ from bert_jax.training.step import (
     new_state,
     pack_rows,
 )
+from bert_jax.training_options import TrainOptions, is_due
 
 # (parameters, directory for predictions or None) → the evaluation.
 Evaluate = Callable[[Any, Path | None], EvalResult]

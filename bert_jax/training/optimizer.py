@@ -7,18 +7,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from bert_jax.errors import OptionError, require_at_least, require_between, require_one_of
 from bert_jax.models.head import all_heads
 from bert_jax.models.parameter_sharding import parameter_axes
 from bert_jax.sharding.rules import MESH_AXES, ZERO_AXES, MeshAxes, match, match_tree, name_of
-from bert_jax.tasks.base.train_spec import FreezeKeys
 from bert_jax.training.layer_rates import apply_updates, rate_factors, stop_frozen_gradients
-from bert_jax.training.schedule import (
-    DECAY_STARTS,
-    DECAYS,
-    learning_rate,
-    steps_of_warmup,
-)
+from bert_jax.training.schedule import learning_rate, steps_of_warmup
+from bert_jax.training_options import OptimizerOptions
 
 # The parameters with weight decay: not biases, not LayerNorm (google-research/bert,
 # optimization.py, exclude_from_weight_decay). Parameters of other names say it in their `HEAD`.
@@ -27,93 +21,6 @@ _DECAY_RULES: tuple[tuple[str, bool], ...] = (
     (r"\bbias$", False),
     (r"(kernel|embedding)$", True),
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class OptimizerOptions(FreezeKeys):
-    """The section `optimizer` of a config.
-
-    Attributes:
-        name: "adamw" or "lamb" (You et al., 2020, as implemented in albert/lamb_optimizer.py).
-        learning_rate: peak learning rate.
-        head_learning_rate: peak learning rate of the parameters outside the encoder, such as a
-            classifier; 0: `learning_rate`.
-        layer_decay: ratio of a layer's learning rate to the rate of the layer above, see
-            `layer_rates.rate_factors`.
-        freeze_encoder: whether only pooler and head are trained (feature-based: paper, section
-            5.3).
-        freeze_layers: N: the embeddings and the lowest N layers are frozen.
-        warmup_steps, decay, decay_from: see `schedule.learning_rate`.
-        warmup_ratio: warm-up as a fraction of all steps, instead of `warmup_steps`, for runs of any
-            length.
-        weight_decay: decoupled weight decay, scaled by the learning rate.
-        beta1, beta2, epsilon: parameters of Adam.
-        bias_correction: whether the moments are corrected for their start at 0. The original BERT
-            does not correct ("mostly an oversight", google-research/bert#153); with few steps, as
-            in fine-tuning, the correction helps (Mosbach et al., 2021).
-        max_grad_norm: gradients are scaled down to this global norm; 0 for no clipping.
-        shard_over_data: whether the data-parallel replicas (`mesh.data`) each hold a part of the
-            moments and compute a part of the update, instead of all of it.
-    """
-
-    name: str = "adamw"
-    learning_rate: float = 1e-4
-    head_learning_rate: float = 0.0
-    layer_decay: float = 1.0
-    warmup_steps: int = 0
-    warmup_ratio: float = 0.0
-    decay: str = "linear"
-    decay_from: str = "start"
-    weight_decay: float = 0.01
-    beta1: float = 0.9
-    beta2: float = 0.999
-    epsilon: float = 1e-6
-    bias_correction: bool = False
-    max_grad_norm: float = 1.0
-    shard_over_data: bool = False
-
-    def __post_init__(self) -> None:
-        require_one_of("optimizer.name", self.name, ("adamw", "lamb"))
-        require_one_of("optimizer.decay", self.decay, DECAYS)
-        require_one_of("optimizer.decay_from", self.decay_from, DECAY_STARTS)
-        for key in ("learning_rate", "head_learning_rate", "weight_decay", "max_grad_norm"):
-            require_between(f"optimizer.{key}", getattr(self, key), 0)
-        for key in ("freeze_layers", "warmup_steps"):
-            require_at_least(f"optimizer.{key}", getattr(self, key), 0)
-        require_between("optimizer.warmup_ratio", self.warmup_ratio, 0, 1)
-        if self.head_learning_rate and not self.learning_rate:
-            raise OptionError(
-                "optimizer.learning_rate",
-                self.learning_rate,
-                "it must be above 0 beside optimizer.head_learning_rate; to train the head alone, "
-                "give its rate as optimizer.learning_rate, and optimizer.freeze_encoder=true",
-            )
-        for key in ("beta1", "beta2"):
-            require_between(f"optimizer.{key}", getattr(self, key), 0, 1, without_high=True)
-        require_between("optimizer.epsilon", self.epsilon, 0, without_low=True)
-        require_between("optimizer.layer_decay", self.layer_decay, 0, 1, without_low=True)
-
-    def schedule(self, steps: int) -> optax.Schedule:
-        """The learning rate over `steps` steps."""
-        return learning_rate(
-            self.learning_rate,
-            steps=steps,
-            warmup_steps=steps_of_warmup(self.warmup_steps, self.warmup_ratio, steps),
-            decay=self.decay,
-            decay_from=self.decay_from,
-        )
-
-    def factors(self, params: Any) -> Any:
-        """The factor of each parameter's learning rate, see `layer_rates`."""
-        return rate_factors(
-            params,
-            layer_decay=self.layer_decay,
-            head_factor=self.head_learning_rate / self.learning_rate
-            if self.head_learning_rate
-            else 1.0,
-            frozen_layers=self.freeze_layers,
-            freeze_encoder=self.freeze_encoder,
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +49,7 @@ class Optimizer:
 
     def stop_frozen_gradients(self, params: Any) -> Any:
         """The parameters to differentiate at, see `layer_rates.stop_frozen_gradients`."""
-        return stop_frozen_gradients(params, self.options.factors(params))
+        return stop_frozen_gradients(params, self.factors(params))
 
     def update(self, gradients: Any, state: Any, params: Any, rate: jax.Array) -> tuple[Any, Any]:
         """The next parameters and moments.
@@ -154,7 +61,20 @@ class Optimizer:
             rate: float32 scalar, the learning rate.
         """
         direction, state = self._direction(params).update(gradients, state, params)
-        return apply_updates(params, direction, rate, self.options.factors(params)), state
+        return apply_updates(params, direction, rate, self.factors(params)), state
+
+    def factors(self, params: Any) -> Any:
+        """The factor of each parameter's learning rate, see `layer_rates`."""
+        options = self.options
+        return rate_factors(
+            params,
+            layer_decay=options.layer_decay,
+            head_factor=options.head_learning_rate / options.learning_rate
+            if options.head_learning_rate
+            else 1.0,
+            frozen_layers=options.freeze_layers,
+            freeze_encoder=options.freeze_encoder,
+        )
 
     def _direction(self, params: Any) -> optax.GradientTransformation:
         """The chain: clip → Adam's direction → weight decay → (LAMB's trust ratio)."""
@@ -167,7 +87,7 @@ class Optimizer:
         if options.name == "lamb":
             parts.append(optax.stateless(_scale_by_trust_ratio))
         kinds = jax.tree.map(
-            lambda factor: "learns" if factor.any() else "frozen", options.factors(params)
+            lambda factor: "learns" if factor.any() else "frozen", self.factors(params)
         )
         if "frozen" not in jax.tree.leaves(kinds):
             return optax.chain(*parts)
@@ -182,7 +102,14 @@ def make_optimizer(options: OptimizerOptions, steps: int) -> Optimizer:
     Raises:
         UserError: an option of the schedule is unknown or out of range.
     """
-    return Optimizer(options, options.schedule(steps))
+    schedule = learning_rate(
+        options.learning_rate,
+        steps=steps,
+        warmup_steps=steps_of_warmup(options.warmup_steps, options.warmup_ratio, steps),
+        decay=options.decay,
+        decay_from=options.decay_from,
+    )
+    return Optimizer(options, schedule)
 
 
 def decay_mask(params: Any) -> Any:

@@ -4,9 +4,7 @@ import jax.numpy as jnp
 import optax
 
 from bert_jax.errors import OptionError, require_between, require_one_of
-
-DECAYS = ("linear", "cosine", "inverse_sqrt", "constant")
-DECAY_STARTS = ("start", "warmup")
+from bert_jax.training_options import DECAY_STARTS, DECAYS
 
 
 def learning_rate(

@@ -26,7 +26,7 @@ from bert_jax.sharding.mesh import (
 from bert_jax.sharding.rules import batch_sharding, on_mesh
 from bert_jax.tasks.base.task import Sums, Task, means
 from bert_jax.training.optimizer import Optimizer
-from bert_jax.training.options import TrainOptions
+from bert_jax.training_options import TrainOptions
 
 GlobalBatch = dict[str, jax.Array]
 

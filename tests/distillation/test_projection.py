@@ -11,7 +11,8 @@ from bert_jax.models.heads.hidden_projection import ProjectedStudent
 from bert_jax.models.heads.masked_lm import MaskedLMModel
 from bert_jax.models.parameter_sharding import parameter_axes
 from bert_jax.sharding.rules import match
-from bert_jax.training.optimizer import OptimizerOptions, decay_mask
+from bert_jax.training.optimizer import decay_mask, make_optimizer
+from bert_jax.training_options import OptimizerOptions
 
 IDS = jnp.array([[2, 5, 6, 3], [2, 7, 3, 0]])
 
@@ -42,5 +43,5 @@ def test_it_is_optimised_as_a_matrix_of_a_head(tiny_config):
     params = abstract_params(module)
     assert decay_mask(params)["hidden_projection"]["kernel"] is True
     options = OptimizerOptions(learning_rate=1.0, head_learning_rate=3.0, freeze_encoder=True)
-    assert options.factors(params)["hidden_projection"]["kernel"] == 3
+    assert make_optimizer(options, 1).factors(params)["hidden_projection"]["kernel"] == 3
     assert match(parameter_axes(), "hidden_projection/kernel") == ("embed", None)

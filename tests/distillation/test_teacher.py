@@ -13,10 +13,10 @@ from bert_jax.distillation.options import DistillationOptions
 from bert_jax.distillation.teacher import Teacher
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
-from bert_jax.models.config import ComputedModel
 from bert_jax.models.execution import Execution
 from bert_jax.models.surgery import chosen_layers
 from bert_jax.tasks.base.model_init import initial_params
+from bert_jax.tasks.base.task import ComputedModel
 
 
 def test_a_teacher_that_does_not_fit_is_refused(experiment_of, make_model, tmp_path):

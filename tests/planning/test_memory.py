@@ -11,7 +11,8 @@ import pytest
 from bert_jax.planning.memory import Activations, Memory, trace_activations
 from bert_jax.planning.training_on_mesh import read_out_of_memory
 from bert_jax.sharding.mesh import MeshShape, make_mesh
-from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
+from bert_jax.training.optimizer import make_optimizer
+from bert_jax.training_options import OptimizerOptions
 
 GIB = 2**30
 

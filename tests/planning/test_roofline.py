@@ -10,7 +10,7 @@ from jax.sharding import PartitionSpec
 
 from bert_jax.families import bert
 from bert_jax.families.family import find_family
-from bert_jax.models.config import ComputedModel, EncoderConfig
+from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.head import find_head
 from bert_jax.planning.hardware import HARDWARE
@@ -25,6 +25,7 @@ from bert_jax.planning.roofline import (
     step_seconds,
 )
 from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.tasks.base.task import ComputedModel
 
 LOCAL = LocalParameters(split=1000, whole=100)
 

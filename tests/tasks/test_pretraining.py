@@ -19,8 +19,9 @@ from bert_jax.experiment import Experiment
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.base.task import means
-from bert_jax.tasks.base.train_spec import BatchKeys, FreezeKeys, TaskConfig
+from bert_jax.tasks.base.train_spec import TaskConfig
 from bert_jax.tasks.pretraining.task import CorpusData, PretrainingTask
+from bert_jax.training_options import OptimizerOptions, TrainOptions
 
 OVERRIDES = {
     "precision": "float32",
@@ -60,7 +61,7 @@ def make_task(tiny_corpus, tiny_config):
         corpus = Corpus.open(tiny_corpus)
         data = dataclasses.replace(options, packing=packing)
         return PretrainingTask(
-            TaskConfig(data, BatchKeys(global_batch_size=8), FreezeKeys()),
+            TaskConfig(data, TrainOptions(global_batch_size=8), OptimizerOptions()),
             {"": corpus},
             corpus.tokenizer(),
             ModelDescription(

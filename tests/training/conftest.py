@@ -11,8 +11,9 @@ from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
-from bert_jax.tasks.base.train_spec import BatchKeys, FreezeKeys, TaskConfig
+from bert_jax.tasks.base.train_spec import TaskConfig
 from bert_jax.tasks.pretraining.task import CorpusData, PretrainingTask
+from bert_jax.training_options import OptimizerOptions, TrainOptions
 
 EXECUTION = Execution()
 OPTIONS = CorpusData(length=16, max_predictions=3)
@@ -30,7 +31,7 @@ def make_tiny_task(tiny_corpus: Path) -> Callable[..., PretrainingTask]:
     def make(config: EncoderConfig, execution: Execution = EXECUTION) -> PretrainingTask:
         corpus = Corpus.open(tiny_corpus)
         return PretrainingTask(
-            TaskConfig(OPTIONS, BatchKeys(global_batch_size=8), FreezeKeys()),
+            TaskConfig(OPTIONS, TrainOptions(global_batch_size=8), OptimizerOptions()),
             {"": corpus},
             corpus.tokenizer(),
             ModelDescription(config, "pretraining"),

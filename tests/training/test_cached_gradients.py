@@ -14,8 +14,9 @@ from bert_jax.config import complete_config
 from bert_jax.experiment import Experiment
 from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.mesh import MeshShape, make_mesh
-from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
+from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.step import abstract_state, make_train_step, new_state
+from bert_jax.training_options import OptimizerOptions
 from tests.random_params import random_params
 from tests.runs import completed
 from tests.training.line_task import LineTask

@@ -42,7 +42,8 @@ from bert_jax.experiment import Experiment
 from bert_jax.config import load_config, set_key
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.sharding.rules import batch_sharding
-from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
+from bert_jax.training.optimizer import make_optimizer
+from bert_jax.training_options import OptimizerOptions
 from bert_jax.training.step import abstract_state, make_train_step
 
 actual = {}

@@ -23,8 +23,8 @@ from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.sharding.stopping import Interrupted
 from bert_jax.tasks.base.task import EvalResult
 from bert_jax.training.loop import DivergedError, train
-from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
-from bert_jax.training.options import TrainOptions
+from bert_jax.training.optimizer import make_optimizer
+from bert_jax.training_options import OptimizerOptions, TrainOptions
 from tests.runs import records_of
 from tests.training.line_task import ROWS, WIDTH, LineTask
 
@@ -152,7 +152,9 @@ def test_a_resumed_run_is_the_uninterrupted_run_to_the_bit(run, tmp_path):
 def test_a_run_with_another_number_of_steps_follows_the_new_schedule_from_here_on(run, tmp_path):
     optimizer = {"learning_rate": 0.1, "warmup_ratio": 0.25, "decay_from": "warmup"}
     options = {"log_every": 1, "eval_every": 2, "checkpoint_every": 3, "keep_checkpoints": 9}
-    short, long = (OptimizerOptions(**optimizer).schedule(steps) for steps in (4, 9))
+    short, long = (
+        make_optimizer(OptimizerOptions(**optimizer), steps).schedule for steps in (4, 9)
+    )
     run(
         optimizer, folder="whole", steps=9, **options,
         schedule=lambda step: jnp.where(step < 4, short(step), long(step)),

@@ -10,7 +10,8 @@ from bert_jax.errors import UserError
 from bert_jax.families import bert
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.heads.pretraining import PreTrainingModel
-from bert_jax.training.optimizer import OptimizerOptions, decay_mask, make_optimizer
+from bert_jax.training.optimizer import decay_mask, make_optimizer
+from bert_jax.training_options import OptimizerOptions
 
 STEPS = 5
 
@@ -213,8 +214,8 @@ def test_bad_options_name_the_key(options, message):
 
 
 def test_a_warm_up_by_its_share():
-    by_share = OptimizerOptions(learning_rate=8.0, warmup_ratio=0.4).schedule(10)
-    by_steps = OptimizerOptions(learning_rate=8.0, warmup_steps=4).schedule(10)
+    by_share = make_optimizer(OptimizerOptions(learning_rate=8.0, warmup_ratio=0.4), 10).schedule
+    by_steps = make_optimizer(OptimizerOptions(learning_rate=8.0, warmup_steps=4), 10).schedule
     for step in range(11):
         assert float(by_share(step)) == float(by_steps(step))
     assert float(by_share(3)) == 6.0

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.training.options import TrainOptions, is_due
+from bert_jax.training_options import TrainOptions, is_due
 
 
 @pytest.mark.parametrize(

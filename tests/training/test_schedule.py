@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.training.schedule import DECAYS, learning_rate, steps_of_warmup
+from bert_jax.training.schedule import learning_rate, steps_of_warmup
+from bert_jax.training_options import DECAYS
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,7 @@ from bert_jax.models.surgery import without_padding
 from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tasks.base.task import mean_losses, means
-from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
-from bert_jax.training.options import TrainOptions
+from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.step import (
     TrainState,
     abstract_state,
@@ -31,6 +30,7 @@ from bert_jax.training.step import (
     make_train_step,
     new_state,
 )
+from bert_jax.training_options import OptimizerOptions, TrainOptions
 from tests.random_params import random_params
 from tests.training.line_task import LineTask
 

@@ -12,7 +12,7 @@ from bert_jax.distillation.task import DistilledTask
 from bert_jax.distillation.teacher import Teacher
 from bert_jax.models.execution import Execution
 from bert_jax.sharding.mesh import MeshShape, make_mesh
-from bert_jax.training.optimizer import OptimizerOptions
+from bert_jax.training_options import OptimizerOptions
 from tests.training.trajectory import by_name, metrics_of_bert_jax, torch_adamw
 
 pytestmark = pytest.mark.slow

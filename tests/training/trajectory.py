@@ -12,8 +12,9 @@ from bert_jax.data.pipeline import Batch
 from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tasks.base.task import Task
-from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
+from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.step import abstract_state, make_train_step, new_state
+from bert_jax.training_options import OptimizerOptions
 
 
 def metrics_of_bert_jax(

@@ -18,7 +18,7 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.data.pipeline import Batch
 from bert_jax.metrics import baseline_warning
-from bert_jax.models.config import ComputedModel
+from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder_with_head import apply_model, model_inputs
 from bert_jax.models.execution import Execution
 from bert_jax.models.parameter_sharding import gathered
@@ -94,6 +94,25 @@ class Evaluator(abc.ABC):
         return (
             baseline_warning(self.best_metric, metrics[name], baselines) if name in metrics else ""
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class ComputedModel:
+    """A model that a training step computes.
+
+    Attributes:
+        config: its architecture.
+        predicts_words: whether it has the vocabulary head, if the batches have masked tokens.
+        flops_per_token: FLOPs of its other maps of every token, in a forward pass.
+        is_trained: whether there is a backward pass, too.
+        rows: the kinds of rows that it computes, see `row_kinds`; (): all.
+    """
+
+    config: EncoderConfig
+    predicts_words: bool = True
+    flops_per_token: float = 0.0
+    is_trained: bool = True
+    rows: tuple[str, ...] = ()
 
 
 class Task(abc.ABC):

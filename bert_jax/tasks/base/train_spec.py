@@ -10,28 +10,11 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.task import Task
+from bert_jax.training_options import OptimizerOptions, TrainOptions
 
 Data = TypeVar("Data")
 DataRead = TypeVar("DataRead", covariant=True)
 Section = TypeVar("Section")
-
-
-@dataclasses.dataclass(frozen=True)
-class BatchKeys:
-    """The keys of section `train` that tasks read, see `training.options.TrainOptions`."""
-
-    steps: int = 1000
-    epochs: float = 0.0
-    global_batch_size: int = 32
-    microbatches: int = 1
-
-
-@dataclasses.dataclass(frozen=True)
-class FreezeKeys:
-    """The keys of section `optimizer` that tasks read, see `training.optimizer`."""
-
-    freeze_encoder: bool = False
-    freeze_layers: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,8 +29,8 @@ class TaskConfig(Generic[DataRead]):
     """
 
     data: DataRead
-    train: BatchKeys
-    optimizer: FreezeKeys
+    train: TrainOptions
+    optimizer: OptimizerOptions
     others: tuple[Any, ...] = ()
     tokenizer_path: str = ""
     seed: int = 0

@@ -1,4 +1,4 @@
-"""The section `train` of a config: duration, batches, and when to log, evaluate and save."""
+"""The sections `train` and `optimizer` of a config."""
 
 import dataclasses
 import math
@@ -11,14 +11,15 @@ from bert_jax.errors import (
     require_between,
     require_one_of,
 )
-from bert_jax.tasks.base.train_spec import BatchKeys
 
 EXPORTS = ("latest", "best")
+DECAYS = ("linear", "cosine", "inverse_sqrt", "constant")
+DECAY_STARTS = ("start", "warmup")
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainOptions(BatchKeys):
-    """The section `train` of a config.
+class TrainOptions:
+    """The section `train`: duration, batches, and when to log, evaluate and save.
 
     Attributes:
         steps: number of training steps; 0: `epochs` decides.
@@ -36,6 +37,10 @@ class TrainOptions(BatchKeys):
         seeds: one run per seed, see `sweep`; (): a single run with the config's `seed`.
     """
 
+    steps: int = 1000
+    epochs: float = 0.0
+    global_batch_size: int = 32
+    microbatches: int = 1
     log_every: int = 50
     eval_every: int | Fraction = 500
     checkpoint_every: int = 500
@@ -94,3 +99,70 @@ def is_due(step: int, every: int | Fraction) -> bool:
     With 2.5, it is true for steps 3, 5, 8, 10, …
     """
     return every > 0 and step // every > (step - 1) // every
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerOptions:
+    """The section `optimizer`.
+
+    Attributes:
+        name: "adamw" or "lamb" (You et al., 2020, as implemented in albert/lamb_optimizer.py).
+        learning_rate: peak learning rate.
+        head_learning_rate: peak learning rate of the parameters outside the encoder, such as a
+            classifier; 0: `learning_rate`.
+        layer_decay: ratio of a layer's learning rate to the rate of the layer above, see
+            `layer_rates.rate_factors`.
+        freeze_encoder: whether only pooler and head are trained (feature-based: paper, section
+            5.3).
+        freeze_layers: N: the embeddings and the lowest N layers are frozen.
+        warmup_steps, decay, decay_from: see `schedule.learning_rate`.
+        warmup_ratio: warm-up as a fraction of all steps, instead of `warmup_steps`, for runs of any
+            length.
+        weight_decay: decoupled weight decay, scaled by the learning rate.
+        beta1, beta2, epsilon: parameters of Adam.
+        bias_correction: whether the moments are corrected for their start at 0. The original BERT
+            does not correct ("mostly an oversight", google-research/bert#153); with few steps, as
+            in fine-tuning, the correction helps (Mosbach et al., 2021).
+        max_grad_norm: gradients are scaled down to this global norm; 0 for no clipping.
+        shard_over_data: whether the data-parallel replicas (`mesh.data`) each hold a part of the
+            moments and compute a part of the update, instead of all of it.
+    """
+
+    freeze_encoder: bool = False
+    freeze_layers: int = 0
+    name: str = "adamw"
+    learning_rate: float = 1e-4
+    head_learning_rate: float = 0.0
+    layer_decay: float = 1.0
+    warmup_steps: int = 0
+    warmup_ratio: float = 0.0
+    decay: str = "linear"
+    decay_from: str = "start"
+    weight_decay: float = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-6
+    bias_correction: bool = False
+    max_grad_norm: float = 1.0
+    shard_over_data: bool = False
+
+    def __post_init__(self) -> None:
+        require_one_of("optimizer.name", self.name, ("adamw", "lamb"))
+        require_one_of("optimizer.decay", self.decay, DECAYS)
+        require_one_of("optimizer.decay_from", self.decay_from, DECAY_STARTS)
+        for key in ("learning_rate", "head_learning_rate", "weight_decay", "max_grad_norm"):
+            require_between(f"optimizer.{key}", getattr(self, key), 0)
+        for key in ("freeze_layers", "warmup_steps"):
+            require_at_least(f"optimizer.{key}", getattr(self, key), 0)
+        require_between("optimizer.warmup_ratio", self.warmup_ratio, 0, 1)
+        if self.head_learning_rate and not self.learning_rate:
+            raise OptionError(
+                "optimizer.learning_rate",
+                self.learning_rate,
+                "it must be above 0 beside optimizer.head_learning_rate; to train the head alone, "
+                "give its rate as optimizer.learning_rate, and optimizer.freeze_encoder=true",
+            )
+        for key in ("beta1", "beta2"):
+            require_between(f"optimizer.{key}", getattr(self, key), 0, 1, without_high=True)
+        require_between("optimizer.epsilon", self.epsilon, 0, without_low=True)
+        require_between("optimizer.layer_decay", self.layer_decay, 0, 1, without_low=True)
