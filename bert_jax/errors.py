@@ -13,8 +13,10 @@ FLOAT32_MAX, FLOAT32_MIN = 3.4e38, 1.2e-38  # the smallest that is not denormal
 # Terminal control characters, line breaks, changes of the writing direction, and halves of a
 # character, which cannot be printed: names in files may contain them.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-# The characters of a message that are kept at its begin and its end, where the remedy is.
+# The number of characters at the beginning and at the end (the remedy) of a long message.
 _HEAD, _TAIL = 1000, 500
+# An option in the rule of an `OptionError`.
+_OPTION = re.compile(r"\{([\w.]+(=\w+)?)\}")
 
 
 class UserError(Exception):
@@ -37,15 +39,14 @@ class OptionError(UserError):
 
         raise OptionError("top_k", 0, "it must be at least 1")
         raise OptionError(
-            "data.text_column", None, "set data.text_column, or data.header=false if it is a row",
+            "data.text_column", None, "set {data.text_column}, or {data.header=false} for a row",
             problem=f"{path}:{number}: there is no column {name!r}",
         )
 
     Attributes:
         key: the option.
         value: value of the option.
-        rule: requirement on the value, or the remedy. It may name other keys, so it must not
-            contain text from users.
+        rule: requirement on the value, or the remedy. An option in braces is renamed with `key`.
         problem: replaces "KEY is VALUE"; it may contain names from data and files.
     """
 
@@ -54,15 +55,16 @@ class OptionError(UserError):
         self.key, self.value, self.rule, self.problem = key, value, rule, problem
 
     def __str__(self) -> str:
-        return one_line(f"{self.problem or f'{self.key} is {self.value!r}'}; {self.rule}")
+        rule = _OPTION.sub(r"\1", self.rule)
+        return one_line(f"{self.problem or f'{self.key} is {self.value!r}'}; {rule}")
 
     def renamed(self, name: Callable[[str], str]) -> "OptionError":
         """The same error with the names that users write instead of a config's keys.
 
         Args:
-            name: key, or "KEY=VALUE" in the rule → name.
+            name: key, or "KEY=VALUE" in braces in the rule → name.
         """
-        rule = re.sub(r"\b(data|model)\.\w+(=\w+)?", lambda key: name(key[0]), self.rule)
+        rule = _OPTION.sub(lambda option: name(option[1]), self.rule)
         return OptionError(name(self.key), self.value, rule, self.problem)
 
 

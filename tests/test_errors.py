@@ -22,7 +22,7 @@ def test_an_option_is_named_by_its_key_and_on_the_command_line_by_its_flag():
     error = OptionError(
         "data.text_column",
         None,
-        "set data.text_column, or data.header=false if this line is a row",
+        "set {data.text_column}, or {data.header=false} if this line is a row",
         problem="data.text_column.tsv:1: there is no column 'data.quotes'",
     )
     problem = "data.text_column.tsv:1: there is no column 'data.quotes'; "
@@ -40,9 +40,9 @@ def test_an_option_is_named_by_its_key_and_on_the_command_line_by_its_flag():
         f"{problem}set --text-column, or --no-header if this line is a row",
         2,
     )
-    error = OptionError("data.format", "x", "set data.format=text, see config.json and data.other")
+    error = OptionError("data.format", "x", "set {data.format=text}, see data.tsv and {data.other}")
     assert outcome(error, parser)[0] == (
-        "--input-format is 'x'; set --input-format text, see config.json and data.other"
+        "--input-format is 'x'; set --input-format text, see data.tsv and data.other"
     )
     # A verb with a config has other options under the same names.
     parser.add_argument("--config")

@@ -155,7 +155,7 @@ class PreparedDataset:
             raise OptionError(
                 "data.data_dir",
                 data_dir,
-                "prepare it with `tfds build`, or set data.data_dir",
+                "prepare it with `tfds build`, or set {data.data_dir}",
                 problem=f"{self.name}: TensorFlow Datasets has prepared no such data set in "
                 f"{folder}; it has {', '.join(known) or 'none'}",
             )

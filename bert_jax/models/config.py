@@ -159,7 +159,7 @@ class EncoderConfig:
         ):
             divisor = getattr(self, part)
             if divisor is not None and whole % divisor:
-                rule = f"it must be a multiple of model.{part}, {divisor}"
+                rule = f"it must be a multiple of {{model.{part}}}, {divisor}"
                 raise OptionError(f"model.{name}", whole, rule)
         if self.max_length < 1:
             raise OptionError(

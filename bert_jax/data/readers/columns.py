@@ -86,7 +86,7 @@ class TextOptions(LabelledFileOptions):
             raise OptionError(
                 "data.label_columns",
                 self.label_columns,
-                "leave out one of it and data.label_column",
+                "leave out one of it and {data.label_column}",
             )
 
     @property
@@ -147,8 +147,8 @@ class TextColumns:
             raise OptionError(
                 "data.label_column",
                 None,
-                f"set data.label_column{_header_hint(present)}, or data.label_columns where each "
-                "label has a column of 0 and 1",
+                f"set {{data.label_column}}{_header_hint(present)}, or {{data.label_columns}} "
+                "where each label has a column of 0 and 1",
                 problem=f"{location}: there is no column {named.label_column or 'label'!r} among "
                 f"{_names(present)}, but labels are required",
             )
@@ -178,7 +178,7 @@ def find_columns(
             names the columns and the option to set.
     """
     if named.pair_column and not named.text_column:
-        raise OptionError("data.pair_column", named.pair_column, "set data.text_column, too")
+        raise OptionError("data.pair_column", named.pair_column, "set {data.text_column}, too")
     if named.text_column:
         text = named_column("data.text_column", named.text_column, present, location)
         pair = named_column("data.pair_column", named.pair_column, present, location)
@@ -188,7 +188,7 @@ def find_columns(
         raise OptionError(
             "data.text_column",
             None,
-            "set data.text_column (and data.pair_column, data.label_column)"
+            "set {data.text_column} (and {data.pair_column}, {data.label_column})"
             + _header_hint(present),
             problem=f"{location}: no column has a usual name of a text, only {_names(present)}",
         )
@@ -226,7 +226,7 @@ def named_column(key: str, name: str, present: Sequence[str], location: str) -> 
         raise OptionError(
             key,
             name,
-            f"set {key} to one of these, or to its number from 0",
+            f"set {{{key}}} to one of these, or to its number from 0",
             problem=f"{location}: there is no column {name!r}, only {_names(present)}",
         )
     return column
@@ -275,4 +275,4 @@ def _names(present: Sequence[str]) -> str:
 def _header_hint(present: Sequence[str]) -> str:
     if list(present) == [str(number) for number in range(len(present))]:
         return " to numbers from 0, as the file has no header"
-    return "; if this line is not a header but a row, set data.header=false and numbers from 0"
+    return "; if this line is not a header but a row, set {data.header=false} and numbers from 0"

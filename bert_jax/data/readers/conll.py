@@ -202,7 +202,7 @@ class _Table:
                 raise OptionError(
                     "data.format",
                     None,
-                    "remove it, or set data.format=tsv if a column says where sentences end",
+                    "remove it, or set {data.format=tsv} if a column says where sentences end",
                     f"{location}: the line is a header, which columns of words do not have",
                 )
         width, first = self._width
@@ -210,7 +210,7 @@ class _Table:
             raise OptionError(
                 "data.separator",
                 self._options.separator,
-                "fix the line (data.comments marks lines that are no rows, data.separator columns)",
+                "fix the line ({data.comments} marks comments, {data.separator} columns)",
                 f"{location}: {len(columns)} columns, but line {first} has {width}",
             )
         word = _index(self._options.word_column, width)
@@ -218,7 +218,7 @@ class _Table:
             raise OptionError(
                 "data.word_column",
                 self._options.word_column,
-                "set data.word_column to where the words are, from 0",
+                "set {data.word_column} to where the words are, from 0",
                 f"{location}: there is no column {self._options.word_column}, only {width}",
             )
         tag = _index(self._options.tag_column, width)

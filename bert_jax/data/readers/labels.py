@@ -107,7 +107,7 @@ class Labels:
                 "remove it"
             )
         if self._kind not in (None, kind):
-            hint = ", or set data.label_separator if a row may have several"
+            hint = ", or set {data.label_separator} if a row may have several"
             raise OptionError(
                 "data.label_separator",
                 self._separator,
@@ -160,7 +160,7 @@ class Labels:
                 raise OptionError(
                     "data.label_columns",
                     self._columns,
-                    "fix the row, or choose the columns with data.label_columns",
+                    "fix the row, or choose the columns with {data.label_columns}",
                     problem=f"{record.location}: {column!r} is {text!r:.40}, but the column of a "
                     "label is 0 or 1",
                 )
@@ -193,8 +193,8 @@ class Labels:
             raise OptionError(
                 "data.problem_type",
                 None,
-                "fix it, or set data.label_separator; or, if it is one class, set "
-                "data.problem_type=single_label_classification",
+                "fix it, or set {data.label_separator}; or, if it is one class, set "
+                "{data.problem_type=single_label_classification}",
                 problem=f"{location}: {self._quoted} is {value!r:.40}, which looks like a list, "
                 f"but {error}",
             ) from error
@@ -244,7 +244,7 @@ class Labels:
             raise OptionError(
                 "data.header",
                 True,
-                "if it is a row, set data.header=false",
+                "if it is a row, set {data.header=false}",
                 problem=f"{location}: the first line of the file is taken for its header, but has "
                 f"the label {self._header!r:.40}, like a row",
             )
@@ -271,7 +271,7 @@ def _vector(parts: Sequence[str], width: int, names: tuple[str, ...], location: 
     raise OptionError(
         "data.labels",
         names,
-        "fix the row, or name as many labels with data.labels",
+        "fix the row, or name as many labels with {data.labels}",
         problem=problem,
     )
 

@@ -152,7 +152,7 @@ def _parsed(
         raise OptionError(
             "data.quotes",
             None,
-            "fix it, or set data.quotes=none if quotation marks are characters",
+            "fix it, or set {data.quotes=none} if quotation marks are characters",
             problem=f"{name}:{first}: not valid CSV: {error}",
         ) from error
     for start, rows, before in suspects:

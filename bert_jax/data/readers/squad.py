@@ -178,7 +178,7 @@ def _objects(source: str | Path, options: QuestionOptions) -> Iterator[tuple[Rec
     try:
         whole = json.loads(content)
     except json.JSONDecodeError as error:
-        hint = "; if it has an object a line, set data.format=jsonl" * (error.msg == "Extra data")
+        hint = "; if it has an object a line, set {data.format=jsonl}" * (error.msg == "Extra data")
         problem = f"{name}:{error.lineno}: not valid JSON: {error.msg}, column {error.colno}"
         raise OptionError(
             "data.format", options.format, "fix it or download it again" + hint, problem
@@ -211,7 +211,7 @@ def _items(name: str, parent: Any, path: str) -> Iterator[tuple[str, dict[str, A
         raise OptionError(
             "data.format",
             None,
-            "give JSON in the form of SQuAD, or set data.format",
+            "give JSON in the form of SQuAD, or set {data.format}",
             f"{name}: there is no list {path}",
         )
     for index, item in enumerate(items):
@@ -281,7 +281,7 @@ def _text(fields: Mapping[str, Any], key: str, location: str) -> str:
         raise OptionError(
             "data.question_column",
             None,
-            "rename it, or set data.question_column or data.passage_column",
+            "rename it, or set {data.question_column} or {data.passage_column}",
             f"{location}: there is no {key!r}, only {names}",
         )
     return string_field(fields, key, location)

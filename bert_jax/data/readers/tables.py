@@ -155,7 +155,7 @@ def open_records(
         raise OptionError(
             "data.format",
             None,
-            f"set data.format to one of {', '.join(FORMATS)}",
+            f"set {{data.format}} to one of {', '.join(FORMATS)}",
             problem=f"{source}: its ending names no format",
         )
     with open_lines(source) as lines:
@@ -183,7 +183,7 @@ def format_of(source: str | Path) -> str:
         raise OptionError(
             "data.format",
             None,
-            "convert it, or set data.format",
+            "convert it, or set {data.format}",
             problem=f"{source}: a file of this ending is none of {', '.join(FORMATS)}",
         )
     return _ENDINGS.get(last, "")
@@ -313,7 +313,7 @@ _LINES: dict[str, tuple[tuple[str, ...], Callable[[Lines], NumberedFields]]] = {
 def _wrong_width(fields: Sequence[str], expected: str, location: str) -> UserError:
     # Usually the cause is that quotation marks were treated as ordinary characters.
     torn = any(field.count('"') % 2 for field in fields)
-    hint = "; if quotation marks hold tabs or line ends together, set data.quotes=csv"
+    hint = "; if quotation marks hold tabs or line ends together, set {data.quotes=csv}"
     return OptionError(
         "data.quotes",
         None,

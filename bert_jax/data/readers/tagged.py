@@ -125,7 +125,7 @@ class _Names(NamedTuple):
             raise OptionError(
                 "data.text_column",
                 None,
-                "set data.text_column to the words, and data.label_column to the tags",
+                "set {data.text_column} to the words, and {data.label_column} to the tags",
                 f"{location}: no column has a usual name of words ({', '.join(USUAL_WORDS)}), only "
                 f"{', '.join(map(repr, columns)) or 'nothing'}",
             )
@@ -158,7 +158,7 @@ def read_tagged(
         tags = example.label
         if tags is None and needs_tags:
             key = "data.tag_column" if options.is_conll(source) else "data.label_column"
-            rule = f"give each word one, or set {key} to the column that has them"
+            rule = f"give each word one, or set {{{key}}} to the column that has them"
             raise OptionError(key, None, rule, f"{example.location}: the words have no tags")
         if by_number and tags is not None:
             tags = tuple(by_number.get(tag.removesuffix(".0"), tag) for tag in tags)
@@ -199,7 +199,7 @@ def _tags(record: Record, names: _Names, options: TaggedOptions) -> tuple[str, .
         raise OptionError(
             "data.labels",
             (),
-            "give tags by their names, or name their numbers with data.labels",
+            "give tags by their names, or name their numbers with {data.labels}",
             f"{location}: {names.tags!r} is not a list of strings but of numbers",
         )
     if words and not tags:
@@ -312,14 +312,14 @@ def _of_text(example: Example[Text]) -> Example[Any]:
         raise OptionError(
             "data.text_column",
             None,
-            "set data.text_column to the column of the words",
+            "set {data.text_column} to the column of the words",
             f"{example.location}: a pair of texts",
         )
     if example.input.startswith(DOCUMENT_START):
         raise OptionError(
             "data.format",
             None,
-            "if this is one, set data.format=conll",
+            "if this is one, set {data.format=conll}",
             f"{example.location}: {DOCUMENT_START} marks a file in columns",
         )
     tags = usual_column(USUAL_TAGS, tuple(example.fields))
@@ -345,7 +345,7 @@ def _sentence_records(table: Table, names: _Names) -> Iterator[Record]:
         raise OptionError(
             "data.id_column",
             None,
-            "set data.id_column to the column that says which sentence a row belongs to",
+            "set {data.id_column} to the column that says which sentence a row belongs to",
             f"{last}: every row has one word, but no column has a usual name of the sentence's id",
         )
 

@@ -135,7 +135,7 @@ def read_texts(
                     raise OptionError(
                         "data.empty",
                         options.empty,
-                        "give it one, remove the row, or set data.empty=keep",
+                        "give it one, remove the row, or set {data.empty=keep}",
                         problem=f"{record.location}: the text is empty",
                     )
                 empty.append(record.location)

@@ -41,7 +41,7 @@ class MaskedLMOptions(HeadOptions):
     def check(self, config: EncoderConfig) -> None:
         """Checks that an extended decoder is not narrower than the word embeddings."""
         if self.extended_decoder and config.embedding_width > config.hidden_size:
-            rule = f"it must be at most model.hidden_size, {config.hidden_size}"
+            rule = f"it must be at most {{model.hidden_size}}, {config.hidden_size}"
             raise OptionError("model.embedding_size", config.embedding_size, rule)
 
 

@@ -252,6 +252,6 @@ def keeps_no_columns(options: PredictOptions, name: str) -> None:
         raise OptionError(
             "keep_columns",
             options.keep_columns,
-            "leave --keep-columns out, or set --output-format jsonl",
+            "leave {keep_columns} out, or set {output_format=jsonl}",
             f"the output format {name} has no other columns",
         )

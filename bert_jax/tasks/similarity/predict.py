@@ -49,7 +49,7 @@ def checked_pair(example: Example[Text]) -> Example[Pair]:
         raise OptionError(
             "data.text_column",
             None,
-            "set data.text_column and data.pair_column",
+            "set {data.text_column} and {data.pair_column}",
             problem=f"{example.location}: there is no second text to compare the first one with",
         )
     return cast(Example[Pair], example)
