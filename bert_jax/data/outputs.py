@@ -242,7 +242,7 @@ def resumable_outputs(
 
     They get their final names at the end, and are listed there, see `files.manifest`: only files
     of earlier calls are replaced. After an error, the rows up to the last mark are kept. An output
-    that is no regular file cannot be continued, see `open_outputs`.
+    that is not a regular file cannot be continued, see `open_outputs`.
 
     Args:
         target: path of the output on this machine, or "-".

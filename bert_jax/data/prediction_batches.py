@@ -1,7 +1,7 @@
 """Which rows of tokens are computed together for predictions, and in which shapes.
 
 Many rows are packed: short ones fill the space that long ones leave, so that hardly any padding is
-computed. A few rows are padded: for them alone, more shapes would have to be compiled.
+computed. A few rows are padded: only for them, more shapes would have to be compiled.
 """
 
 import dataclasses
@@ -14,14 +14,14 @@ import numpy as np
 from bert_jax.data.padding import bucket_length, bucket_rows
 from bert_jax.data.row_packing import LENGTH_OF_EQUAL_WORK, best_fit_decreasing
 
-# Packed rows have one of these lengths, or twice, four times … as many tokens for longer texts.
+# Packed rows have one of these lengths, or 2, 4, 8 … times one of them for longer texts.
 _SHORTEST_ROWS = (64, 96, 128)
 
-# A batch of packed rows of at most this length has `batch_size` of them; of longer rows, as many
-# tokens.
+# A batch of packed rows of at most this length has `batch_size` of them; of longer rows, the
+# same number of tokens.
 _FULL_BATCH_LENGTH = 128
 
-# So many texts of a window decide which of the lengths it has.
+# Number of texts of a window that decide which of the lengths it has.
 _SAMPLED_TEXTS = 256
 
 
@@ -105,7 +105,7 @@ def _packed_rows(
     Args:
         lengths: tokens of each row.
         order: the rows to pack, the longest first.
-        shortest: U of rows that have only texts of at most so many tokens; for others it is
+        shortest: U of rows that have only texts of at most U tokens; for others it is
             doubled until the text fits.
         limit: the maximum of U.
     """
@@ -139,7 +139,7 @@ def _batches_of(
 def _dealt(rows: list[list[int]], most: int) -> list[list[list[int]]]:
     """Batches of `most` rows, the last of the rest; each has rows of all parts of the list.
 
-    So they have about as many texts for each packed row, and most batches have the same shape.
+    So they have about the same number of texts for each packed row, and most have the same shape.
     """
     sizes = [min(most, len(rows) - start) for start in range(0, len(rows), most)]
     batches: list[list[list[int]]] = [[] for _ in sizes]

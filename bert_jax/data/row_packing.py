@@ -15,16 +15,16 @@ from bert_jax.data.pipeline import Batch
 from bert_jax.models.kernels import length_multiple
 
 # Packed rows may be longer than the rows of the batch by these factors, rounded up to a multiple of
-# `_LENGTH_MULTIPLE` tokens, which suits the attention kernels, too.
+# `_LENGTH_MULTIPLE` tokens, which also suits the attention kernels.
 _LENGTH_FACTORS = (1.125, 1.25)
 _LENGTH_MULTIPLE = 8
 
-# At this length the terms that grow with its square take as long as all others. (As many tokens
-# take 1, 0.96, 1.11, 1.41, 1.48 in rows of 96, 128, 192, 256, 384: all-MiniLM-L6-v2, trained on a
-# CPU.)
+# At this length the terms that grow with its square take as long as all others. (The same
+# number of tokens takes 1, 0.96, 1.11, 1.41, 1.48 in rows of 96, 128, 192, 256, 384:
+# all-MiniLM-L6-v2, trained on a CPU.)
 LENGTH_OF_EQUAL_WORK = 512
 
-# Another shape is worth its compilation if it saves the work of so many batches. (On a CPU,
+# Another shape is worth its compilation if it saves the work of this number of batches. (On a CPU,
 # all-MiniLM-L6-v2 takes 0.4 s for 32 sentences, the compilation 5 s; in bfloat16 0.3 s and 7 s.)
 _MIN_SAVED_BATCHES = 512 / 48
 

@@ -20,8 +20,8 @@ from bert_jax.metrics.tables import aligned, shorten
 # The matrix is printed up to this many classes, about a terminal's width; else its largest errors.
 MATRIX_CLASSES = 20
 MOST_ERRORS = 40
-# A picture shows only so many classes, the most frequent: more of them cannot be read, and drawing
-# takes minutes and gigabytes.
+# A picture shows at most this number of classes, the most frequent: more cannot be read, and
+# drawing takes minutes and gigabytes.
 DRAWN_CLASSES = 200
 # Only this many cells of a picture are labelled, the largest ones: drawing text takes long.
 MOST_NUMBERS = 4_000

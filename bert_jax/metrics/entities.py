@@ -3,7 +3,7 @@
 The rules of the CoNLL-2000 to 2003 shared tasks (Tjong Kim Sang and Buchholz 2000; Tjong
 Kim Sang and Veenstra 1999 for the schemes): lenient, every sequence of tags has one reading. The
 script itself has no rule for tags of BIOES. The rule of this module: S is a single entity
-(the script does not know it), and B begins one after E of the same type, too (the script joins).
+(the script does not know it), and B also begins one after E of the same type (the script joins).
 """
 
 import dataclasses
@@ -43,8 +43,8 @@ def spans(tags: Sequence[str]) -> list[Span]:
     any other I or E continues the entity before it.
 
     Args:
-        tags: O, or a prefix, a hyphen and a type, which may contain hyphens; a prefix alone
-            has the type "". Prefixes of BMES, BMEWO and BILOU are accepted, too.
+        tags: O, or a prefix, a hyphen and a type, which may contain hyphens; only a
+            prefix has the type "". Prefixes of BMES, BMEWO and BILOU are also accepted.
 
     Raises:
         UserError: a tag is none of these.
@@ -179,7 +179,7 @@ class EntityCounts:
 
         Args:
             gold: tags of each sentence, in any scheme.
-            predicted: predicted tags, as many and of the same lengths; the scheme may differ.
+            predicted: predicted tags, of the same number and lengths; the scheme may differ.
 
         Raises:
             UserError: a tag is not the tag of an entity.

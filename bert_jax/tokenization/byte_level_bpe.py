@@ -21,7 +21,7 @@ from bert_jax.tokenization.definition import (
 from bert_jax.tokenization.description import FAIRSEQ, Description, SpecialTokens, Token
 from bert_jax.tokenization.encoding import FAIRSEQ_TEMPLATE, Encoding, check_texts
 from bert_jax.tokenization.library import LibraryTokenizer, copy_of
-from bert_jax.tokenization.source import BPE_FILE, LIBRARY, Source
+from bert_jax.tokenization.source import BPE_FILE, LIBRARY, TokenizerSource
 
 if TYPE_CHECKING:
     import tokenizers
@@ -145,7 +145,7 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
     def readable_token(self, token_id: int) -> str:
         """The piece with its bytes as text: "Ġcafé", where the vocabulary has "ĠcafÃ©".
 
-        Bytes that are no text by themselves stay as they are in the vocabulary.
+        Bytes that are not text by themselves stay as they are in the vocabulary.
         """
         text = self.decode([token_id], skip_special_tokens=False)
         is_text = text.isprintable() and "\ufffd" not in text
@@ -204,7 +204,7 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
             (directory / name).write_bytes(content.encode())
 
 
-def load(source: Source) -> ByteLevelBPETokenizer:
+def load(source: TokenizerSource) -> ByteLevelBPETokenizer:
     """The tokenizer of some files: pieces with the rules of RoBERTa's class, or as `LIBRARY`."""
     path, definition = source.path(BPE_FILE), source.definition
     source.check_no_arguments(path, "do not apply to byte-level BPE, which encodes text as it is")

@@ -61,10 +61,10 @@ def checked_pieces(path: Path, vocabulary: Any) -> dict[str, int]:
         vocabulary: its `vocab`.
 
     Raises:
-        UserError: it is no object of pieces and ids.
+        UserError: it is not an object of pieces and ids.
     """
     if not isinstance(vocabulary, dict) or not is_unicode("".join(vocabulary)):
-        raise UserError(f"{path}: the vocabulary is no object of pieces and ids; {READ_REMEDY}")
+        raise UserError(f"{path}: the vocabulary is not an object of pieces and ids; {READ_REMEDY}")
     for piece, token_id in vocabulary.items():
         if type(token_id) is not int or not 0 <= token_id < MAX_VOCABULARY_SIZE:
             raise UserError(
@@ -219,7 +219,7 @@ def library_errors(path: Path | str) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        # The library raises plain Exceptions, and panics are no Exceptions at all.
+        # The library raises plain Exceptions, and panics are not Exceptions.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise UserError(

@@ -23,7 +23,7 @@ SIDES = ("right", "left")
 # transformers writes 1e30 for "no limit"; every number above 1e20 means no limit.
 _NO_LIMIT = 1e20
 
-# Paths of the machine that saved the file, which transformers drops, too; keys with a field.
+# Paths of the machine that saved the file, which transformers also drops; keys with a field.
 _DROPPED = (
     *("name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_file", "merges_file"),
     *("model_max_length", "max_len", "truncation_side"),
@@ -229,7 +229,7 @@ def with_settings(
         definition: the content of the `tokenizer.json` beside it; None if there is none.
 
     Raises:
-        UserError: a limit is no positive number, or a side is neither "right" nor "left".
+        UserError: a limit is not a positive number, or a side is neither "right" nor "left".
     """
     # "max_len" is the key of transformers 2.
     key = "model_max_length" if "model_max_length" in config else "max_len"
@@ -266,7 +266,7 @@ def read_special_tokens(
 ) -> SpecialTokens:
     """The tokens that the files of a directory describe.
 
-    `added_tokens_decoder` in `tokenizer_config.json` decides alone; without it,
+    `added_tokens_decoder` in `tokenizer_config.json` decides; without it,
     `special_tokens_map.json`, `added_tokens.json` and `tokenizer.json` do.
 
     Args:

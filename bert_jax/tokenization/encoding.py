@@ -77,7 +77,7 @@ class Template:
     pair: str
 
     def __post_init__(self) -> None:
-        self.parts(pair=True)  # raises ValueError if it is no template
+        self.parts(pair=True)  # raises ValueError if it is not a template
 
     def parts(self, *, pair: bool) -> tuple[TemplatePart, ...]:
         """The parts of the template for one text or for a pair."""

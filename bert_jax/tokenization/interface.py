@@ -204,7 +204,7 @@ class Tokenizer(abc.ABC):
         limit = None
         if max_length is not None:
             if truncation == "only_second" and pairs is None:
-                raise OptionError("truncation", truncation, "there are no pairs: give pairs, too")
+                raise OptionError("truncation", truncation, "there are no pairs; give pairs")
             special = self.num_special_tokens(pair=pairs is not None) if add_special_tokens else 0
             if (limit := max_length - special) < 1:
                 rule = f"it leaves no space beside the special tokens: give at least {special + 1}"
@@ -330,7 +330,7 @@ class Tokenizer(abc.ABC):
         for word in words:
             if not word.strip():
                 raise UserError(f"words: nothing is left of {word!r}; remove it")
-        # A piece of the vocabulary, such as "[unused1]", is no added token yet.
+        # A piece of the vocabulary, such as "[unused1]", is not yet an added token.
         added = {token.content for token in self.description.tokens.all()}
         new = [word for word in words if word not in added or self.token_to_id(word) is None]
         return self._with_tokens([Token(word, special=False) for word in new])

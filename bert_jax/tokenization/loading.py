@@ -15,7 +15,7 @@ from bert_jax.tokenization.source import (
     LIBRARY,
     MODEL_FILE,
     VOCABULARY_FILE,
-    Source,
+    TokenizerSource,
     read_source,
 )
 from bert_jax.tokenization.unigram import LAYOUTS, UNIGRAM
@@ -86,7 +86,7 @@ def load_tokenizer(
     return tokenizer if source.has_types else tokenizer.without_token_types()
 
 
-def _kind(source: Source) -> str:
+def _kind(source: TokenizerSource) -> str:
     """The kind for files that name no class: the family's, if they are of that kind."""
     files, expected = source.files, source.needed
     has_model = MODEL_FILE in files
@@ -117,7 +117,7 @@ def _kind(source: Source) -> str:
     return LIBRARY if says_all else kind
 
 
-def _load(source: Source, kind: str) -> Tokenizer:
+def _load(source: TokenizerSource, kind: str) -> Tokenizer:
     """The tokenizer of a kind; the type of its model decides for `LIBRARY`."""
     known = model_type(source.definition)
     of_library = _KINDS.get(known) if kind == LIBRARY else None

@@ -19,7 +19,7 @@ from bert_jax.tokenization.description import (
 )
 from bert_jax.tokenization.encoding import DEFAULT_TEMPLATE, Pieces, check_texts
 from bert_jax.tokenization.interface import Tokenizer
-from bert_jax.tokenization.source import MODEL_FILE, Source
+from bert_jax.tokenization.source import MODEL_FILE, TokenizerSource
 
 WORD_MARKER = "▁"
 
@@ -186,7 +186,7 @@ class SentencePieceTokenizer(Tokenizer):
                 begin += 1
             while begin < end - 1 and self._is_space(cleaned[end - 1]):
                 end -= 1
-            # A "▁" alone, or one of several pieces of one character (Ⅷ is V, I, II), covers no
+            # A single "▁", or one of several pieces of one character (Ⅷ is V, I, II), covers no
             # characters; it gets the offsets of the character at its position.
             end = min(max(end, begin + 1), len(cleaned))
             begin = min(begin, end - 1)
@@ -323,7 +323,7 @@ def class_description(pieces: Collection[str]) -> Description:
     return Description(SpecialTokens.of(tuple(names)), DEFAULT_TEMPLATE)
 
 
-def load(source: Source) -> SentencePieceTokenizer:
+def load(source: TokenizerSource) -> SentencePieceTokenizer:
     """The tokenizer of a .model file; ALBERT's class gives the rules that no file names."""
     path, arguments = source.files[MODEL_FILE], source.arguments
     has_class = source.named is not None
@@ -348,7 +348,7 @@ def read_model(path: Path) -> tuple[bytes, Any]:
     """The content of a .model file, and its parts (sentencepiece_model.proto).
 
     Raises:
-        UserError: it is no such file, or was cut off between two pieces, so that what follows the
+        UserError: it is not such a file, or was cut off after a piece, so that the part after the
             pieces is missing.
     """
     from sentencepiece import sentencepiece_model_pb2

@@ -38,7 +38,7 @@ class TokenizerClass(NamedTuple):
 
     Attributes:
         name: its name, as a file has it.
-        kind: see `Source`.
+        kind: see `TokenizerSource`.
         has_types: whether it gives the second text token type 1; `model_input_names` in
             `tokenizer_config.json` has precedence. (transformers 5 gives no types for ALBERT, but
             its models were trained with them.)
@@ -90,7 +90,7 @@ _SWITCHES = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class TokenizerSource:
     """The files of a tokenizer, and the arguments of `load_tokenizer`.
 
     Attributes:
@@ -103,7 +103,7 @@ class Source:
         config: the content of `tokenizer_config.json`; empty if there is none.
         named: the class that a file names; None if none does.
         kind: one of the kinds in `interface`, or `LIBRARY`.
-        is_alone: whether a file is read alone, without the files beside it.
+        is_alone: whether a file is read without the files beside it.
     """
 
     directory: Path
@@ -174,7 +174,7 @@ class Source:
             is_alone=self.is_alone,
         )
         template, definition = default.template, self.definition or {}
-        # transformers takes the template of ALBERT's class from the file, too.
+        # transformers also takes the template of ALBERT's class from the file.
         of_file = self.kind in (LIBRARY, SENTENCEPIECE) and MODEL_FILE not in self.files
         if of_file and (definition.get("post_processor") or (definition and self.named)):
             template = read_template(self.path(TOKENIZER_FILE), definition, tokens.names)
@@ -184,14 +184,14 @@ class Source:
 
 def read_source(
     path: Path, arguments: Mapping[str, bool], needed: str | None, rows: int | None
-) -> Source:
+) -> TokenizerSource:
     """Reads the JSON files of a directory, or a file by itself.
 
     Args:
         path: the directory, or the file.
-        arguments: see `Source`.
-        needed: see `Source`.
-        rows: see `Source`; None: `vocab_size` of a `config.json` in the directory.
+        arguments: see `TokenizerSource`.
+        needed: see `TokenizerSource`.
+        rows: see `TokenizerSource`; None: `vocab_size` of a `config.json` in the directory.
 
     Raises:
         UserError: a file is damaged, or names a class that is not supported.
@@ -200,7 +200,9 @@ def read_source(
         name = {".json": TOKENIZER_FILE, ".model": MODEL_FILE}.get(path.suffix, VOCABULARY_FILE)
         files = {BPE_FILE if path.name == BPE_FILE else name: path}
         definition = _read(path) if TOKENIZER_FILE in files else None
-        return Source(path.parent, files, arguments, needed, rows, definition, is_alone=True)
+        return TokenizerSource(
+            path.parent, files, arguments, needed, rows, definition, is_alone=True
+        )
     check_undamaged(
         path, ["tokenizer*.json", *_FILES_WITH_PIECES, SPECIAL_TOKENS_FILE, ADDED_TOKENS_FILE]
     )
@@ -218,7 +220,7 @@ def read_source(
     for named_in, fields in ((model_path, model_config), (config_path, config)):
         if (class_name := fields.get("tokenizer_class")) is not None:
             named = _named_class(named_in, class_name, definition)
-    return Source(path, files, arguments, needed, rows, definition, config, named)
+    return TokenizerSource(path, files, arguments, needed, rows, definition, config, named)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -244,7 +244,7 @@ def _count_words(texts: Iterable[str], switches: BertSwitches) -> dict[str, int]
 
 
 def _most_frequent_letters(words: dict[str, int], coverage: float, least: int) -> list[str]:
-    """As many of the most frequent letters as make up the coverage, and at least so many."""
+    """The most frequent letters that make up the coverage, at least `least` of them."""
     counts: collections.Counter[str] = collections.Counter()
     for word, count in words.items():
         for letter in word:

@@ -24,7 +24,7 @@ from bert_jax.tokenization.encoding import DEFAULT_TEMPLATE, FAIRSEQ_TEMPLATE
 from bert_jax.tokenization.interface import CAMEMBERT, SENTENCEPIECE, XLM_ROBERTA
 from bert_jax.tokenization.library import LIBRARY_CLASS, TOKENIZER_FILE, LibraryTokenizer
 from bert_jax.tokenization.sentencepiece import WORD_MARKER, read_model
-from bert_jax.tokenization.source import LIBRARY, MODEL_FILE, Source
+from bert_jax.tokenization.source import LIBRARY, MODEL_FILE, TokenizerSource
 
 if TYPE_CHECKING:
     import tokenizers
@@ -207,7 +207,7 @@ class UnigramTokenizer(LibraryTokenizer):
         self._save(directory, rules, max_length)
 
 
-def load(source: Source) -> UnigramTokenizer:
+def load(source: TokenizerSource) -> UnigramTokenizer:
     """The tokenizer of a .model file with a family's ids, or of a `tokenizer.json`."""
     path, definition, kind = source.path(MODEL_FILE), source.definition, source.kind
     source.check_no_arguments(
@@ -251,7 +251,7 @@ def read_model_file(path: Path, kind: str) -> UnigramModel:
         kind: a key of `LAYOUTS`.
 
     Raises:
-        UserError: it is no unigram model.
+        UserError: it is not a unigram model.
     """
     _, proto = read_model(path)
     if proto.trainer_spec.model_type != _UNIGRAM_MODEL or proto.trainer_spec.byte_fallback:

@@ -22,7 +22,7 @@ from bert_jax.tokenization.definition import (
 from bert_jax.tokenization.description import BRACKETED, Description, SpecialTokens
 from bert_jax.tokenization.encoding import DEFAULT_TEMPLATE, check_texts
 from bert_jax.tokenization.library import LIBRARY_CLASS, LibraryTokenizer
-from bert_jax.tokenization.source import LIBRARY, VOCABULARY_FILE, Source
+from bert_jax.tokenization.source import LIBRARY, VOCABULARY_FILE, TokenizerSource
 
 if TYPE_CHECKING:
     import tokenizers
@@ -139,7 +139,7 @@ class WordPieceTokenizer(LibraryTokenizer):
 
         BERT's rules never look across a space, so the text between two spaces always has the
         same ids: it is encoded once and cached. On English text, one thread is then two to three
-        times as fast as one thread of the library alone.
+        times as fast as one thread of the library.
         """
         check_texts(sentences)
         if self.switches is None:
@@ -239,7 +239,7 @@ class WordPieceTokenizer(LibraryTokenizer):
         write_vocabulary(directory / VOCABULARY_FILE, self._pieces)
 
 
-def load(source: Source) -> WordPieceTokenizer:
+def load(source: TokenizerSource) -> WordPieceTokenizer:
     """The tokenizer of some files: pieces with the rules of BERT's class, or as `LIBRARY`."""
     path, definition = source.path(VOCABULARY_FILE), source.definition
     pieces: list[str] | dict[str, int]
@@ -269,7 +269,9 @@ def load(source: Source) -> WordPieceTokenizer:
     return WordPieceTokenizer.from_vocabulary(pieces, switches, described, str(path), source.rows)
 
 
-def _library(source: Source, path: Path, definition: dict[str, Any]) -> "tokenizers.Tokenizer":
+def _library(
+    source: TokenizerSource, path: Path, definition: dict[str, Any]
+) -> "tokenizers.Tokenizer":
     """The tokenizer of the library for a `tokenizer.json`, if everything in it is admitted."""
     import tokenizers
     from tokenizers import normalizers

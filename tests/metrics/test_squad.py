@@ -36,7 +36,7 @@ from bert_jax.metrics.squad import (
         ("“The” sun", "“ ” sun"),
         ("10\u202f000\u00a0km", "10 000 km"),  # both are white space
         ("THÉ", "thé"),
-        ("the\u0301", "\u0301"),  # a combining accent is no letter to the script
+        ("the\u0301", "\u0301"),  # a combining accent is not a letter to the script
         ("İ", "i\u0307"),
         ("Straße", "straße"),  # lower case, not folded
         ("!?", ""),

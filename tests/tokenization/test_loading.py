@@ -121,7 +121,7 @@ def test_a_model_file_tells_how_it_was_cleaned(cat_tokenizer, tmp_path):
         ("tokenizer.json", "{}", ": the model is missing;"),
         ("tokenizer.json", "{\n", ":2: not JSON: "),
         ("tokenizer.json", "[]", " is not a JSON object; give a file that"),
-        ("tokenizer.json", '{"model": {"type": "WordPiece"}}', ": the vocabulary is no object"),
+        ("tokenizer.json", '{"model": {"type": "WordPiece"}}', ": the vocabulary is not an object"),
         ("vocab.txt", "", ": the vocabulary is empty"),
         ("vocab.txt", "\n\r\n\n", ": the vocabulary is empty"),
         ("vocab.txt", b"[PAD]\nthe\ncaf\xe9\n", ":3: byte 0xe9 is not UTF-8"),

@@ -1,7 +1,7 @@
 """Corpus → masked batches for pre-training.
 
-The data position is one integer. Example n of a run is example n mod R of epoch n div R (R examples
-per epoch); its position in the corpus, its pair and its masks are a pure function of (seed, n).
+The data position is one integer. Example n of a run belongs to epoch n // `examples_per_epoch`; its
+position in the corpus, its pair and its masks are a pure function of (seed, n).
 Global batch g consists of the examples g·B … g·B + B-1; a host makes only its own rows of it. So
 the batches depend neither on the number of hosts and workers nor on where a run was resumed.
 """
@@ -55,8 +55,8 @@ class PretrainingBatches:
         options: length, objective and masking.
         length: T, tokens of a row.
         padding_id: id of [PAD].
-        examples_per_epoch: R, number of examples of an epoch.
-        rows_per_epoch: R, since each row is one example.
+        examples_per_epoch: number of examples of an epoch.
+        rows_per_epoch: the same number, since each row is one example.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """A corpus on disk: memory-mapped token ids with sentence and document offsets.
 
-    CORPUS/manifest.json              counts, settings, checksums (of itself, too); written last
+    CORPUS/manifest.json              counts, settings, checksums (also its own); written last
     CORPUS/tokenizer/                 the tokenizer that made the ids
     CORPUS/train.tokens.bin           uint16 (uint32 if V > 65,536) [tokens]
     CORPUS/train.sentences.bin        int64 [sentences + 1]
@@ -302,7 +302,7 @@ def _map(path: Path, dtype: np.dtype) -> np.ndarray:
         return np.zeros(0, dtype)
     try:
         return np.memmap(path, dtype, mode="r")
-    except ValueError as error:  # the size is no multiple of the item size
+    except ValueError as error:  # the size is not a multiple of the item size
         raise UserError(f"{path}: damaged: {error}; prepare the corpus again") from error
 
 

@@ -83,8 +83,8 @@ def shown_share(
 
     It is below 1, see `docs/pretraining.md`, and exact for a split of at most `most_tokens` tokens.
     Of a larger one, every n-th document is planned as if they were the whole split, with n such
-    that about as many tokens remain. What packing leaves out (`packing.PackingStatistics`) counts
-    as shown.
+    that about `most_tokens` tokens remain. What packing leaves out (`packing.PackingStatistics`)
+    counts as shown.
 
     Args:
         split: documents; no token is read.

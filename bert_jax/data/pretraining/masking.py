@@ -244,7 +244,7 @@ def _mask_words(
 ) -> np.ndarray:
     """Masks n-grams of whole words that begin at random words, each within one segment.
 
-    One that would exceed the number is shortened; if its first word alone would, or if one of its
+    One that would exceed the number is shortened; if already its first word would, or if one of its
     words is masked already, it is skipped. With n = 1 these are whole words in random order.
     Source: google-research/albert and bert, create_pretraining_data.py,
     create_masked_lm_predictions. Returns bool [B, T].

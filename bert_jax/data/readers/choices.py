@@ -1,7 +1,7 @@
 """Multiple choice: SWAG's and Cosmos QA's tables, ARC's JSON lines and their relatives.
 
     swag    sent1, sent2, ending0, ending1, …, label: a choice is sent2 and an ending, as in the
-            original; or startphrase alone, which the endings continue
+            original; or only startphrase, which the endings continue
     cosmos  context, question, answer0, answer1, …, label
     arc     question.stem, question.choices or choices: [{"label", "text"}, …] or {"label": […],
             "text": […]}, answerKey: one of the labels; ARC, OpenBookQA, CommonsenseQA
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from bert_jax.data.examples import Choices, Example, Examples
 from bert_jax.data.readers.columns import USUAL_IDS, record_id, usual_column
-from bert_jax.data.readers.rows import Report, TableShape
+from bert_jax.data.readers.rows import Report, TableCounts
 from bert_jax.data.readers.tables import FORMATS, FileOptions, Record, open_records, string_field
 from bert_jax.errors import UserError
 
@@ -118,7 +118,7 @@ def open_choices(
     source: str | Path,
     options: ChoiceOptions,
     answers: Sequence[str] = (),
-    report: Report = TableShape.say,
+    report: Report = TableCounts.say,
 ) -> Iterator[Examples[Choices]]:
     """Opens choices in a table or in JSON lines.
 
@@ -144,7 +144,7 @@ def read_choices(
     options: ChoiceOptions = ChoiceOptions(),
     *,
     needs_labels: bool = False,
-    report: Report = TableShape.say,
+    report: Report = TableCounts.say,
 ) -> Iterator[Example[Choices]]:
     """The examples of a source, in its order; either all have a label or none, see `open_choices`.
 

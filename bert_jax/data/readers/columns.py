@@ -178,7 +178,7 @@ def find_columns(
             names the columns and the option to set.
     """
     if named.pair_column and not named.text_column:
-        raise OptionError("data.pair_column", named.pair_column, "set {data.text_column}, too")
+        raise OptionError("data.pair_column", named.pair_column, "set {data.text_column} as well")
     if named.text_column:
         text = named_column("data.text_column", named.text_column, present, location)
         pair = named_column("data.pair_column", named.pair_column, present, location)

@@ -154,8 +154,8 @@ def with_tag_column(
 ) -> str:
     """A sentence in columns, with a tag for each word as one more column.
 
-    A sentence of a file in columns keeps its lines. Its lines of `-DOCSTART-` get a tag, too, since
-    conlleval requires as many columns in every line.
+    A sentence of a file in columns keeps its lines. Its lines of `-DOCSTART-` also get a tag,
+    since conlleval requires the same number of columns in every line.
 
     Args:
         sentence: the sentence.

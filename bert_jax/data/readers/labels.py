@@ -81,7 +81,7 @@ class Labels:
         self._columns = self.columns.classes or ((label,) if label else ())
         self._separator, self._names = options.label_separator, options.names
         self._by_number = names_by_number(self._names)
-        # If a row has a label that is in the header, too, the line is not a header.
+        # If a row has a label that is also in the header, the line is not a header.
         is_by_number = options.header and options.label_column not in ("", label)
         self._header = (label or "") if is_by_number else ""
         self._kind: str | None = None
@@ -271,7 +271,7 @@ def _vector(parts: Sequence[str], width: int, names: tuple[str, ...], location: 
     raise OptionError(
         "data.labels",
         names,
-        "fix the row, or name as many labels with {data.labels}",
+        "fix the row, or name the same number of labels with {data.labels}",
         problem=problem,
     )
 

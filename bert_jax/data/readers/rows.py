@@ -18,14 +18,14 @@ _SEPARATORS = ",;\t"
 # The length limit of a CSV field; the default of the `csv` module is 128 KiB.
 _FIELD_CHARACTERS = 1 << 26
 
-# Maximum number of rows of several lines that are checked, each against as many other rows.
+# Maximum number of rows of several lines that are checked, each against this number of other rows.
 _RECENT_ROWS = 100
 
 NumberedFields = Iterator[tuple[int, list[str]]]
 
 
 @dataclasses.dataclass
-class TableShape:
+class TableCounts:
     """Counts the lines and rows of a table while it is read.
 
     Attributes:
@@ -67,18 +67,18 @@ class TableShape:
             )
 
 
-Report = Callable[[TableShape], None]
-"""Receives the shape of a file if its rows are not its lines."""
+Report = Callable[[TableCounts], None]
+"""Receives the counts of a table with rows that are not single lines."""
 
 
-def table_rows(lines: Lines, form: str, quotes: str, shape: TableShape) -> NumberedFields:
+def table_rows(lines: Lines, form: str, quotes: str, counts: TableCounts) -> NumberedFields:
     """The fields of each row, with the number of its first line.
 
     Args:
         lines: the file.
         form: "tsv" or "csv".
         quotes: see `FileOptions`.
-        shape: its `lines` and `swallowed` are set during iteration.
+        counts: its `lines` and `swallowed` are set during iteration.
 
     Raises:
         OptionError: during iteration, a line is not valid CSV.
@@ -86,10 +86,10 @@ def table_rows(lines: Lines, form: str, quotes: str, shape: TableShape) -> Numbe
     texts = (line for _, line in lines)
     if form == "csv":
         quoting = csv.QUOTE_NONE if quotes == "none" else csv.QUOTE_MINIMAL
-        return _parsed(lines.name, *_with_delimiter(texts), quoting, shape)
+        return _parsed(lines.name, *_with_delimiter(texts), quoting, counts)
     if quotes == "csv":
-        return _parsed(lines.name, texts, "\t", csv.QUOTE_MINIMAL, shape)
-    return _tab_fields(lines, quotes, shape)
+        return _parsed(lines.name, texts, "\t", csv.QUOTE_MINIMAL, counts)
+    return _tab_fields(lines, quotes, counts)
 
 
 def without_end(line: str) -> str:
@@ -97,11 +97,11 @@ def without_end(line: str) -> str:
     return line.removesuffix("\n").removesuffix("\r")
 
 
-def _tab_fields(lines: Lines, quotes: str, shape: TableShape) -> NumberedFields:
+def _tab_fields(lines: Lines, quotes: str, counts: TableCounts) -> NumberedFields:
     for number, line in lines:
         if text := without_end(line):
             fields = text.split("\t")
-            shape.lines += 1
+            counts.lines += 1
             yield number, fields if quotes == "none" else [_unquoted(field) for field in fields]
 
 
@@ -118,7 +118,7 @@ def _with_delimiter(texts: Iterator[str]) -> tuple[Iterator[str], str]:
 
 
 def _parsed(
-    name: str, texts: Iterable[str], delimiter: str, quoting: Any, shape: TableShape
+    name: str, texts: Iterable[str], delimiter: str, quoting: Any, counts: TableCounts
 ) -> NumberedFields:
     """Rows as read by the `csv` module, each with the number of its first line."""
     taken: list[str] = []  # the lines of a row
@@ -137,7 +137,7 @@ def _parsed(
     try:
         for fields in reader:
             if fields:
-                shape.lines += len(taken)
+                counts.lines += len(taken)
                 if len(taken) == 1 and width:  # the first row may be a header
                     recent.append(fields)
                 elif len(taken) > 1 and len(suspects) < _RECENT_ROWS:
@@ -157,18 +157,18 @@ def _parsed(
         ) from error
     for start, rows, before in suspects:
         if _are_rows(rows, [row for row in (*before, *recent) if len(row) == width]):
-            shape.swallowed.append((start, len(rows)))
+            counts.swallowed.append((start, len(rows)))
 
 
 def _are_rows(lines: Sequence[Sequence[str]], others: Collection[Sequence[str]]) -> bool:
     """Whether the lines of a row are rows themselves, if quotation marks are characters.
 
-    A text may have lines with as many separators as a row. So one of the columns must also look
-    like this column in other rows: it has their values (classes), or numbers.
+    A text may have lines with the number of separators of a row. So one of the columns must also
+    look like this column in other rows: it has their values (classes), or numbers.
 
     Args:
         lines: fields of each line of the row.
-        others: as many fields of rows of one line.
+        others: fields of rows of one line, the same number.
     """
     return any(
         set(usual).issuperset(values) or all(map(is_number, (*values, *usual)))

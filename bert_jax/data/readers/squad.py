@@ -10,7 +10,7 @@ from typing import Any
 from bert_jax.data.examples import Example, Examples, GoldAnswer, Question
 from bert_jax.data.readers.columns import record_id
 from bert_jax.data.readers.lines import open_lines, uncompressed_name
-from bert_jax.data.readers.rows import Report, TableShape
+from bert_jax.data.readers.rows import Report, TableCounts
 from bert_jax.data.readers.tables import (
     FORMATS,
     FileOptions,
@@ -103,7 +103,7 @@ def open_questions(
     source: str | Path,
     options: QuestionOptions = QuestionOptions(),
     answers: Sequence[str] = (),
-    report: Report = TableShape.say,
+    report: Report = TableCounts.say,
 ) -> Iterator[Examples[Question]]:
     """Opens questions; they are read in constant memory, unless the file is one JSON object.
 
@@ -130,7 +130,7 @@ def open_questions(
 def read_questions(
     source: str | Path,
     options: QuestionOptions = QuestionOptions(),
-    report: Report = TableShape.say,
+    report: Report = TableCounts.say,
 ) -> Iterator[Example[Question]]:
     """The questions of a source with their answers, see `open_questions`."""
     with open_questions(source, options, report=report) as examples:
@@ -158,7 +158,7 @@ def distinct(examples: Iterable[Example[Question]]) -> Iterator[Example[Question
 def _squad(source: str | Path, options: QuestionOptions) -> Iterator[Example[Question]]:
     """Reads articles of paragraphs of questions, or rows below "data", another common form.
 
-    A prediction keeps the id alone.
+    A prediction keeps only the id.
     """
     in_articles = QuestionOptions(
         passage_column="context", answers_column="answers", id_column=options.id_column
@@ -217,7 +217,7 @@ def _items(name: str, parent: Any, path: str) -> Iterator[tuple[str, dict[str, A
     for index, item in enumerate(items):
         if not isinstance(item, dict):
             kind = type(item).__name__
-            raise UserError(f"{name}: {path}[{index}] is no object but {kind}; fix the file")
+            raise UserError(f"{name}: {path}[{index}] is not an object but {kind}; fix the file")
         yield f"{path}[{index}]", item
 
 

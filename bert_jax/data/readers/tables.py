@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 from bert_jax.data.examples import Example, Examples
 from bert_jax.data.readers.lines import Lines, open_lines, uncompressed_name
-from bert_jax.data.readers.rows import NumberedFields, Report, TableShape, table_rows, without_end
+from bert_jax.data.readers.rows import NumberedFields, Report, TableCounts, table_rows, without_end
 from bert_jax.data.tensorflow import PreparedDataset
 from bert_jax.errors import OptionError, UserError, require_one_of
 
@@ -119,7 +119,7 @@ def is_dataset(source: str | Path) -> bool:
 def open_records(
     source: str | Path,
     options: FileOptions = FileOptions(),
-    report: Report = TableShape.say,
+    report: Report = TableCounts.say,
     *,
     default: str = "",
     headless: tuple[str, ...] = (),
@@ -197,14 +197,14 @@ def _table(
     headless: tuple[str, ...],
     skip_broken: bool,
 ) -> Table:
-    shape = TableShape(lines.name)
-    rows = table_rows(lines, form, options.quotes, shape)
+    counts = TableCounts(lines.name)
+    rows = table_rows(lines, form, options.quotes, counts)
     number, first = next(rows, (1, []))
     location = f"{lines.name}:{number}"
     header = bool({*first} & {*headless}) if headless else options.header
     columns = tuple(first) if header else headless or tuple(map(str, range(len(first))))
     if header:
-        shape.lines = 0
+        counts.lines = 0
     elif first:
         rows = itertools.chain([(number, first)], rows)
     if len(set(columns)) < len(columns):
@@ -216,9 +216,9 @@ def _table(
         for number, fields in rows:
             row_location = f"{lines.name}:{number}"
             if header and _is_header(fields, first):
-                shape.headers.append(number)
+                counts.headers.append(number)
                 continue
-            shape.rows += 1
+            counts.rows += 1
             if len(fields) == len(columns):
                 yield Record(dict(zip(columns, fields, strict=True)), row_location, columns)
             elif skip_broken:
@@ -226,8 +226,8 @@ def _table(
             else:
                 origin = "the header has" if header else "the first row has"
                 raise _wrong_width(fields, f"{origin} {len(columns)}", row_location)
-        if shape.lines != shape.rows:
-            report(shape)
+        if counts.lines != counts.rows:
+            report(counts)
 
     return Table(records(), columns, location, broken, lines.fraction)
 

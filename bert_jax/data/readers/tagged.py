@@ -32,7 +32,7 @@ from bert_jax.data.readers.columns import (
 from bert_jax.data.readers.conll import DOCUMENT_START, ColumnOptions, read_sentences
 from bert_jax.data.readers.labels import names_by_number, parse_list
 from bert_jax.data.readers.lines import open_lines, uncompressed_name
-from bert_jax.data.readers.rows import Report, TableShape, is_number
+from bert_jax.data.readers.rows import Report, TableCounts, is_number
 from bert_jax.data.readers.tables import Record, Table, format_of, is_dataset, open_records
 from bert_jax.data.readers.texts import TextParser, open_texts, text_examples
 from bert_jax.errors import INT32_MAX, OptionError, UserError
@@ -78,7 +78,7 @@ class TaggedOptions(LabelledFileOptions, ColumnOptions):
         """Whether a source of tagged sentences has its words in columns."""
         if is_dataset(source):
             return False
-        form = format_of(source)  # ".tsv" is an ending of files with columns, too
+        form = format_of(source)  # ".tsv" is also an ending of files with columns
         return (self.format or (form if form in ("jsonl", "csv") else CONLL)) == CONLL
 
 
@@ -140,7 +140,7 @@ def read_tagged(
     options: TaggedOptions = TaggedOptions(),
     *,
     needs_tags: bool = False,
-    report: Report = TableShape.say,
+    report: Report = TableCounts.say,
 ) -> Iterator[Example[Sentence]]:
     """The tagged sentences of a source, in its order.
 

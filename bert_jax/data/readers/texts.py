@@ -11,7 +11,7 @@ from pathlib import Path
 from bert_jax.data.examples import Example, Examples, Text, texts_of
 from bert_jax.data.readers.columns import TextColumns, TextOptions, find_columns, record_id
 from bert_jax.data.readers.labels import Labels
-from bert_jax.data.readers.rows import Report, TableShape
+from bert_jax.data.readers.rows import Report, TableCounts
 from bert_jax.data.readers.tables import (
     Record,
     Table,
@@ -77,7 +77,7 @@ def read_texts(
     regression: bool = False,
     one_class: bool = False,
     needs_labels: bool = False,
-    report: Report = TableShape.say,
+    report: Report = TableCounts.say,
 ) -> Iterator[Example[Text]]:
     """The examples of a file, in its order.
 

@@ -137,7 +137,7 @@ def token_span(tokens: Encoding, start: int, stop: int) -> tuple[int, int] | Non
 
 
 @dataclasses.dataclass(frozen=True)
-class AnswerSpan:
+class GoldSpan:
     """Characters of a passage, `passage[start:stop]`.
 
     Attributes:
@@ -151,7 +151,7 @@ class AnswerSpan:
     is_stated: bool
 
 
-def find_answer(passage: str, answer: GoldAnswer) -> AnswerSpan | None:
+def find_answer(passage: str, answer: GoldAnswer) -> GoldSpan | None:
     """Finds a gold answer: at the stated start, else nearby, else in another spelling.
 
     Of several occurrences, the nearest to the stated start is used. If there is none, all white
@@ -163,10 +163,10 @@ def find_answer(passage: str, answer: GoldAnswer) -> AnswerSpan | None:
     """
     stop = answer.start + len(answer.text)
     if answer.start >= 0 and passage[answer.start : stop] == answer.text:
-        return AnswerSpan(answer.start, stop, is_stated=True)
+        return GoldSpan(answer.start, stop, is_stated=True)
     start = _nearest(passage, answer.text, answer.start)
     if start is not None:
-        return AnswerSpan(start, start + len(answer.text), is_stated=False)
+        return GoldSpan(start, start + len(answer.text), is_stated=False)
     text, _ = _folded(answer.text)
     text = text.strip(" ")
     folded, origins = _folded(passage)
@@ -174,7 +174,7 @@ def find_answer(passage: str, answer: GoldAnswer) -> AnswerSpan | None:
     start = _nearest(folded, text, near) if text else None
     if start is None:
         return None
-    return AnswerSpan(origins[start], origins[start + len(text) - 1] + 1, is_stated=False)
+    return GoldSpan(origins[start], origins[start + len(text) - 1] + 1, is_stated=False)
 
 
 def _nearest(passage: str, text: str, start: int) -> int | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_jax.data.examples import Example
 from bert_jax.data.randomness import derive_key, permute
-from bert_jax.data.readers.rows import Report, TableShape
+from bert_jax.data.readers.rows import Report, TableCounts
 from bert_jax.errors import OptionError, UserError
 from bert_jax.files import as_path, is_remote, reachable
 from bert_jax.tasks.base.labelled_options import LabelledData
@@ -54,7 +54,7 @@ class Splits(Generic[Input]):
     train: list[Example[Input]]
     validation: list[EvalSet[Input]]
     test: list[EvalSet[Input]]
-    shapes: tuple[TableShape, ...] = ()
+    shapes: tuple[TableCounts, ...] = ()
 
 
 def read_splits(
@@ -83,8 +83,8 @@ def read_splits(
     def sources(split: str) -> list[str]:
         return _sources(data, split, (default_names or {}).get(split, ()))
 
-    shapes: list[TableShape] = []
-    report = shapes.append if with_train else TableShape.say
+    shapes: list[TableCounts] = []
+    report = shapes.append if with_train else TableCounts.say
 
     def read_all(source: str, split: str) -> list[Example[Input]]:
         return list(read(source, split, report))

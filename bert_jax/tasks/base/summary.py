@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.data.readers.rows import TableShape, is_number
+from bert_jax.data.readers.rows import TableCounts, is_number
 from bert_jax.errors import listed
 from bert_jax.tokenization import Tokenizer
 
@@ -99,7 +99,7 @@ class DataSummary:
     duplicates: Mapping[str, int] = dataclasses.field(default_factory=dict)
     epoch_share: float | None = None
     reading: tuple[str, ...] = ()
-    shapes: tuple[TableShape, ...] = ()
+    shapes: tuple[TableCounts, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The contents of `data_summary.json`, with the warnings."""

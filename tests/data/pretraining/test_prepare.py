@@ -206,7 +206,7 @@ def test_a_finished_corpus_is_not_made_again(make, tmp_path, capfd):
 )
 def test_other_files_in_the_output_are_left_alone(make, tmp_path, file, message):
     (tmp_path / "empty").mkdir()
-    make("cat", "empty")  # an empty directory is no obstacle
+    make("cat", "empty")  # an empty directory does not matter
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / file).write_text("precious")
     with pytest.raises(UserError, match=message):

@@ -92,7 +92,7 @@ def test_patterns_directories_and_names(tmp_path, monkeypatch):
         tmp_path / "*" / "*" / "wiki*": wikis,
         tmp_path / "**" / "*.txt": ["b/two.txt", "c.txt"],
         tmp_path / "[bc]*": ["b/two.txt", "c.txt"],
-        tmp_path / "d[1].c": ["d[1].c"],  # a name that exists is no pattern
+        tmp_path / "d[1].c": ["d[1].c"],  # a name that exists is not a pattern
         "~/c.txt": ["c.txt"],
     }.items():
         assert [block.text for block in blocks(pattern)] == expected

@@ -135,7 +135,7 @@ ROW = '{"question": "a", "passage": "b", "answers": %s}'
         ("a.json", '{"a": 1}\n{"a": 1}\n', ":2: .* an object a line, set data.format=jsonl"),
         ("a.json", "[" * 100_000, ": not valid JSON: maximum recursion depth exceeded"),
         ("a.json", "[]", ": there is no list data; give JSON in the form of SQuAD"),
-        ("a.json", {"data": [1]}, r": data\[0\] is no object but int"),
+        ("a.json", {"data": [1]}, r": data\[0\] is not an object but int"),
         ("a.json", {"data": [{"paragraphs": [{"context": "b"}]}]}, r": there is no list dat"),
         ("a.json", {"data": [{"paragraphs": [{"qas": []}]}]}, r": data\[0\].paragraphs\[0\]"),
         ("a.json", b'{"data": "\xe9"}', r":1: byte 11 of the line \(0xe9\) is not UTF-8"),

@@ -175,7 +175,7 @@ TEXT_A = '{"text": "a"}\n'
         ("a\tb\n", {"text_column": "2"}, "set data.text_column to one of these, or to its numb"),
         ("a\n", {"text_column": "a", "pair_column": "b"}, "no column 'b', only 'a'; set data.pai"),
         ("a\n", {"text_column": "a", "id_column": "b"}, "'a'; set data.id_column to one "),
-        ("a\n", {"pair_column": "a"}, "data.pair_column is 'a'; set data.text_column, too"),
+        ("a\n", {"pair_column": "a"}, "data.pair_column is 'a'; set data.text_column as"),
         ("text\tx\na\tb\n", {"label_column": "y", "needs_labels": True},
          "1: there is no column 'y' among 'text', 'x', but labels are required; set data.l"),
         ('{"doc": {"text": "a"}}', {"text_column": "doc.body"}, "1: there is no column 'doc.body'"),

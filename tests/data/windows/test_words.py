@@ -16,7 +16,7 @@ from bert_jax.errors import UserError
         ("Angela Merkel's trip.", ["Angela", "Merkel", "'", "s", "trip", "."]),
         ("U.S. 3.5% $5", ["U", ".", "S", ".", "3", ".", "5", "%", "$", "5"]),
         ("„Bonn“, São Paulo…", ["„", "Bonn", "“", ",", "São", "Paulo", "…"]),
-        ("हिन्दी में", ["हिन्दी", "में"]),  # vowel signs are no letters to Python
+        ("हिन्दी में", ["हिन्दी", "में"]),  # vowel signs are not letters to Python
         ("北京 is big", ["北", "京", "is", "big"]),
         ("서울에서 東京", ["서울에서", "東", "京"]),
         ("non\u00a0breaking", ["non", "breaking"]),

@@ -78,7 +78,7 @@ def unknown_pieces(
     limit: int | None,
     problems: Sequence[OptionError] | None,
 ) -> Iterator[str]:
-    """Lines of text: the share of [UNK] at the begin of the sources, and if it is high, the cause.
+    """Lines of text: the share of [UNK] at the beginning of the sources, if high with its cause.
 
     Args:
         tokenizer: tokenizer of the corpus.
