@@ -60,7 +60,7 @@ def names_by_number(names: Sequence[str]) -> dict[str, str]:
 
 @dataclasses.dataclass
 class Labels:
-    """Reads the labels of a file; the first row decides whether there are any, and their kind.
+    """Reads the labels of a file: those of each row with `read`, then of all with `named`.
 
     Attributes:
         options: the separator of several classes in a cell, and the names of classes.
@@ -84,38 +84,20 @@ class Labels:
         # If a row has a label that is also in the header, the line is not a header.
         is_by_number = options.header and options.label_column not in ("", label)
         self._header = (label or "") if is_by_number else ""
-        self._kind: str | None = None
         self._quoted = ", ".join(map(repr, self._columns))
 
     def read(self, record: Record) -> Label | None:
-        """The label of a row; None if its file has no labels. `named` replaces numbers in lists.
+        """The label of a row as in the file; None if it has none.
 
         Raises:
-            UserError: a label is empty, of another kind than the label before, not a number, or not
-                one of the classes; or it looks like a list and is none.
+            UserError: a label is not a number, or not one of the classes; or it looks like a list
+                and is none.
         """
         if not self._columns:
             return None
         if self.columns.classes:
-            label: Label | None = self._from_columns(record)
-        else:
-            label = self._parse(record.fields.get(self._columns[0]), record.location)
-        kind = _kind(label)
-        if label is None and (self.needed or self._kind not in (None, kind)):
-            raise UserError(
-                f"{record.location}: the label ({self._quoted}) is empty; give the row one, or "
-                "remove it"
-            )
-        if self._kind not in (None, kind):
-            hint = ", or set {data.label_separator} if a row may have several"
-            raise OptionError(
-                "data.label_separator",
-                self._separator,
-                "give every row the same" + (hint if _kind(()) in (kind, self._kind) else ""),
-                f"{record.location}: {self._quoted} is {kind}, but {self._kind} in the rows before",
-            )
-        self._kind = kind
-        return label
+            return self._from_columns(record)
+        return self._parse(record.fields.get(self._columns[0]), record.location)
 
     def named(self, examples: Sequence[Example[Text]]) -> Iterator[Example[Text]]:
         """All examples of the file, with names of classes in place of the numbers in their lists.
@@ -124,10 +106,11 @@ class Labels:
         length, which is at least 2 and the number of names; otherwise they are numbers of classes.
 
         Raises:
-            UserError: a vector has another length than the first, or not only 0 and 1; or a number
-                in a list is not whole.
+            UserError: a label is missing, or of another kind than the first; a vector has another
+                length than the first, or not only 0 and 1; or a number in a list is not whole.
         """
-        if self.columns.classes or self._kind != _kind(()):
+        self._check_kinds(examples)
+        if self.columns.classes or not (examples and isinstance(examples[0].label, tuple)):
             yield from examples
             return
         lists = [cast(tuple[str, ...], example.label) for example in examples]
@@ -140,6 +123,25 @@ class Labels:
             else:
                 label = tuple(dict.fromkeys(self._name(part, example.location) for part in parts))
             yield dataclasses.replace(example, label=label)
+
+    def _check_kinds(self, examples: Sequence[Example[Text]]) -> None:
+        """Checks that all labels are of the same kind, or that all are missing."""
+        first = _kind(examples[0].label) if examples else ""
+        for label, location in ((example.label, example.location) for example in examples):
+            kind = _kind(label)
+            if label is None and (self.needed or kind != first):
+                raise UserError(
+                    f"{location}: the label ({self._quoted}) is empty; give the row one, or "
+                    "remove it"
+                )
+            if kind != first:
+                hint = ", or set {data.label_separator} if a row may have several"
+                raise OptionError(
+                    "data.label_separator",
+                    self._separator,
+                    "give every row the same" + (hint if _kind(()) in (kind, first) else ""),
+                    f"{location}: {self._quoted} is {kind}, but {first} in the rows before",
+                )
 
     def _are_vectors(self, lists: Sequence[tuple[str, ...]]) -> bool:
         of_bits = [parts for parts in lists if _BITS.keys() >= set(parts)]

@@ -27,28 +27,24 @@ _DEFAULTS = TextOptions()
 
 
 class TextParser:
-    """Makes examples of records: separates text and pair from the other fields.
-
-    Attributes:
-        columns: the columns of the last record, or of the table.
-    """
-
-    columns: TextColumns
+    """Makes examples of records: separates text and pair from the other fields."""
 
     def __init__(self, options: TextOptions, *, regression: bool = False) -> None:
         """Takes the columns that a user names, and whether the label is a number."""
         self._options, self._regression = options.resolved(), regression
-        self._names: tuple[str, ...] | None = None
+        # The names of the last record and their columns: most records have the same.
+        self._cached: tuple[tuple[str, ...], TextColumns] | None = None
 
-    def find(self, names: tuple[str, ...], location: str) -> None:
-        """Finds the columns of a table or an object among their names, see `find_columns`.
+    def columns(self, names: tuple[str, ...], location: str) -> TextColumns:
+        """The columns of a table or an object with these names, see `find_columns`.
 
         Raises:
             OptionError: a column is missing.
         """
-        if names != self._names:
-            self.columns = find_columns(self._options, names, location, regression=self._regression)
-            self._names = names
+        if self._cached is None or names != self._cached[0]:
+            columns = find_columns(self._options, names, location, regression=self._regression)
+            self._cached = names, columns
+        return self._cached[1]
 
     def __call__(self, record: Record, number: int) -> Example[Text]:
         """The example of a record, without its label; `number` counts from 0.
@@ -56,8 +52,8 @@ class TextParser:
         Raises:
             UserError: the record has no text.
         """
-        self.find(record.keys, record.location)
-        columns, fields, location = self.columns, record.fields, record.location
+        fields, location = record.fields, record.location
+        columns = self.columns(record.keys, location)
         text = string_field(fields, columns.text, location)
         return Example(
             text if columns.pair is None else (text, string_field(fields, columns.pair, location)),
@@ -112,10 +108,10 @@ def read_texts(
     ) as table:
         parse = TextParser(options, regression=regression)
         if table.columns:
-            parse.find(table.columns, table.location)
+            parse.columns(table.columns, table.location)
         for number, record in enumerate(table.records):
             example = parse(record, number)
-            columns = parse.columns
+            columns = parse.columns(record.keys, record.location)
             if labels is None:
                 if needs_labels:
                     location = table.location or record.location
@@ -129,7 +125,6 @@ def read_texts(
                     "first object has another text, pair, label or id key; give all objects the "
                     "same"
                 )
-            label = labels.read(record)
             if not all(map(str.strip, texts_of(example.input))):
                 if options.empty != "keep":
                     raise OptionError(
@@ -139,6 +134,7 @@ def read_texts(
                         problem=f"{record.location}: the text is empty",
                     )
                 empty.append(record.location)
+            label = labels.read(record)
             examples.append(Example(example.input, label, example.id, record.location))
     for locations, kind in (
         (empty, "empty texts kept"),
@@ -185,5 +181,5 @@ def text_examples(table: Table, options: TextOptions) -> Examples[Text]:
         )
     parse = TextParser(options)
     if table.columns:
-        parse.find(table.columns, table.location)
+        parse.columns(table.columns, table.location)
     return table.examples(parse)
