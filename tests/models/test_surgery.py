@@ -135,6 +135,13 @@ def test_positions_are_repeated(params):
     ]
     with pytest.raises(UserError, match="positions is 2, but the model has 3 and positions"):
         extend_positions(params, CONFIG, 2)
+    # As in RoBERTa, whose first rows are of padding.
+    config = dataclasses.replace(CONFIG, positions_after_padding=True, pad_token_id=0)
+    grown, config = extend_positions(params, config, 4)
+    assert config.max_position_embeddings == 5
+    assert position_table(grown).tolist() == [
+        [0.5, 1], *[[1.5, 2], [2.5, 3]], *[[1.5, 2], [2.5, 3]],
+    ]  # fmt: skip
 
 
 TABLES = hypothesis.extra.numpy.arrays(

@@ -105,6 +105,7 @@ def test_json_lines(choices, record, expected):
         ([TWO | {"prompt": ""}], "1: the prompt is empty; fix"),
         ([TWO | {"choices": ["x", 2]}], "1: 'choice 1' is not a string but int"),
         ([TWO | {"choices": []}], "1: 0 choices, but there"),
+        ([TWO | {"label": 2}], r"1: the answer 2 is none of the 2 choices \(0, 1\)"),
         ([TWO | {"label": True}], "1: the answer True is none of"),
         (
             [TWO | {"choices": ["B", "A"], "label": "B"}],

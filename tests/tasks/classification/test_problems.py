@@ -85,6 +85,11 @@ def test_the_kind_of_a_problem(founded):
     assert labels_of(examples) == {"a": "a.tsv:1", "b": "a.tsv:1", "c": "a.tsv:1"}
 
 
+def test_a_text_with_several_labels_is_correct_if_all_are():
+    logits, targets = np.float32([[2, -2], [2, 2]]), np.float32([[1, 0], [1, 0]])
+    assert MultiLabel(("a", "b")).correct(logits, targets).tolist() == [True, False]
+
+
 def test_a_test_file_with_unknown_labels_is_predicted(capsys):
     problem = SingleLabel(("a", "b"))
     known = EvalSet("test", "t.tsv", [example("a"), example("b")])
