@@ -13,11 +13,13 @@ from bert_jax.checkpoints.parameters import to_tensors
 from bert_jax.families.electra import FAMILY
 from bert_jax.models.head import fields_of, find_head
 from bert_jax.models.heads.replaced_tokens import (
+    ReplacedTokenOutput,
     ReplacedTokenPretraining,
     draw_words,
     generator_config,
     generator_params,
 )
+from bert_jax.tasks.replaced_tokens import ReplacedTokensTask
 from tests.random_params import random_params
 
 CONFIG = FAMILY.new_config(
@@ -53,6 +55,19 @@ def params():
 @functools.partial(jax.jit, static_argnums=0)
 def apply(module, params, batch):
     return module.apply({"params": params}, **batch)
+
+
+def test_found_are_only_replaced_tokens():
+    output = ReplacedTokenOutput(
+        jnp.zeros((1, 1, 30)),
+        jnp.array([[2, 11, 12, 3]]),
+        replaced=jnp.array([[False, True, True, False]]),
+        replaced_logits=jnp.array([[5.0, 5.0, -5.0, -5.0]]),
+    )
+    batch = {name: jnp.ones((1, 1), int) for name in ("masked_lm_ids", "masked_lm_weights")}
+    batch["attention_mask"] = jnp.ones((1, 4), int)
+    sums = ReplacedTokensTask.loss(None, None, output, batch)["rtd"]
+    assert [int(sums[name]) for name in ("replaced", "found", "accuracy")] == [2, 1, 2]
 
 
 def test_the_sizes_of_generators():
