@@ -93,10 +93,10 @@ def states_of(config: EncoderConfig, batch: ParityInput) -> np.ndarray:
 
 
 def causes(**changes: object) -> list[str]:
-    """The causes when the reference computes with another config."""
+    """The causes when the reference computes with another config, as one of two inputs shows."""
     reference = dataclasses.replace(CONFIG, **changes)
-    case = Case(INPUT, states_of(reference, INPUT))
-    return causes_in_config(CONFIG, dataclasses.asdict(reference), states_of, [case])
+    cases = [Case(INPUT, states_of(config, INPUT)) for config in (CONFIG, reference)]
+    return causes_in_config(CONFIG, dataclasses.asdict(reference), states_of, cases)
 
 
 @pytest.mark.parametrize(
