@@ -16,6 +16,7 @@ from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.export import export
 from bert_jax.models.execution import Execution
+from bert_jax.tasks.base.task import EvalResult
 from bert_jax.tasks.classification import task as classification
 from tests.random_params import random_params
 
@@ -407,6 +408,38 @@ def test_a_run_may_become_longer_but_not_shorter_than_it_is(
     )
     assert begin(steps=10) == (10, 0.0, False)
     assert begin(steps=9) == (9, 0.0, False)  # it ends where it is
+
+
+@pytest.mark.parametrize(
+    ("export", "patience", "directories"),
+    [
+        ("latest", 0, ["predictions"]),
+        ("latest", 1, [None, "predictions"]),
+        ("best", 0, [None, "predictions"]),
+    ],
+)
+def test_which_evaluation_predicts(
+    experiment, write_table, sentences, monkeypatch, export, patience, directories
+):
+    """That of the last step only if that is certain to be exported, else one after the training."""
+    table = write_table("train.tsv", [("text", "label"), *sentences(40)])
+    made = experiment(
+        "classification", data__train=table, train__export=export, train__patience=patience
+    )
+    actual = []
+
+    def evaluate(task, params, mesh, directory, *, quiet):
+        actual.append(directory and directory.name)
+        return EvalResult({}, made.task.description)
+
+    def train(task, validate, *, predictions, **_):
+        return validate(None, predictions)
+
+    monkeypatch.setattr("bert_jax.experiment.evaluate", evaluate)
+    monkeypatch.setattr("bert_jax.experiment.train_loop", train)
+    monkeypatch.setattr(run_directory, "restore_params", lambda *_: (None, 9))
+    made._run(table.parent, is_new=False)
+    assert actual == directories
 
 
 def test_a_test_file_without_any_of_several_labels_is_predicted(task, write_table, capsys):
