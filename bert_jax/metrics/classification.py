@@ -7,7 +7,6 @@ classes. Time and memory grow with classes and examples, not with the square of 
 
 import dataclasses
 import functools
-import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,7 +82,7 @@ class ConfusionMatrix:
     @property
     def accuracy(self) -> float:
         """The fraction of examples on the diagonal."""
-        return float(_score("accuracy_score", self.gold, self.predicted))
+        return float(np.mean(self.gold == self.predicted))
 
     def f1(self, positive: str) -> float:
         """F1 of one class, which is the second one for MRPC and QQP.
@@ -101,12 +100,12 @@ class ConfusionMatrix:
     @property
     def macro_f1(self) -> float:
         """The mean F1 of the classes that are gold or predicted for some example."""
-        return _f1(self.gold, self.predicted, average="macro")
+        return _f1(self.gold, self.predicted, "macro")
 
     @property
     def weighted_f1(self) -> float:
         """The mean F1 of the classes, weighted by support."""
-        return _f1(self.gold, self.predicted, average="weighted")
+        return _f1(self.gold, self.predicted, "weighted")
 
     @property
     def matthews(self) -> float:
@@ -240,22 +239,22 @@ class LabelSets:
     @property
     def subset_accuracy(self) -> float:
         """The fraction of examples with exactly the gold labels."""
-        return float(_score("accuracy_score", *self._indicators))
+        return float(np.mean((self.gold == self.predicted).all(axis=1)))
 
     @property
     def micro_f1(self) -> float:
         """F1 of all labels of all examples together."""
-        return _f1(*self._indicators, labels=range(len(self.labels)), average="micro")
+        return _f1(*self._indicators, "micro", range(len(self.labels)))
 
     @property
     def macro_f1(self) -> float:
         """The mean F1 of the labels."""
-        return _f1(*self._indicators, labels=range(len(self.labels)), average="macro")
+        return _f1(*self._indicators, "macro", range(len(self.labels)))
 
     @property
     def samples_f1(self) -> float:
         """The mean over examples of F1 of their labels; 0 if gold and predicted sets are empty."""
-        return _f1(*self._indicators, labels=range(len(self.labels)), average="samples")
+        return _f1(*self._indicators, "samples", range(len(self.labels)))
 
     def as_text(self) -> str:
         """The scores of each label, and their averages."""
@@ -268,23 +267,24 @@ class LabelSets:
         return self.scores.as_text(self.labels, len(self.gold), averages)
 
 
-def _score(name: str, gold: np.ndarray, predicted: np.ndarray, **options: Any) -> Any:
-    """A metric of scikit-learn for one or more examples."""
-    import sklearn.metrics  # takes half a second
+def _f1(
+    gold: np.ndarray, predicted: np.ndarray, average: str, classes: range | None = None
+) -> float:
+    """F1 from class numbers [n], or from indicators [n, C]; None: all classes that occur."""
+    from sklearn.metrics import f1_score  # takes half a second
 
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="A single label was found")
-        return getattr(sklearn.metrics, name)(gold, predicted, **options)
-
-
-def _f1(gold: np.ndarray, predicted: np.ndarray, **options: Any) -> float:
-    return float(_score("f1_score", gold, predicted, zero_division=0, **options))
+    score = f1_score(gold, predicted, labels=classes, average=average, zero_division=0)
+    return float(score)
 
 
 def _class_scores(gold: np.ndarray, predicted: np.ndarray, classes: int) -> ClassScores:
     """The scores from class numbers [n] or from indicators [n, C]."""
-    name = "precision_recall_fscore_support"
-    return ClassScores(*_score(name, gold, predicted, labels=range(classes), zero_division=0))
+    from sklearn.metrics import precision_recall_fscore_support
+
+    scores = precision_recall_fscore_support(
+        gold, predicted, labels=range(classes), zero_division=0
+    )
+    return ClassScores(*scores)
 
 
 def _numbered(labels: tuple[str, ...]) -> list[str]:
