@@ -96,9 +96,9 @@ class Experiment:
         return distilled(
             task,
             self.sections.distillation,
-            config.data.length,
+            config,
             init.execution,
-            functools.partial(spec.create, config),
+            spec.create,
         )
 
     @functools.cached_property

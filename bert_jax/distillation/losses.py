@@ -17,7 +17,7 @@ def soft_losses(kind: str, student: jax.Array, teacher: jax.Array, temperature: 
     """The loss of a student's scores.
 
     Args:
-        kind: see `Task.score_kind`; the temperature counts for "classes" and "labels".
+        kind: see `Distillable.score_kind`; the temperature counts for "classes" and "labels".
         student: float32 [..., C].
         teacher: float32 [..., C]; vectors may have another width.
         temperature: T; `MASK_VALUE`, the lowest finite number, stays finite if divided by T < 1.

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -26,7 +27,15 @@ from bert_jax.tasks.base.labelled_task import LabelledTask
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.base.summary import DataSummary
-from bert_jax.tasks.base.task import ComputedModel, Evaluator, Sums, Task, weighted_sums
+from bert_jax.tasks.base.task import (
+    ComputedModel,
+    Distillable,
+    Evaluator,
+    Sums,
+    Task,
+    weighted_sums,
+)
+from bert_jax.tasks.base.train_spec import TaskConfig
 
 # The name of the task's own loss if it has no parts.
 _OWN = "task"
@@ -39,7 +48,7 @@ class DistillationOutputs(NamedTuple):
 
     Attributes:
         student: the outputs of the student.
-        teacher_scores: see `Task.scores`.
+        teacher_scores: see `Distillable.scores`.
         layer_losses: the differences of the layers, float32 [B, …, T] by part of the loss. They are
             computed here: the hidden states of a micro-batch are larger than all other outputs.
     """
@@ -58,7 +67,12 @@ class DistilledTask(Task):
     """
 
     def __init__(
-        self, task: Task, teacher: Teacher, options: DistillationOptions, reader: Task, rows: Task
+        self,
+        task: Distillable,
+        teacher: Teacher,
+        options: DistillationOptions,
+        reader: Task,
+        rows: Task,
     ) -> None:
         """Wraps a task.
 
@@ -297,18 +311,18 @@ def _compared_layers(
 def distilled(
     task: Task,
     options: DistillationOptions,
-    length: int,
+    config: TaskConfig[Any],
     execution: Execution,
-    create: Callable[[ModelInit], Task],
+    create: Callable[[TaskConfig[Any], ModelInit], Task],
 ) -> Task:
     """The task with the teacher of section `distillation`; the task itself if there is none.
 
     Args:
-        task: the task of a config.
+        task: the task of the student.
         options: section `distillation`.
-        length: key `data.length`; 0: as the task has chosen.
+        config: the sections that the task reads.
         execution: how models are computed.
-        create: makes the task of the config for another model.
+        create: makes a task of a config for a model.
 
     Raises:
         UserError: the teacher does not exist, or does not fit the task.
@@ -319,9 +333,14 @@ def distilled(
             problem = "section distillation is set, and it names no teacher"
             raise UserError(f"{problem}; {rule}")
         return task
-    length = task.options.length if isinstance(task, LabelledTask) else length
-    teacher = Teacher.of(options.teacher, task, execution, length)
-    reader = task if teacher.reads_rows_of(task) else teacher.reader(create, task)
+    if not isinstance(task, Distillable) or not task.score_kind:
+        rule = "this task has no distillation: leave distillation.teacher out"
+        raise OptionError("distillation.teacher", options.teacher, rule)
+    if isinstance(task, LabelledTask):  # the student's length, also for the teacher's rows
+        data = dataclasses.replace(config.data, length=task.options.length)
+        config = dataclasses.replace(config, data=data)
+    teacher = Teacher.of(options.teacher, task, execution, config.data.length)
+    reader = task if teacher.reads_rows_of(task) else teacher.reader(partial(create, config), task)
     rows = reader if teacher.makes_rows_for(task) else task
     if reader is not rows and options.compares_layers:
         raise UserError(

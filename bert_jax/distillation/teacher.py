@@ -18,10 +18,9 @@ from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.question_answering import QuestionAnsweringOptions
 from bert_jax.models.parameter_sharding import sharded_shapes
-from bert_jax.tasks.base.labelled_task import LabelledTask
 from bert_jax.tasks.base.labels import label_names
 from bert_jax.tasks.base.model_init import ModelInit
-from bert_jax.tasks.base.task import Task
+from bert_jax.tasks.base.task import Distillable, Task
 from bert_jax.tokenization import Tokenizer
 
 
@@ -42,7 +41,7 @@ class Teacher:
     module: nn.Module
 
     @classmethod
-    def of(cls, path: str, task: Task, execution: Execution, length: int) -> "Teacher":
+    def of(cls, path: str, task: Distillable, execution: Execution, length: int) -> "Teacher":
         """Reads a model directory without its weights.
 
         Args:
@@ -64,16 +63,16 @@ class Teacher:
             raise OptionError("data.length", length, rule)
         return cls(directory, description, tokenizer, task.module_of(description, execution))
 
-    def reads_rows_of(self, task: Task) -> bool:
+    def reads_rows_of(self, task: Distillable) -> bool:
         """Whether it can read the rows that the task makes for the student."""
         return self._has_tokens_of(task, with_types=bool(self.description.config.type_vocab_size))
 
-    def makes_rows_for(self, task: Task) -> bool:
+    def makes_rows_for(self, task: Distillable) -> bool:
         """Whether the student can read the rows of the teacher: it has no token types."""
         has_types = bool(task.description.config.type_vocab_size)
         return not has_types and self._has_tokens_of(task, with_types=False)
 
-    def _has_tokens_of(self, task: Task, *, with_types: bool) -> bool:
+    def _has_tokens_of(self, task: Distillable, *, with_types: bool) -> bool:
         """Whether the rows of both have the same tokens, and the same types of these."""
         if self.tokenizer.fingerprint() != task.tokenizer.fingerprint():
             return False
@@ -88,11 +87,11 @@ class Teacher:
         )
         return own == other
 
-    def reader(self, create: Callable[[ModelInit], Task], task: Task) -> Task:
+    def reader(self, create: Callable[[ModelInit], Task], task: Distillable) -> Task:
         """The task with the same examples as rows of the teacher's own tokens.
 
         Args:
-            create: makes the task of a config for a model.
+            create: makes the task of the student for another model.
             task: the task of the student.
 
         Raises:
@@ -105,7 +104,7 @@ class Teacher:
                 "give a teacher with the student's tokenizer"
             )
         module: Any = self.module
-        reader = create(
+        return create(
             ModelInit(
                 module.execution,
                 self.description.family,
@@ -114,9 +113,6 @@ class Teacher:
                 base=self.description.config,
             )
         )
-        if isinstance(reader, LabelledTask) and isinstance(task, LabelledTask):
-            reader.options = task.options  # the student's length, not the teacher's
-        return reader
 
     def abstract_params(self, mesh: Mesh) -> Any:
         """Shapes, dtypes and shardings of the parameters."""
@@ -146,11 +142,8 @@ class Teacher:
         return digest.hexdigest()[:16]
 
 
-def _check(path: str, description: ModelDescription, task: Task) -> None:
+def _check(path: str, description: ModelDescription, task: Distillable) -> None:
     """Raises UserError if a teacher's outputs cannot be compared with the student's."""
-    if not task.score_kind:
-        rule = "this task has no distillation: leave distillation.teacher out"
-        raise OptionError("distillation.teacher", path, rule)
     student, head = task.description, task.description.head
     words = ("pretraining", "masked_lm")
     sizes = description.config.vocab_size, student.config.vocab_size

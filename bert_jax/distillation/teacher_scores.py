@@ -28,7 +28,6 @@ from bert_jax.models.parameter_sharding import gathered
 from bert_jax.process import say
 from bert_jax.sharding.hosts import batch_share, fetch, from_all_hosts, is_main_host, to_global
 from bert_jax.sharding.rules import on_mesh
-from bert_jax.tasks.base.labelled_task import LabelledTask
 
 _SCORES = "scores.npy"
 
@@ -39,11 +38,11 @@ Compute = Callable[[Any, dict[str, jax.Array]], jax.Array]
 class TeacherScores:
     """The scores of one teacher for the training examples of one task."""
 
-    def __init__(self, task: LabelledTask[Any], teacher: Teacher, directory: str) -> None:
+    def __init__(self, task: Any, teacher: Teacher, directory: str) -> None:
         """Nothing is computed before `ready`.
 
         Args:
-            task: the task that makes the teacher's batches.
+            task: the `LabelledTask` that makes the teacher's batches; it is `Distillable`.
             teacher: the teacher.
             directory: directory on this machine, created if missing; "": the scores are kept in
                 memory alone.

@@ -56,7 +56,7 @@ from bert_jax.tasks.base.predictor import (
     text_error,
 )
 from bert_jax.tasks.base.splits import read_splits
-from bert_jax.tasks.base.task import Sums, classification_sums
+from bert_jax.tasks.base.task import Distillable, Sums, classification_sums
 from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tokenization import Encoding, Tokenizer
@@ -225,7 +225,7 @@ class ChoiceEvaluator(LabelledEvaluator[Choices, np.ndarray]):
         }
 
 
-class MultipleChoiceTask(LabelledTask[Choices]):
+class MultipleChoiceTask(LabelledTask[Choices], Distillable):
     score_kind = "classes"
 
     def make_evaluator(self) -> ChoiceEvaluator:

@@ -133,10 +133,6 @@ class Task(abc.ABC):
         global_loss: whether the loss of a row depends on the other rows of the global batch. Then
             the loss of all micro-batches is computed from their outputs together, and `module`
             takes `row_indices`, see `Encoder`.
-        score_kind: meaning of `scores`: "classes" (one of C), "labels" (any of C), "values", or
-            "vectors"; "": the task cannot be distilled.
-        scores_tokens: whether each token has `scores`; otherwise each example.
-        reads_pairs: whether a row may hold two texts, which families mark in different ways.
         load_params: reads `init_from`, or a finished model, for `module`, with the arguments of
             `model_directory.load_params`; a model of several encoders may read each of them.
     """
@@ -146,9 +142,6 @@ class Task(abc.ABC):
     tokenizer: Tokenizer
     derived_metrics: tuple[str, ...] = ()
     global_loss: bool = False
-    score_kind: str = ""
-    scores_tokens: bool = False
-    reads_pairs: bool = True
     load_params: Callable[..., tuple[Any, LoadReport]] = staticmethod(model_directory.load_params)
 
     @property
@@ -259,21 +252,6 @@ class Task(abc.ABC):
         """The loss that is minimised, from the mean loss of each part."""
         return sum(losses.values())
 
-    def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
-        """The outputs that a student takes over from its teacher, float32 [..., C].
-
-        Scores of impossible choices, such as padding, are the lowest finite number.
-        """
-        raise NotImplementedError
-
-    def score_weights(self, batch: dict[str, jax.Array]) -> jax.Array:
-        """The weight of each of the `scores` in the loss of a distillation, float32 [...]."""
-        return batch["weights"]
-
-    def module_of(self, description: ModelDescription, execution: Execution) -> nn.Module:
-        """The model of this task that a finished model belongs to."""
-        return description.make_module(execution)
-
     def constants(self, mesh: Mesh) -> Any:
         """Parameters on a mesh that `forward` uses and no step changes; None: there are none.
 
@@ -301,6 +279,36 @@ class Task(abc.ABC):
     def summary(self, metrics: dict[str, float]) -> dict[str, float]:
         """Metrics with derived ones added, such as the perplexity."""
         return metrics
+
+
+class Distillable(Task):
+    """A task that a student can learn from a teacher, see `distillation`.
+
+    Attributes:
+        score_kind: meaning of `scores`: "classes" (one of C), "labels" (any of C), "values", or
+            "vectors"; "": this model has outputs that no teacher has.
+        scores_tokens: whether each token has `scores`; otherwise each example.
+        reads_pairs: whether a row may hold two texts, which families mark in different ways.
+    """
+
+    score_kind: str
+    scores_tokens: bool = False
+    reads_pairs: bool = True
+
+    @abc.abstractmethod
+    def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
+        """The outputs that a student takes over from its teacher, float32 [..., C].
+
+        Scores of impossible choices, such as padding, are the lowest finite number.
+        """
+
+    def score_weights(self, batch: dict[str, jax.Array]) -> jax.Array:
+        """The weight of each of the `scores` in the loss of a distillation, float32 [...]."""
+        return batch["weights"]
+
+    def module_of(self, description: ModelDescription, execution: Execution) -> nn.Module:
+        """The model of this task that a teacher's files belong to."""
+        return description.make_module(execution)
 
 
 def with_rows(batch: Mapping[str, Any], rows: int) -> dict[str, jax.ShapeDtypeStruct]:

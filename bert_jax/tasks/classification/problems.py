@@ -33,7 +33,7 @@ class Problem(abc.ABC):
     Attributes:
         problem_type: name of the problem type in Hugging Face's `config.json`.
         best_metric: metric that chooses the best checkpoint.
-        score_kind: meaning of the outputs, see `Task`.
+        score_kind: meaning of the outputs, see `Distillable`.
         labels: names of the C classes.
     """
 

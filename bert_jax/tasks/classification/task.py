@@ -34,7 +34,7 @@ from bert_jax.tasks.base.labels import balanced_weights, choose_labels
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
-from bert_jax.tasks.base.task import Sums, weighted_sums
+from bert_jax.tasks.base.task import Distillable, Sums, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tasks.classification.predict import (
@@ -134,7 +134,7 @@ class ClassificationEvaluator(LabelledEvaluator[Text, np.ndarray]):
         self.problem.report(decisions, targets, directory / eval_set.name)
 
 
-class ClassificationTask(LabelledTask[Text]):
+class ClassificationTask(LabelledTask[Text], Distillable):
     """Texts and pairs of texts."""
 
     def __init__(

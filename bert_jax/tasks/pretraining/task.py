@@ -37,11 +37,11 @@ from bert_jax.sharding.mesh import explain_out_of_memory
 from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.base.summary import DataSummary, TokenCounts
 from bert_jax.tasks.base.task import (
+    Distillable,
     EvalResult,
     Evaluator,
     Predict,
     Sums,
-    Task,
     classification_sums,
     mean_losses,
     with_rows,
@@ -99,7 +99,7 @@ _TERMS = {
 }
 
 
-class PretrainingTask(Task):
+class PretrainingTask(Distillable):
     """MLM and NSP (or SOP, or MLM alone, or with SBO) on a corpus.
 
     Metrics: `mlm_loss`, `mlm_accuracy`, `mlm_perplexity`, and loss and accuracy of `nsp` (NSP or

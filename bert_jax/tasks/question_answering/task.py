@@ -36,7 +36,7 @@ from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import Model, Notes, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
 from bert_jax.tasks.base.summary import count_classes
-from bert_jax.tasks.base.task import Sums, weighted_sums
+from bert_jax.tasks.base.task import Distillable, Sums, weighted_sums
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tasks.question_answering.predict import (
     DEFAULT_LENGTH,
@@ -141,7 +141,7 @@ class QuestionEvaluator(LabelledEvaluator[Question, RankedSpans]):
         return stored_threshold(self.description)
 
 
-class QuestionAnsweringTask(LabelledTask[Question]):
+class QuestionAnsweringTask(LabelledTask[Question], Distillable):
     """Extractive question answering."""
 
     score_kind = "classes"

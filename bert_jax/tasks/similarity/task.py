@@ -40,7 +40,7 @@ from bert_jax.tasks.base.labels import choose_labels, class_of
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
-from bert_jax.tasks.base.task import Sums, weighted_sums
+from bert_jax.tasks.base.task import Distillable, Sums, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tasks.embed import TextPreparation, stored_length
@@ -151,7 +151,7 @@ class SimilarityEvaluator(LabelledEvaluator[Pair, PairPrediction]):
         return find_evaluator(examples, self.objective.labels, self.description.vectors.similarity)
 
 
-class SimilarityTask(LabelledTask[Pair]):
+class SimilarityTask(LabelledTask[Pair], Distillable):
     """Pairs of texts; training moves their vectors together or apart."""
 
     score_kind = "vectors"

@@ -42,7 +42,7 @@ from bert_jax.tasks.base.labels import balanced_weights
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
-from bert_jax.tasks.base.task import Sums, classification_sums, weighted_sums
+from bert_jax.tasks.base.task import Distillable, Sums, classification_sums, weighted_sums
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tasks.tagging.predict import PREDICT, Tagging, TagPredictor
 from bert_jax.tasks.tagging.tags import TagSet, entity_tags, find_tag_set, mask_invalid_transitions
@@ -295,7 +295,7 @@ class TaggingEvaluator(LabelledEvaluator[Sentence, Tagging]):
         return ConfusionMatrix(labels, np.array(gold, np.int64), np.array(predicted, np.int64))
 
 
-class TaggingTask(LabelledTask[Sentence]):
+class TaggingTask(LabelledTask[Sentence], Distillable):
     """The first token of each word has its label; further tokens have none.
 
     With `model.use_crf` the labels of a row are learned as a path of a conditional random field;
