@@ -18,6 +18,8 @@ from bert_jax.data.readers.columns import USUAL_TAGS, USUAL_WORDS, usual_column
 from bert_jax.data.readers.lines import Lines
 from bert_jax.errors import INT32_MAX, OptionError, UserError, require_at_least
 
+CONLL = "conll"
+CONLL_ENDINGS = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".bioes")
 DOCUMENT_START = "-DOCSTART-"
 OUTSIDE = "O"
 

@@ -29,16 +29,13 @@ from bert_jax.data.readers.columns import (
     record_id,
     usual_column,
 )
-from bert_jax.data.readers.conll import DOCUMENT_START, ColumnOptions, read_sentences
+from bert_jax.data.readers.conll import CONLL, DOCUMENT_START, ColumnOptions, read_sentences
 from bert_jax.data.readers.labels import names_by_number, parse_list
-from bert_jax.data.readers.lines import open_lines, uncompressed_name
+from bert_jax.data.readers.lines import open_lines
 from bert_jax.data.readers.rows import Report, TableCounts, is_number
 from bert_jax.data.readers.tables import Record, Table, format_of, is_dataset, open_records
 from bert_jax.data.readers.texts import TextParser, open_texts, text_examples
 from bert_jax.errors import INT32_MAX, OptionError, UserError
-
-CONLL = "conll"
-CONLL_ENDINGS = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".bioes")
 
 # Usual names, searched in this order, without regard to case.
 _TEXTS = ("text", "sentence")
@@ -263,11 +260,6 @@ def open_sentences(
             yield Examples(map(_of_text, examples), examples.fraction)
 
 
-def sentence_format(source: str | Path) -> str:
-    """The sentence format for the extension of a file's name, "" if it is unknown."""
-    return CONLL if uncompressed_name(source).endswith(CONLL_ENDINGS) else format_of(source)
-
-
 def _to_tag(table: Table, options: TaggedOptions, texts: TextOptions) -> Iterator[Example[Any]]:
     """The examples of a table of words, of a table of texts, or of JSON lines of either."""
     if table.columns is None:
@@ -357,7 +349,7 @@ def _joined(records: Iterable[Record], names: _Names) -> Iterator[Record]:
         first = rows[0]
         if names.sentence and all(_is_word(row, names.tags) for row in rows):
             fields: dict[str, Any] = {
-                name: [row.fields[name] for row in rows] for name in first.fields
+                key: [row.fields[key] for row in rows] for key in first.fields
             }
             fields |= {name: [*map(str.strip, fields[name])] for name in cells}
             yield Record({**fields, names.sentence: first.fields[names.sentence]}, first.location)

@@ -11,16 +11,16 @@ import numpy as np
 from bert_jax.data.examples import Example, Examples, Sentence
 from bert_jax.data.outputs import float32_repr
 from bert_jax.data.readers.columns import TextOptions
-from bert_jax.data.readers.conll import OUTSIDE, ColumnOptions, with_tag_column
-from bert_jax.data.readers.tables import FORMATS
-from bert_jax.data.readers.tagged import (
+from bert_jax.data.readers.conll import (
     CONLL,
     CONLL_ENDINGS,
-    SentenceParser,
-    TaggedOptions,
-    open_sentences,
-    sentence_format,
+    OUTSIDE,
+    ColumnOptions,
+    with_tag_column,
 )
+from bert_jax.data.readers.lines import uncompressed_name
+from bert_jax.data.readers.tables import FORMATS, format_of
+from bert_jax.data.readers.tagged import SentenceParser, TaggedOptions, open_sentences
 from bert_jax.data.windows.words import (
     Word,
     WordWindow,
@@ -92,7 +92,8 @@ def _open(
     source: str | Path, options: TaggingPredictOptions
 ) -> AbstractContextManager[Examples[Any]]:
     """Opens CoNLL columns, lists of words or texts in JSON lines, tables, or lines of text."""
-    form = options.format or sentence_format(source)
+    is_conll = uncompressed_name(source).endswith(CONLL_ENDINGS)
+    form = options.format or (CONLL if is_conll else format_of(source))
     if not form and options.output_format == CONLL:
         form = CONLL
         say(

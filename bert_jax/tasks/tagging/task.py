@@ -13,8 +13,8 @@ import numpy as np
 from bert_jax.data.examples import Example, Sentence
 from bert_jax.data.padding import Sequences
 from bert_jax.data.pipeline import Batch
-from bert_jax.data.readers.conll import add_tag_column, as_columns
-from bert_jax.data.readers.tagged import CONLL, TaggedOptions, read_tagged
+from bert_jax.data.readers.conll import CONLL, add_tag_column, as_columns
+from bert_jax.data.readers.tagged import TaggedOptions, read_tagged
 from bert_jax.data.windows.words import WordWindow, WordWindows
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
