@@ -20,7 +20,7 @@ from matplotlib.figure import Figure, SubFigure
 import bert_jax
 from bert_jax.files.figures import save_figure
 from bert_jax.inference.model import LoadedModel
-from bert_jax.models.encoder import EncoderOutputs
+from bert_jax.models.encoder import RequestedOutputs
 from bert_jax.models.heads.pretraining import PreTrainingOutput
 from bert_jax.tokenization import Encoding
 
@@ -34,7 +34,7 @@ def draw(model: LoadedModel, first: str, second: str) -> Figure:
         {"params": model.params},
         np.array([encoding.ids]),
         np.array([encoding.type_ids]),
-        encoder_outputs=EncoderOutputs(output_hidden_states=True, output_attentions=True),
+        encoder_outputs=RequestedOutputs(hidden_states=True, attentions=True),
     )
     layers = len(encoded.attentions)
     figure = Figure(figsize=(11, 3.2 * (layers + 2)), layout="constrained")

@@ -18,7 +18,7 @@ from bert_jax.distillation.options import DistillationOptions
 from bert_jax.distillation.teacher import Teacher
 from bert_jax.distillation.teacher_scores import TeacherScores
 from bert_jax.errors import OptionError, UserError
-from bert_jax.models.encoder import EncoderOutputs
+from bert_jax.models.encoder import RequestedOutputs
 from bert_jax.models.encoder_with_head import apply_model
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.hidden_projection import ProjectedStudent
@@ -175,10 +175,10 @@ class DistilledTask(Task):
             sums["soft"] = weighted_sums(weights, {"loss": values})
         return sums
 
-    def _outputs(self, model: int) -> EncoderOutputs:
+    def _outputs(self, model: int) -> RequestedOutputs:
         """The compared outputs of the encoder of the student, 0, or of the teacher, 1."""
         parts, layers = self._parts, self._layers[model]
-        return EncoderOutputs(
+        return RequestedOutputs(
             "hidden" in parts, "attention" in parts, "value_relation" in parts, layers
         )
 

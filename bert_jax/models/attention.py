@@ -121,7 +121,7 @@ class Attention(nn.Module):
             hidden: input of queries and keys.
             tokens: the T tokens with their mask.
             deterministic: False for training, with dropout.
-            output_attentions: whether the weights are requested, see `EncoderOutputs`; some
+            output_attentions: whether the weights are requested, see `RequestedOutputs`; some
                 kernels have other rounding.
             value_input: input of the values; None: the input of the keys.
             memory: input of keys and values in cross-attention; all its tokens are visible.

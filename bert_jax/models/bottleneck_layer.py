@@ -10,7 +10,7 @@ from bert_jax.models.dropout import Dropout
 from bert_jax.models.execution import Execution
 from bert_jax.models.layers import HIDDEN_AXES, dense, norm
 from bert_jax.models.packed_rows import Tokens
-from bert_jax.models.transformer_layer import EncoderOutputs, LayerValues
+from bert_jax.models.transformer_layer import LayerValues, RequestedOutputs
 
 
 class BottleneckLayer(nn.Module):
@@ -30,7 +30,7 @@ class BottleneckLayer(nn.Module):
         cache: KeyValueCache | None,
         tokens: Tokens,
         deterministic: bool,
-        outputs: EncoderOutputs,
+        requested: RequestedOutputs,
     ) -> tuple[jax.Array, LayerValues]:
         """[B, T, D] → [B, T, D], and values that `nn.scan` stacks to [L, ...]."""
         config, execution = self.config, self.execution
@@ -41,7 +41,7 @@ class BottleneckLayer(nn.Module):
             self._narrow(hidden, "bottleneck_attention"),
             tokens,
             deterministic=deterministic,
-            output_attentions=outputs.output_attentions,
+            output_attentions=requested.attentions,
             cache=cache,
             value_input=hidden,
         )
@@ -55,7 +55,7 @@ class BottleneckLayer(nn.Module):
         outer = dropout(outer, tokens.indices, deterministic=deterministic)
         hidden = norm(config, execution, "output_norm")(hidden + outer)
         hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
-        return hidden, LayerValues.needed(outputs, hidden, attention)
+        return hidden, LayerValues.needed(requested, hidden, attention)
 
     def _narrow(self, hidden: jax.Array, name: str) -> jax.Array:
         narrow = dense(self.config, self.execution, self.config.attention_size, name)(hidden)

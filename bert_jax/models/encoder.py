@@ -18,8 +18,8 @@ from bert_jax.models.execution import Execution
 from bert_jax.models.kernels.matmul import MATMUL_OUTPUT
 from bert_jax.models.kernels.xla import ATTENTION_WEIGHTS, attention_weights
 from bert_jax.models.layers import HIDDEN_AXES, dense, gather_positions
-from bert_jax.models.packed_rows import PackedRows, Tokens
-from bert_jax.models.transformer_layer import EncoderOutputs, LayerValues, TransformerLayer
+from bert_jax.models.packed_rows import EncoderInputs, PackedRows, Tokens
+from bert_jax.models.transformer_layer import LayerValues, RequestedOutputs, TransformerLayer
 
 
 class EncoderOutput(NamedTuple):
@@ -100,7 +100,7 @@ class LayerStack(nn.Module):
         tokens: Tokens,
         *,
         deterministic: bool,
-        outputs: EncoderOutputs,
+        requested: RequestedOutputs,
         cache: KeyValueCache | None = None,
     ) -> tuple[jax.Array, Intermediates, KeyValueCache | None]:
         """[B, T, E] → [B, T, D], and the requested values of the layers, [L + 1, ...] or [L, ...].
@@ -119,16 +119,16 @@ class LayerStack(nn.Module):
             cache = jax.tree.map(self._in_groups, cache)
         rows = len(hidden)
         is_plain = cache is None and tokens.bias is None
-        if deterministic and is_plain and not outputs.are_requested:
+        if deterministic and is_plain and requested.only_last:
             rows = rows_in_cache(self.execution, *hidden.shape[:2])
         if rows == len(hidden):
-            hidden, values = layers(hidden, cache, tokens, deterministic, outputs)
+            hidden, values = layers(hidden, cache, tokens, deterministic, requested)
         else:
             hidden, values = _in_parts(layers, rows, hidden, tokens)
         if is_grouped:
             values = jax.tree.map(_all_layers, values)
         scale = self.config.attention_scale
-        intermediates = _intermediates(outputs, embedded, values, tokens, scale)
+        intermediates = _intermediates(requested, embedded, values, tokens, scale)
         return hidden, intermediates, values.cache
 
     def _in_groups(self, of_layers: jax.Array) -> jax.Array:
@@ -186,7 +186,7 @@ def _in_parts(
 
     def compute(layers: Any, carry: None, part: tuple[jax.Array, Tokens]) -> Any:
         hidden, tokens = part
-        hidden, values = layers(hidden.astype(dtype), None, tokens, True, EncoderOutputs())
+        hidden, values = layers(hidden.astype(dtype), None, tokens, True, RequestedOutputs())
         return carry, (hidden.astype(jnp.float32), values)
 
     # In float32: a CPU's loop would convert a whole bfloat16 array to read a slice of it.
@@ -199,7 +199,7 @@ def _in_parts(
 
 
 def _intermediates(
-    outputs: EncoderOutputs,
+    requested: RequestedOutputs,
     embedded: jax.Array,
     values: LayerValues,
     tokens: Tokens,
@@ -211,7 +211,7 @@ def _intermediates(
     requested layers alone.
 
     Args:
-        outputs: the requested values.
+        requested: which values.
         embedded: input of the first layer.
         values: values of all layers, [L, ...].
         tokens: the T tokens.
@@ -221,8 +221,8 @@ def _intermediates(
     if states is not None:
         states = jnp.concatenate([embedded[None], states])
     layers: Any = slice(None)
-    if outputs.attention_layers is not None:
-        layers = np.array(outputs.attention_layers) - 1
+    if requested.attention_layers is not None:
+        layers = np.array(requested.attention_layers) - 1
 
     def weights(
         query: jax.Array | None, key: jax.Array | None, bias: jax.Array | None = None
@@ -280,57 +280,57 @@ class Encoder(nn.Module):
         position_ids: jax.Array | None = None,
         *,
         segment_ids: jax.Array | None = None,
-        cls_positions: jax.Array | None = None,
         packed_rows: PackedRows | None = None,
         row_indices: jax.Array | None = None,
         deterministic: bool = True,
-        output_hidden_states: bool = False,
-        output_attentions: bool = False,
-        output_value_relations: bool = False,
-        attention_layers: tuple[int, ...] | None = None,
+        encoder_outputs: RequestedOutputs | None = None,
+    ) -> EncoderOutput:
+        """`encode` of a model without a head; for the arrays see `EncoderInputs`."""
+        inputs = EncoderInputs(
+            input_ids,
+            token_type_ids,
+            attention_mask,
+            position_ids,
+            segment_ids,
+            packed_rows=packed_rows,
+            row_indices=row_indices,
+        )
+        return self.encode(inputs, deterministic, encoder_outputs)
+
+    def encode(
+        self,
+        inputs: EncoderInputs,
+        deterministic: bool,
+        requested: RequestedOutputs | None = None,
         layers: LayerStack | None = None,
     ) -> EncoderOutput:
         """Encodes tokens.
 
-        A packed row holds several texts that do not see each other: their tokens have different
-        `segment_ids`, and `position_ids` that begin at 0 in each text.
-
         Args:
-            input_ids: int32 [B, T].
-            token_type_ids: int32 [B, T], first or second sentence; None for all 0.
-            attention_mask: int32 or bool [B, T], 0 for tokens that no token sees, such as padding;
-                None if there are none. These tokens see all visible ones.
-            position_ids: int32 [B, T]; None for 0 … T-1, or with `positions_after_padding` the
-                number of each token among the tokens that are not padding.
-            segment_ids: int32 [B, T], number of the text in its row that a token belongs to, from
-                1, and 0 for padding; None if each row is one text.
-            cls_positions: int32 [B, K], positions of the [CLS] of K texts; None for 0 only.
-            packed_rows: if set, the layers compute rows without `segment_ids` in packed rows; then
-                their hidden states, attention weights and value relations are not available.
-            row_indices: int32 [B], index of each row in the global batch, so that dropout masks do
-                not depend on micro-batches; None for 0 … B-1.
+            inputs: the tokens.
             deterministic: False for training, with dropout from the RNG stream "dropout".
-            output_hidden_states: for this and the next three see `EncoderOutputs`.
-            output_attentions: whether to return attention weights.
-            output_value_relations: whether to return value relations.
-            attention_layers: of which layers.
-            layers: layers to compute on its embeddings; None for the layers of the encoder.
+            requested: values to return beside the last layer; None: no others.
+            layers: layers to compute on the embeddings; None for the layers of the encoder.
         """
+        input_ids, segment_ids, packed_rows = (
+            inputs.input_ids,
+            inputs.segment_ids,
+            inputs.packed_rows,
+        )
+        requested = requested or RequestedOutputs()
+        token_type_ids = inputs.token_type_ids
         if token_type_ids is None:
             token_type_ids = jnp.zeros_like(input_ids)
         query_ids = jnp.ones_like(input_ids[:, :1]) if segment_ids is None else segment_ids
         key_ids = jnp.broadcast_to(query_ids, input_ids.shape)
-        if attention_mask is not None:
-            key_ids = jnp.where(attention_mask.astype(bool), key_ids, 0)
-        tokens = Tokens.in_batch_order(query_ids, key_ids, row_indices)
-        outputs = EncoderOutputs(
-            output_hidden_states, output_attentions, output_value_relations, attention_layers
-        )
+        if inputs.attention_mask is not None:
+            key_ids = jnp.where(inputs.attention_mask.astype(bool), key_ids, 0)
+        tokens = Tokens.in_batch_order(query_ids, key_ids, inputs.row_indices)
         words = trigrams(input_ids, segment_ids) if self.config.trigram_input else input_ids
-        positions = self._position_rows(input_ids, position_ids)
+        positions = self._position_rows(input_ids, inputs.position_ids)
         if packed_rows is not None:
             assert segment_ids is None
-            assert not outputs.are_requested
+            assert requested.only_last
             pack, tokens = packed_rows.pack, packed_rows.tokens()
             words, token_type_ids, positions = pack(words), pack(token_type_ids), pack(positions)
         embedded = self.embeddings(
@@ -338,14 +338,13 @@ class Encoder(nn.Module):
         )
         embedded = nn.with_logical_constraint(embedded, HIDDEN_AXES)
         hidden, intermediates, _ = (layers or self.encoder)(
-            embedded,
-            tokens,
-            deterministic=deterministic,
-            outputs=outputs,
+            embedded, tokens, deterministic=deterministic, requested=requested
         )
         if packed_rows is not None:
             hidden = packed_rows.unpack(hidden)
-        pooled = self.pooler(hidden, cls_positions) if self.add_pooling_layer else None
+        pooled = None
+        if self.add_pooling_layer:
+            pooled = self.pooler(hidden, inputs.next_sentence_positions)
         return EncoderOutput(hidden, pooled, *intermediates)
 
     def _position_rows(self, input_ids: jax.Array, position_ids: jax.Array | None) -> jax.Array:

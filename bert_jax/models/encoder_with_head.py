@@ -7,7 +7,7 @@ the parameters of the head next to it.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -16,10 +16,28 @@ import jax.numpy as jnp
 from bert_jax.models.activations import ACTIVATIONS
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig, HeadOptions
 from bert_jax.models.dropout import Dropout
-from bert_jax.models.encoder import Encoder, EncoderOutput, EncoderOutputs
+from bert_jax.models.encoder import Encoder, EncoderOutput, RequestedOutputs
 from bert_jax.models.execution import Execution
 from bert_jax.models.layers import Dense, dense, gather_positions
-from bert_jax.models.packed_rows import PackedRows
+from bert_jax.models.packed_rows import EncoderInputs, PackedRows
+
+
+class Targets(NamedTuple):
+    """The masked tokens that the heads of pre-training predict, int32 [B, P].
+
+    Attributes:
+        masked_lm_positions: positions; None: word logits are computed of all tokens.
+        masked_lm_ids: the original tokens, see `ReplacedTokenPretraining`.
+        masked_lm_weights: float32 [B, P], 0 for unused positions, see `ReplacedTokenPretraining`.
+        span_left_positions: position before the span of each, see `SpanBoundaryModel`.
+        span_right_positions: position after the span of each.
+    """
+
+    masked_lm_positions: jax.Array | None = None
+    masked_lm_ids: jax.Array | None = None
+    masked_lm_weights: jax.Array | None = None
+    span_left_positions: jax.Array | None = None
+    span_right_positions: jax.Array | None = None
 
 
 class EncoderWithHead(nn.Module):
@@ -49,56 +67,63 @@ class EncoderWithHead(nn.Module):
         position_ids: jax.Array | None = None,
         *,
         segment_ids: jax.Array | None = None,
+        next_sentence_positions: jax.Array | None = None,
         packed_rows: PackedRows | None = None,
         masked_lm_positions: jax.Array | None = None,
-        next_sentence_positions: jax.Array | None = None,
+        masked_lm_ids: jax.Array | None = None,
+        masked_lm_weights: jax.Array | None = None,
+        span_left_positions: jax.Array | None = None,
+        span_right_positions: jax.Array | None = None,
         deterministic: bool = True,
-        encoder_outputs: EncoderOutputs | None = None,
+        encoder_outputs: RequestedOutputs | None = None,
     ) -> Any:
         """Encodes tokens and applies the head; each model's `_head` documents the result.
 
-        With `encoder_outputs` the result is a pair: the output of the head, and the
-        `EncoderOutput` of all B rows of T tokens.
-
-        Args:
-            input_ids: int32 [B, T]; for multiple choice [B, C, T], and so for the next three.
-            token_type_ids: 0 or 1 for the first or second sentence; for this and the next four see
-                `Encoder`.
-            attention_mask: 0 for padding.
-            position_ids: None for 0 … T-1.
-            segment_ids: number of the text that a token of a packed row belongs to.
-            packed_rows: if set, the layers compute the batch in packed rows.
-            masked_lm_positions: int32 [B, P], limits word logits to P positions; None for all.
-            next_sentence_positions: int32 [B, K], positions of the [CLS] of K texts per row; None
-                for 0 only.
-            deterministic: False for training, with dropout from the RNG stream "dropout".
-            encoder_outputs: values that the encoder returns beside its last layer; None: the result
-                is the output of the head alone.
+        For the arrays see `EncoderInputs` and `Targets`; for multiple choice the first four are
+        int32 [B, C, T]. In training, without `deterministic`, there is dropout from the RNG stream
+        "dropout". With `encoder_outputs`, values that the encoder returns beside its last layer,
+        the result is a pair: the output of the head, and the `EncoderOutput` of all B rows.
         """
 
         def rows(array: jax.Array | None) -> Any:
             return None if array is None else array.reshape(-1, array.shape[-1])
 
-        encoded = self.encoder(
+        inputs = EncoderInputs(
             rows(input_ids),
             rows(token_type_ids),
             rows(attention_mask),
             rows(position_ids),
-            segment_ids=segment_ids,
-            cls_positions=next_sentence_positions,
-            packed_rows=packed_rows,
-            deterministic=deterministic,
-            **(encoder_outputs or EncoderOutputs())._asdict(),
+            segment_ids,
+            next_sentence_positions,
+            packed_rows,
         )
-        read = encoded
-        if masked_lm_positions is not None:
-            # Computed at all T positions, the vocabulary head would be a fifth of the work.
-            chosen = gather_positions(encoded.last_hidden_state, masked_lm_positions)  # BPD
-            read = encoded._replace(last_hidden_state=chosen)
-        outputs = self._head(read, deterministic)
+        targets = Targets(
+            masked_lm_positions,
+            masked_lm_ids,
+            masked_lm_weights,
+            span_left_positions,
+            span_right_positions,
+        )
+        outputs, encoded = self._apply(inputs, targets, deterministic, encoder_outputs)
         leading = input_ids.shape[:-1]
         outputs = jax.tree.map(lambda array: array.reshape(*leading, *array.shape[1:]), outputs)
         return outputs if encoder_outputs is None else (outputs, encoded)
+
+    def _apply(
+        self,
+        inputs: EncoderInputs,
+        targets: Targets,
+        deterministic: bool,
+        requested: RequestedOutputs | None,
+    ) -> tuple[Any, EncoderOutput]:
+        """The outputs of the head and of the encoder."""
+        encoded = self.encoder.encode(inputs, deterministic, requested)
+        read = encoded
+        if targets.masked_lm_positions is not None:
+            # Computed at all T positions, the vocabulary head would be a fifth of the work.
+            chosen = gather_positions(encoded.last_hidden_state, targets.masked_lm_positions)  # BPD
+            read = encoded._replace(last_hidden_state=chosen)
+        return self._head(read, deterministic), encoded
 
     def _head(self, encoded: EncoderOutput, deterministic: bool) -> Any:
         raise NotImplementedError
@@ -201,16 +226,10 @@ class Classifier(EncoderWithHead):
 
 # The arrays of a batch that models read; a batch has the arrays that its model takes.
 _INPUTS = (
-    "input_ids",
-    "token_type_ids",
-    "attention_mask",
-    "position_ids",
-    "segment_ids",
+    *EncoderInputs._fields,
     "masked_lm_positions",
-    "next_sentence_positions",
     "span_left_positions",
     "span_right_positions",
-    "row_indices",
 )
 
 
@@ -239,7 +258,7 @@ def apply_model(
     params: Any,
     inputs: Mapping[str, Any],
     dropout_key: jax.Array | None = None,
-    encoder_outputs: EncoderOutputs | None = None,
+    encoder_outputs: RequestedOutputs | None = None,
 ) -> Any:
     """The outputs of a model.
 
@@ -248,7 +267,7 @@ def apply_model(
         params: its parameters.
         inputs: its arguments, as from `model_inputs`.
         dropout_key: key of the dropout masks; None: without dropout.
-        encoder_outputs: see `EncoderWithHead`; None: the outputs of the head alone.
+        encoder_outputs: see `EncoderWithHead`.
     """
     options: dict[str, Any] = (
         {} if encoder_outputs is None else {"encoder_outputs": encoder_outputs}

@@ -14,6 +14,39 @@ import jax.numpy as jnp
 from bert_jax.models.attention_inputs import AttentionDropout, AttentionMask
 
 
+class EncoderInputs(NamedTuple):
+    """Tokens that an encoder computes.
+
+    A packed row holds several texts that do not see each other: their tokens have different
+    `segment_ids`, and `position_ids` that begin at 0 in each text.
+
+    Attributes:
+        input_ids: int32 [B, T].
+        token_type_ids: int32 [B, T], first or second sentence; None for all 0.
+        attention_mask: int32 or bool [B, T], 0 for tokens that no token sees, such as padding; None
+            if there are none. These tokens see all visible ones.
+        position_ids: int32 [B, T]; None for 0 … T-1, or with `positions_after_padding` the number
+            of each token among the tokens that are not padding.
+        segment_ids: int32 [B, T], number of the text in its row that a token belongs to, from 1,
+            and 0 for padding; None if each row is one text.
+        next_sentence_positions: int32 [B, K], positions of the [CLS] of K texts per row; None for 0
+            only.
+        packed_rows: if set, the layers compute rows without `segment_ids` in packed rows; then
+            their hidden states, attention weights and value relations are not available.
+        row_indices: int32 [B], index of each row in the global batch, so that dropout masks do not
+            depend on micro-batches; None for 0 … B-1.
+    """
+
+    input_ids: jax.Array
+    token_type_ids: jax.Array | None = None
+    attention_mask: jax.Array | None = None
+    position_ids: jax.Array | None = None
+    segment_ids: jax.Array | None = None
+    next_sentence_positions: jax.Array | None = None
+    packed_rows: "PackedRows | None" = None
+    row_indices: jax.Array | None = None
+
+
 class Tokens(NamedTuple):
     """The inputs of the layers that describe tokens, apart from their vectors.
 

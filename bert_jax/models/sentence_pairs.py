@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
-from bert_jax.models.encoder import Encoder, EncoderOutputs
+from bert_jax.models.encoder import Encoder, RequestedOutputs
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.text_vectors import TextPooling
 from bert_jax.models.layers import dense
-from bert_jax.models.packed_rows import PackedRows
+from bert_jax.models.packed_rows import EncoderInputs, PackedRows
 
 
 class PairOutput(NamedTuple):
@@ -60,9 +60,9 @@ class SentencePairs(nn.Module):
         packed_rows: PackedRows | None = None,
         row_indices: jax.Array | None = None,
         deterministic: bool = True,
-        encoder_outputs: EncoderOutputs | None = None,
+        encoder_outputs: RequestedOutputs | None = None,
     ) -> Any:
-        """Takes int32 [B, K, T] three times, and the index of each example; see `Encoder`.
+        """Takes int32 [B, K, T] three times; for the other inputs see `EncoderInputs`.
 
         Returns:
             `PairOutput`; with `encoder_outputs`, and the `EncoderOutput` of all B · K rows.
@@ -73,15 +73,14 @@ class SentencePairs(nn.Module):
         mask = attention_mask.reshape(-1, length)  # BK,T
         if row_indices is not None:
             row_indices = (texts * row_indices[:, None] + jnp.arange(texts)).reshape(-1)  # BK
-        encoded = self.encoder(
+        inputs = EncoderInputs(
             input_ids.reshape(-1, length),
             None if token_type_ids is None else token_type_ids.reshape(-1, length),
             mask,
             packed_rows=packed_rows,
             row_indices=row_indices,
-            deterministic=deterministic,
-            **(encoder_outputs or EncoderOutputs())._asdict(),
         )
+        encoded = self.encoder.encode(inputs, deterministic, encoder_outputs)
         pooled = self.text_vectors(encoded.last_hidden_state, mask.astype(bool))
         pooled = jnp.where(mask.any(axis=1, keepdims=True), pooled, 0)
         vectors = pooled.reshape(*input_ids.shape[:-1], -1)  # BKD

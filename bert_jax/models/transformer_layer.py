@@ -14,26 +14,26 @@ from bert_jax.models.layers import HIDDEN_AXES, dense, norm
 from bert_jax.models.packed_rows import Tokens
 
 
-class EncoderOutputs(NamedTuple):
-    """Which values an encoder returns beside its last layer.
+class RequestedOutputs(NamedTuple):
+    """Which values an encoder returns beside its last layer, see `EncoderOutput`.
 
     Attributes:
-        output_hidden_states: whether the hidden states of all layers.
-        output_attentions: whether the attention weights of all layers.
-        output_value_relations: whether the value relations of all layers.
-        attention_layers: the layers, from 1, whose attention weights and value relations are
-            returned, where requested; None: all.
+        hidden_states: whether the hidden states of all layers.
+        attentions: whether attention weights.
+        value_relations: whether value relations.
+        attention_layers: numbers, from 1, of the layers with attention weights and value relations;
+            None: all.
     """
 
-    output_hidden_states: bool = False
-    output_attentions: bool = False
-    output_value_relations: bool = False
+    hidden_states: bool = False
+    attentions: bool = False
+    value_relations: bool = False
     attention_layers: tuple[int, ...] | None = None
 
     @property
-    def are_requested(self) -> bool:
-        """Whether anything is returned beside the last layer."""
-        return any(self._replace(attention_layers=None))
+    def only_last(self) -> bool:
+        """Whether nothing is returned beside the last layer."""
+        return not (self.hidden_states or self.attentions or self.value_relations)
 
 
 class LayerValues(NamedTuple):
@@ -53,15 +53,14 @@ class LayerValues(NamedTuple):
 
     @classmethod
     def needed(
-        cls, outputs: EncoderOutputs, hidden: jax.Array, attention: AttentionOutput
+        cls, requested: RequestedOutputs, hidden: jax.Array, attention: AttentionOutput
     ) -> "LayerValues":
-        """The values of a layer that `outputs` needs."""
-        weights, relations = outputs.output_attentions, outputs.output_value_relations
+        """The values of a layer that the requested outputs need."""
         return cls(
-            hidden if outputs.output_hidden_states else None,
-            attention.inputs.query if weights else None,
-            attention.inputs.key if weights else None,
-            attention.inputs.value if relations else None,
+            hidden if requested.hidden_states else None,
+            attention.inputs.query if requested.attentions else None,
+            attention.inputs.key if requested.attentions else None,
+            attention.inputs.value if requested.value_relations else None,
             attention.cache,
         )
 
@@ -79,7 +78,7 @@ class TransformerLayer(nn.Module):
         cache: KeyValueCache | None,
         tokens: Tokens,
         deterministic: bool,
-        outputs: EncoderOutputs,
+        requested: RequestedOutputs,
     ) -> tuple[jax.Array, LayerValues]:
         """[B, T, D] → [B, T, D], and values that `nn.scan` stacks to [L, ...]."""
         config, execution = self.config, self.execution
@@ -90,7 +89,7 @@ class TransformerLayer(nn.Module):
             hidden,
             tokens,
             deterministic=deterministic,
-            output_attentions=outputs.output_attentions,
+            output_attentions=requested.attentions,
             cache=cache,
         )
         attended = attention.hidden
@@ -105,4 +104,4 @@ class TransformerLayer(nn.Module):
             outer = dropout(outer, tokens.indices, deterministic=deterministic)
         hidden = norm(config, execution, "output_norm")(hidden + outer)
         hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
-        return hidden, LayerValues.needed(outputs, hidden, attention)
+        return hidden, LayerValues.needed(requested, hidden, attention)

@@ -24,7 +24,7 @@ from bert_jax.families.family import Family
 from bert_jax.inference.loading import load
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
-from bert_jax.models.encoder import Encoder, abstract_params
+from bert_jax.models.encoder import Encoder, RequestedOutputs, abstract_params
 from bert_jax.models.encoder_with_head import apply_model
 from bert_jax.models.head import find_head
 from bert_jax.models.heads.question_answering import JOINT, QuestionAnsweringOptions
@@ -213,8 +213,10 @@ def hidden_states(config: EncoderConfig, params: Any, batch: ParityInput) -> np.
         lambda value, expected: value.reshape(expected.shape), encoder, abstract_params(module)
     )
 
+    requested = RequestedOutputs(hidden_states=True)
+
     def states(encoder: Any) -> jax.Array:
-        output: Any = module.apply({"params": encoder}, *rows, output_hidden_states=True)
+        output: Any = module.apply({"params": encoder}, *rows, encoder_outputs=requested)
         return output.hidden_states
 
     with jax.default_matmul_precision("highest"):

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoder import Encoder, RequestedOutputs
 from bert_jax.models.encoder_with_head import apply_model, model_inputs
 from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
 from bert_jax.tasks.base.predictor import (
@@ -78,8 +78,8 @@ def _weights(
     params: Any, batch: dict[str, jax.Array], *, encoder: Encoder, layers: tuple[int, ...]
 ) -> jax.Array:
     """A batch → attention weights of L chosen layers, float32 [B, L, N, T, T]."""
-    inputs = model_inputs(batch) | {"output_attentions": True, "attention_layers": layers}
-    output = apply_model(encoder, params, inputs)
+    requested = RequestedOutputs(attentions=True, attention_layers=layers)
+    output = apply_model(encoder, params, model_inputs(batch), encoder_outputs=requested)
     return output.attentions.swapaxes(0, 1)
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.errors import require_one_of
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoder import Encoder, RequestedOutputs
 from bert_jax.models.encoder_with_head import apply_model, model_inputs
 from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
 from bert_jax.tasks.base.predictor import (
@@ -97,8 +97,8 @@ def _states(
 ) -> jax.Array:
     """A batch → float32 [B, T, D], [B, T, L · D] or [B, L, T, D], see `TokenStates`."""
     only_last = set(layers) == {encoder.config.num_hidden_layers}
-    inputs = model_inputs(batch) | {"output_hidden_states": not only_last}
-    output = apply_model(encoder, params, inputs)
+    requested = RequestedOutputs(hidden_states=not only_last)
+    output = apply_model(encoder, params, model_inputs(batch), encoder_outputs=requested)
     # All layers take L + 1 times the memory of the last.
     by_layer = output.hidden_states
     kept = [output.last_hidden_state if only_last else by_layer[layer] for layer in layers]

@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 from bert_jax.checkpoints.model_directory import load_description, load_params
 from bert_jax.checkpoints.parameters import to_tensors
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoder import Encoder, RequestedOutputs
 from bert_jax.models.execution import Execution
 
 REFERENCE = runpy.run_path(str(Path(__file__).with_name("record_reference.py")))
@@ -77,7 +77,8 @@ def named_outputs(module, params, inputs, names):
     if not isinstance(module, Encoder):
         output = module.apply({"params": params}, **inputs)
         return dict(zip(names, output if isinstance(output, tuple) else (output,), strict=True))
-    output = module.apply({"params": params}, **inputs, output_hidden_states=True)._asdict()
+    requested = RequestedOutputs(hidden_states=True)
+    output = module.apply({"params": params}, **inputs, encoder_outputs=requested)._asdict()
     layers = enumerate(output.pop("hidden_states"))
     outputs = output | {f"hidden_states {layer}": value for layer, value in layers}
     return {name: value for name, value in outputs.items() if value is not None}

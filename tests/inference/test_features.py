@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoder import Encoder, RequestedOutputs
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.text_vectors import TextVectors
 from bert_jax.tasks.embed import TextPreparation
@@ -26,9 +26,8 @@ TEXTS = [
 
 @functools.partial(jax.jit, static_argnames="encoder")
 def encode(params, ids, type_ids, encoder):
-    return encoder.apply(
-        {"params": params}, ids, type_ids, output_hidden_states=True, output_attentions=True
-    )
+    requested = RequestedOutputs(hidden_states=True, attentions=True)
+    return encoder.apply({"params": params}, ids, type_ids, encoder_outputs=requested)
 
 
 def alone(model, text):

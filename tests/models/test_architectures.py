@@ -10,7 +10,7 @@ import pytest
 from flax.traverse_util import flatten_dict
 
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.encoder import Encoder, abstract_params
+from bert_jax.models.encoder import Encoder, RequestedOutputs, abstract_params
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import all_heads, find_head
 from tests.random_params import random_params
@@ -28,12 +28,14 @@ IDS = np.array([[2, 5, 6, 3], [2, 7, 3, 0]])
 MASK = np.array([[1, 1, 1, 1], [1, 1, 1, 0]])
 
 
-def run(module, params, ids=IDS, attention_mask=None, **switches):
+def run(module, params, ids=IDS, attention_mask=None, encoder_outputs=None):
     """The module's output, compiled in one piece."""
 
     @jax.jit
     def apply(params, ids, attention_mask):
-        return module.apply({"params": params}, ids, attention_mask=attention_mask, **switches)
+        return module.apply(
+            {"params": params}, ids, None, attention_mask, encoder_outputs=encoder_outputs
+        )
 
     return jax.tree.map(np.asarray, apply(params, ids, attention_mask))
 
@@ -89,8 +91,8 @@ def test_hidden_states_attention_weights_and_value_relations(scan_layers, remat)
     plain = run(Encoder(CONFIG), params, attention_mask=MASK)
     assert (plain.hidden_states, plain.attentions, plain.value_relations) == (None, None, None)
     module = Encoder(CONFIG, Execution(scan_layers=scan_layers, remat=remat))
-    requested = {"output_attentions": True, "output_value_relations": True}
-    output = run(module, params, attention_mask=MASK, output_hidden_states=True, **requested)
+    requested = RequestedOutputs(hidden_states=True, attentions=True, value_relations=True)
+    output = run(module, params, attention_mask=MASK, encoder_outputs=requested)
     np.testing.assert_allclose(output.last_hidden_state, plain.last_hidden_state, atol=1e-6)
     assert output.hidden_states.shape == (3, 2, 4, 6)  # [L + 1, B, T, D]
     np.testing.assert_array_equal(output.hidden_states[-1], output.last_hidden_state)
@@ -108,7 +110,8 @@ def test_hidden_states_attention_weights_and_value_relations(scan_layers, remat)
     relations = powers / powers.sum(axis=-1, keepdims=True)
     np.testing.assert_allclose(output.value_relations, relations, atol=1e-5)
 
-    last = run(module, params, attention_mask=MASK, attention_layers=(2,), **requested)
+    requested = requested._replace(hidden_states=False, attention_layers=(2,))
+    last = run(module, params, attention_mask=MASK, encoder_outputs=requested)
     assert last.hidden_states is None
     for name in ("attentions", "value_relations"):
         expected = getattr(output, name)[1:]

@@ -12,7 +12,7 @@ import pytest
 
 from bert_jax.models.attention import Attention, KeyValueCache
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.encoder import LAYERS, EncoderOutputs, LayerStack
+from bert_jax.models.encoder import LAYERS, LayerStack, RequestedOutputs
 from bert_jax.models.execution import Execution
 from bert_jax.models.packed_rows import Memory, Tokens
 from bert_jax.models.transformer_layer import LayerValues
@@ -44,8 +44,8 @@ def test_token_after_token_with_a_cache_is_causal_attention(groups, window):
     """Three tokens at once, then one by one, with parameters of four layers or of two groups."""
     config = dataclasses.replace(CONFIG, num_hidden_groups=groups)
     module = LayerStack(config, Execution())
-    call = functools.partial(module.apply, deterministic=True, outputs=EncoderOutputs())
-    start = functools.partial(module.init, deterministic=True, outputs=EncoderOutputs())
+    call = functools.partial(module.apply, deterministic=True, requested=RequestedOutputs())
+    start = functools.partial(module.init, deterministic=True, requested=RequestedOutputs())
     whole = causal_tokens(LENGTH, window)
     params = drawn(jax.eval_shape(start, jax.random.key(0), HIDDEN, whole))
     expected, _, no_cache = jax.jit(call)(params, HIDDEN, whole)
@@ -77,7 +77,7 @@ def test_a_bias_reaches_every_layer_and_the_attention_weights():
     rows = 1024  # a CPU computes so many in several parts, without a bias
     hidden, ids = np.tile(HIDDEN, (rows // ROWS, 1, 1)), np.ones((rows, LENGTH), np.int32)
     tokens = Tokens.in_batch_order(ids, ids)
-    options = {"deterministic": True, "outputs": EncoderOutputs()}
+    options = {"deterministic": True, "requested": RequestedOutputs()}
     init = functools.partial(module.init, **options)
     params = drawn(jax.eval_shape(init, jax.random.key(0), hidden, tokens))
     is_first = np.arange(LENGTH) == 0
@@ -86,7 +86,7 @@ def test_a_bias_reaches_every_layer_and_the_attention_weights():
     expected, *_ = module.apply(params, hidden, first, **options)
     actual, *_ = module.apply(params, hidden, biased, **options)
     np.testing.assert_allclose(actual, expected, atol=1e-5)
-    options["outputs"] = EncoderOutputs(output_attentions=True)
+    options["requested"] = RequestedOutputs(attentions=True)
     _, (_, attentions, _), _ = module.apply(params, hidden, biased, **options)
     assert (attentions == is_first).all()
 
@@ -98,13 +98,13 @@ class CrossAttentionLayer(nn.Module):
     execution: Execution
 
     @nn.compact
-    def __call__(self, hidden, cache, tokens, deterministic, outputs):
+    def __call__(self, hidden, cache, tokens, deterministic, requested):
         attention = Attention(self.config, self.execution, name="attention")
         attended = attention(
             hidden, tokens, deterministic=deterministic, memory=tokens.memory, cache=cache
         )
         hidden = hidden + attended.hidden
-        return hidden, LayerValues.needed(outputs, hidden, attended)
+        return hidden, LayerValues.needed(requested, hidden, attended)
 
 
 @pytest.mark.parametrize("remat", ["none", "full"])
@@ -113,7 +113,7 @@ def test_a_memory_reaches_every_layer(monkeypatch, remat):
     module = LayerStack(CONFIG, Execution(remat=remat))
     memory = Memory(HIDDEN[:, :3] + 1, causal_tokens(3, None))
     tokens = causal_tokens(LENGTH, None)._replace(memory=memory)
-    options = {"deterministic": True, "outputs": EncoderOutputs()}
+    options = {"deterministic": True, "requested": RequestedOutputs()}
     init = functools.partial(module.init, **options)
     params = drawn(jax.eval_shape(init, jax.random.key(0), HIDDEN, tokens))
     actual, *_ = module.apply(params, HIDDEN, tokens, **options)

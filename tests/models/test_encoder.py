@@ -12,7 +12,7 @@ import pytest
 from flax.traverse_util import flatten_dict
 
 from bert_jax.models import encoder as encoder_module
-from bert_jax.models.encoder import Encoder, EncoderOutputs
+from bert_jax.models.encoder import Encoder, RequestedOutputs
 from bert_jax.models.execution import REMAT, Execution
 from bert_jax.models.heads.pretraining import PreTrainingModel
 from tests.random_params import random_params, small_config
@@ -118,7 +118,7 @@ def test_the_forward_pass_equals_numpy(params, inputs, act):
 
     @jax.jit
     def apply(inputs):
-        return module.apply({"params": params}, **inputs, encoder_outputs=EncoderOutputs())
+        return module.apply({"params": params}, **inputs, encoder_outputs=RequestedOutputs())
 
     output, encoded = apply(inputs)
     assert output.prediction_logits.dtype == output.seq_relationship_logits.dtype == jnp.float32

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax.data.row_packing import RowPacker
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoder import Encoder, RequestedOutputs
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import find_head
 from bert_jax.models.heads.pretraining import PreTrainingModel
@@ -57,7 +57,9 @@ def outputs(params):
 
         def apply(inputs):
             encoded = Encoder(CONFIG, execution).apply(
-                {"params": params["bert"]}, **inputs, output_hidden_states=True
+                {"params": params["bert"]},
+                **inputs,
+                encoder_outputs=RequestedOutputs(hidden_states=True),
             )
             logits = PreTrainingModel(CONFIG, execution).apply(
                 {"params": params}, **inputs, next_sentence_positions=NEXT_SENTENCE_POSITIONS

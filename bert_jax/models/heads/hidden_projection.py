@@ -10,7 +10,7 @@ import flax.linen as nn
 import jax
 
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.encoder import EncoderOutputs
+from bert_jax.models.encoder import RequestedOutputs
 from bert_jax.models.head import Head
 from bert_jax.models.layers import kernel_init
 
@@ -39,7 +39,7 @@ class ProjectedStudent(nn.Module):
 
     def __call__(self, input_ids: jax.Array) -> jax.Array:
         """The projected hidden states of the student for int32 [B, T]; to initialise both."""
-        requested = EncoderOutputs(output_hidden_states=True)
+        requested = RequestedOutputs(hidden_states=True)
         _, encoded = self.model(input_ids, encoder_outputs=requested)
         return self.project(encoded.hidden_states)
 

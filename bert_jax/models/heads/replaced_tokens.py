@@ -6,7 +6,6 @@ at once, on one table of embeddings. Source: google-research/electra, run_pretra
 """
 
 import dataclasses
-import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -14,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
-from bert_jax.models.encoder import EncoderOutput, LayerStack
-from bert_jax.models.encoder_with_head import EncoderWithHead, TransformedOutput
+from bert_jax.models.encoder import EncoderOutput, LayerStack, RequestedOutputs
+from bert_jax.models.encoder_with_head import EncoderWithHead, Targets, TransformedOutput
 from bert_jax.models.head import (
     IGNORED_LABEL,
     Arrays,
@@ -28,6 +27,7 @@ from bert_jax.models.head import (
 )
 from bert_jax.models.heads.masked_lm import MaskedLanguageModelHead
 from bert_jax.models.layers import gather_positions
+from bert_jax.models.packed_rows import EncoderInputs
 
 # The width of an attention head of the generator.
 _HEAD_WIDTH = 64
@@ -103,51 +103,29 @@ class ReplacedTokenPretraining(ReplacedTokenModel):
         self.generator = LayerStack(config, self.execution)
         self.mlm_head = MaskedLanguageModelHead(config, self.execution)
 
-    def __call__(  # type: ignore[override]
+    def _apply(
         self,
-        input_ids: jax.Array,
-        token_type_ids: jax.Array | None = None,
-        attention_mask: jax.Array | None = None,
-        position_ids: jax.Array | None = None,
-        *,
-        segment_ids: jax.Array | None = None,
-        masked_lm_positions: jax.Array | None = None,
-        masked_lm_ids: jax.Array | None = None,
-        masked_lm_weights: jax.Array | None = None,
-        deterministic: bool = True,
-    ) -> ReplacedTokenOutput:
+        inputs: EncoderInputs,
+        targets: Targets,
+        deterministic: bool,
+        requested: RequestedOutputs | None,
+    ) -> tuple[ReplacedTokenOutput, EncoderOutput]:
         """Computes the generator on masked tokens and the discriminator on the tokens it draws.
 
-        Args:
-            input_ids: int32 [B, T], masked.
-            token_type_ids: for this and the next three see `Encoder`.
-            attention_mask: 0 for padding.
-            position_ids: None for 0 … T-1.
-            segment_ids: number of the text that a token of a packed row belongs to.
-            masked_lm_positions: int32 [B, P], positions of the masked tokens; None for the first.
-            masked_lm_ids: int32 [B, P], the original tokens; None for the tokens of `input_ids`.
-            masked_lm_weights: float32 [B, P], 0 for unused positions; None for 0.
-            deterministic: False for training: dropout, and each call draws other words, both from
-                the RNG stream "dropout". Otherwise the same words are drawn in each call.
+        Without `masked_lm_positions` they are the first; without `masked_lm_weights` none is used.
+        In training each call draws other words, from the RNG stream "dropout"; with `deterministic`
+        the same words are drawn in each call.
         """
-        positions = masked_lm_positions
+        input_ids, positions = inputs.input_ids, targets.masked_lm_positions
         if positions is None:
             positions = jnp.zeros_like(input_ids[:, :1])
         originals = jnp.take_along_axis(input_ids, positions, axis=1)
         is_masked = jnp.zeros(positions.shape, bool)
-        if masked_lm_weights is not None:
-            is_masked = masked_lm_weights > 0
-        if masked_lm_ids is not None:
-            originals = jnp.where(is_masked, masked_lm_ids, originals)
-        encode = functools.partial(
-            self.encoder,
-            token_type_ids=token_type_ids,
-            attention_mask=attention_mask,
-            position_ids=position_ids,
-            segment_ids=segment_ids,
-            deterministic=deterministic,
-        )
-        generated = encode(input_ids, layers=self.generator)
+        if targets.masked_lm_weights is not None:
+            is_masked = targets.masked_lm_weights > 0
+        if targets.masked_lm_ids is not None:
+            originals = jnp.where(is_masked, targets.masked_lm_ids, originals)
+        generated = self.encoder.encode(inputs, deterministic, layers=self.generator)
         hidden = gather_positions(generated.last_hidden_state, positions)  # BPD
         logits = self.mlm_head(hidden, self.encoder.word_embeddings())
         key = jax.random.key(0) if deterministic else self.make_rng("dropout")
@@ -158,8 +136,11 @@ class ReplacedTokenPretraining(ReplacedTokenModel):
         corrupted = input_ids.at[rows, positions].set(replacements)
         replaced = jnp.zeros(input_ids.shape, bool)
         replaced = replaced.at[rows, positions].max(is_masked & (replacements != originals))
-        replaced_logits = self._head(encode(corrupted), deterministic)
-        return ReplacedTokenOutput(logits, corrupted, replaced, replaced_logits)
+        encoded = self.encoder.encode(
+            inputs._replace(input_ids=corrupted), deterministic, requested
+        )
+        replaced_logits = self._head(encoded, deterministic)
+        return ReplacedTokenOutput(logits, corrupted, replaced, replaced_logits), encoded
 
 
 def draw_words(logits: jax.Array, key: jax.Array, temperature: float = 1.0) -> jax.Array:

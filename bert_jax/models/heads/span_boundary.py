@@ -12,10 +12,13 @@ import jax.numpy as jnp
 
 from bert_jax.models.activations import ACTIVATIONS
 from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder import EncoderOutput, RequestedOutputs
+from bert_jax.models.encoder_with_head import Targets
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import Head
 from bert_jax.models.heads.masked_lm import MaskedLMModel, word_logits
 from bert_jax.models.layers import HIDDEN_AXES, dense, gather_positions, kernel_init, layer_norm
+from bert_jax.models.packed_rows import EncoderInputs
 
 # Width of the embeddings of positions in a span (SpanBERT, section 3.2).
 POSITION_WIDTH = 200
@@ -102,44 +105,23 @@ class SpanBoundaryModel(MaskedLMModel):
         super().setup()
         self.span_boundary_head = SpanBoundaryHead(self.config, self.execution, self.max_targets)
 
-    def __call__(  # type: ignore[override]
+    def _apply(
         self,
-        input_ids: jax.Array,
-        token_type_ids: jax.Array | None = None,
-        attention_mask: jax.Array | None = None,
-        position_ids: jax.Array | None = None,
-        *,
-        segment_ids: jax.Array | None = None,
-        masked_lm_positions: jax.Array | None = None,
-        span_left_positions: jax.Array | None = None,
-        span_right_positions: jax.Array | None = None,
-        deterministic: bool = True,
-    ) -> SpanBoundaryOutput:
-        """Encodes tokens and applies both heads.
-
-        Args:
-            input_ids: int32 [B, T].
-            token_type_ids: for this and the next three see `Encoder`.
-            attention_mask: 0 for padding.
-            position_ids: None for 0 … T-1.
-            segment_ids: number of the text that a token of a packed row belongs to.
-            masked_lm_positions: int32 [B, P], positions of the masked tokens; None for the first.
-            span_left_positions: int32 [B, P], position before the span of each; None for the first.
-            span_right_positions: int32 [B, P], position after it; None for the first.
-            deterministic: False for training, with dropout from the RNG stream "dropout".
-        """
-        encoded = self.encoder(
-            input_ids,
-            token_type_ids,
-            attention_mask,
-            position_ids,
-            segment_ids=segment_ids,
-            deterministic=deterministic,
-        )
-        first = jnp.zeros_like(input_ids[:, :1])
+        inputs: EncoderInputs,
+        targets: Targets,
+        deterministic: bool,
+        requested: RequestedOutputs | None,
+    ) -> tuple[SpanBoundaryOutput, EncoderOutput]:
+        """Applies both heads; positions that are None are 0."""
+        encoded = self.encoder.encode(inputs, deterministic, requested)
+        first = jnp.zeros_like(inputs.input_ids[:, :1])
         masked, before, after = (
             first if positions is None else positions
-            for positions in (masked_lm_positions, span_left_positions, span_right_positions)
+            for positions in (
+                targets.masked_lm_positions,
+                targets.span_left_positions,
+                targets.span_right_positions,
+            )
         )
         hidden, left, right = (
             gather_positions(encoded.last_hidden_state, positions)  # BPD
@@ -147,10 +129,11 @@ class SpanBoundaryModel(MaskedLMModel):
         )
         words = self.encoder.word_embeddings()
         in_span = jnp.clip(masked - before - 1, 0, self.max_targets - 1)
-        return SpanBoundaryOutput(
+        output = SpanBoundaryOutput(
             prediction_logits=self.mlm_head(hidden, words),
             span_logits=self.span_boundary_head(left, right, in_span, words),
         )
+        return output, encoded
 
 
 HEAD = Head(
