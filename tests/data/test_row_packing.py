@@ -40,7 +40,7 @@ def test_longer_rows_where_more_texts_fit():
 
 
 def test_the_numbers_of_rows_are_those_that_batches_need():
-    # Of 16 rows each; as many as half the batches need are worth a shape.
+    # Of 16 rows each; the number that half the batches need is worth a shape.
     few, many = batch_of([64] * 3 + [0] * 13, 64), batch_of([64] * 11 + [0] * 5, 64)
     row_packer = RowPacker([few, many] * 10)
     assert [row_packer.pack(batch)["pack_indices"].shape[1] for batch in (few, many)] == [3, 11]

@@ -180,7 +180,7 @@ def test_matthews_equals_scikit_learn(examples):
 
 @pytest.mark.parametrize("gold", [True, False])
 def test_a_single_label_is_not_two_classes(gold):
-    """For one column of 0 and 1, scikit-learn would score 0 as a class, too."""
+    """For one column of 0 and 1, scikit-learn would also score 0 as a class."""
     sets = LabelSets(("joy",), np.array([[gold], [True]]), np.array([[True], [True]]))
     assert sets.scores.support.tolist() == [1 + gold]
     assert sets.micro_f1 == sets.macro_f1 == (1 if gold else 2 / 3)

@@ -1,4 +1,4 @@
-"""Byte-level BPE: by eye, and against a tokenizer that is built with the library alone."""
+"""Byte-level BPE: by eye, and against a tokenizer that is built with only the library."""
 
 import json
 

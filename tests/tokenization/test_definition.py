@@ -109,7 +109,7 @@ def test_what_is_refused_in_tokenizer_json(load, tmp_path, name, path, value, me
 
 
 def test_what_is_admitted_is_known_to_the_library(load):
-    """Every name is one of the library, alone and in a sequence; parts for other uses are left."""
+    """Every name is one of the library, single and in a sequence; parts for other uses are left."""
     switches = ("clean_text", "handle_chinese_chars", "strip_accents", "lowercase")
     flags = {"behavior": "Isolated", "individual_digits": True, **dict.fromkeys(switches, True)}
     for key, kinds in STEPS.items():

@@ -30,7 +30,7 @@ def write_config(directory, **config):
 
 @pytest.fixture
 def vocabulary(tmp_path, cased_pieces):
-    """A vocab.txt alone in its directory."""
+    """A vocab.txt, the only file of its directory."""
     write_vocabulary(tmp_path / "vocab.txt", cased_pieces)
     return tmp_path / "vocab.txt"
 

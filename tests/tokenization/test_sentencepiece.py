@@ -56,7 +56,7 @@ def test_offsets_are_those_of_the_original_text(cat_tokenizer):
     assert encoded[0] == [("▁the", (2, 5), 0), ("▁cat", (8, 11), 1)]
     assert encoded[1] == [("▁café", (0, 4), 0), ("▁café", (5, 10), 1)]
     assert encoded[2] == [
-        ("▁", (0, 1), 0),  # a marker alone has the offsets of the first character of its word
+        ("▁", (0, 1), 0),  # a single marker has the offsets of the first character of its word
         ("f", (0, 1), 0),
         ("i", (0, 1), 0),
         ("n", (1, 2), 0),

@@ -1,4 +1,4 @@
-"""The SentencePiece models of CamemBERT and XLM-R: by eye, and against the library alone."""
+"""The SentencePiece models of CamemBERT and XLM-R: by eye, and against the library."""
 
 import base64
 import json

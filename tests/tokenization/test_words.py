@@ -157,7 +157,7 @@ def test_added_words_take_more_words(uncased):
 
 
 def test_the_rules_of_the_tokenizer_decide_what_a_word_is(uncased_pieces):
-    """Text is kept as it is and split at spaces alone."""
+    """Text is kept as it is and split only at spaces."""
     vocabulary = {piece: token_id for token_id, piece in enumerate(uncased_pieces)}
     library = tokenizers.Tokenizer(tokenizers.models.WordPiece(vocabulary, unk_token="[UNK]"))
     library.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
@@ -250,7 +250,7 @@ def test_transformers_reads_the_saved_words(uncased, cased, tmp_path):
         assert expected["offset_mapping"] == [encoding.offsets for encoding in encodings]
         assert len(peer) == longer.vocab_size
         assert peer.convert_tokens_to_ids("covid") == tokenizer.vocab_size
-        # vocab.txt alone, and tokenizer.json alone.
+        # Only vocab.txt, and only tokenizer.json.
         vocabulary = dict(map(reversed, enumerate((tmp_path / name / "vocab.txt").open())))
         assert vocabulary["covid\n"] == tokenizer.vocab_size
         again = tokenizers.Tokenizer.from_file(str(tmp_path / name / "tokenizer.json"))

@@ -143,7 +143,7 @@ def test_nearly_all_tokens_are_real_and_few_examples_are_left_out(
     # The figures agree with the batches.
     masks = np.concatenate([packed.batch(n, 1024)["segment_ids"] for n in range(8)])
     assert statistics.filled == pytest.approx((masks > 0).mean())
-    # An epoch of rows holds as many examples as an epoch has, but for those left out.
+    # An epoch of rows holds all examples of an epoch, except those left out.
     shown = packed.rows_per_epoch * masks.max(axis=1).mean()
     assert shown == pytest.approx(batches.examples_per_epoch, rel=0.03)
 

@@ -49,7 +49,7 @@ def lengths_of(segments: Segments) -> np.ndarray:
                 [9, 14, 14, 17, 0],  # two whole sentences
                 [9, 13, 21, 25, 1],  # 9-13 cut at its end, then the last sentence of document 1
                 [17, 21, 21, 25, 0],  # all of document 1
-                [27, 31, 9, 13, 1],  # one sentence alone: what follows is always random
+                [27, 31, 9, 13, 1],  # a single sentence: what follows is always random
             ],
         ),
         (
@@ -59,7 +59,7 @@ def lengths_of(segments: Segments) -> np.ndarray:
                 [14, 17, 7, 12, 1],  # 14-16 before 7-13, which is cut at its end
                 [14, 17, 9, 14, 1],
                 [21, 25, 17, 21, 1],
-                [28, 31, 25, 28, 1],  # one sentence alone is cut in its middle
+                [28, 31, 25, 28, 1],  # a single sentence is cut in its middle
             ],
         ),
         (

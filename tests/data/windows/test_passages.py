@@ -95,7 +95,7 @@ def test_tokens_of_characters(cut):
         (7, 12, (2, 3)),  # "s ran"
         (3, 9, (1, 2)),  # white space around it
         (0, 13, (0, 4)),
-        (8, 9, None),  # white space alone
+        (8, 9, None),  # only white space
         (13, 13, None),
     ]:
         assert token_span(window.passage, start, stop) == expected
