@@ -18,9 +18,12 @@ import sys
 import threading
 import time
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from bert_jax.errors import escaped, one_line
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 # Exit codes: differences in `parity`; a bug; bad input; interrupted, run it again.
 DIFFERS, FAILED, BAD_INPUT, STOPPED = 1, 1, 2, 75
@@ -69,6 +72,25 @@ def say(*lines: object) -> None:
 def show(text: str) -> None:
     """Prints a result to stdout: lines in which control characters are escaped."""
     sys.stdout.write("".join(f"{escaped(line)}\n" for line in text.split("\n")))
+
+
+def new_bar(
+    unit: str, *, enabled: bool, initial: int, total: int | None = None, title: str | None = None
+) -> "tqdm":
+    """A progress bar on stderr, with rate and time left; in a log file, a line each half minute."""
+    from tqdm import tqdm
+
+    terminal = sys.stderr.isatty()
+    return tqdm(
+        desc=title,
+        total=total,
+        initial=initial,
+        unit=unit,
+        disable=not enabled,
+        dynamic_ncols=True,
+        mininterval=0.2 if terminal else 30.0,
+        maxinterval=10.0 if terminal else 60.0,
+    )
 
 
 class _Messages(io.TextIOWrapper):

@@ -2,7 +2,6 @@
 
 import contextlib
 import queue
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -12,7 +11,7 @@ from tqdm import tqdm
 
 from bert_jax.inference.engine import Advance, Engine, Window
 from bert_jax.inference.output_cache import OutputCache
-from bert_jax.process import say
+from bert_jax.process import new_bar, say
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tasks.base.predictor import Notes, Predictor
 
@@ -121,7 +120,7 @@ def progress_bar(
 ) -> Iterator[Advance]:
     """A bar on stderr: texts done, their rate, and the time left if the total is known.
 
-    If stderr is a file, it is a line from time to time. Nothing is shown before the first
+    Nothing is shown before the first
     predictions, so that an earlier error is the only output.
 
     Args:
@@ -135,15 +134,7 @@ def progress_bar(
     def advance(texts: int) -> None:
         nonlocal bar
         if bar is None:
-            terminal = sys.stderr.isatty()
-            bar = tqdm(
-                initial=initial,
-                unit="text",
-                disable=not enabled,
-                dynamic_ncols=True,
-                mininterval=0.2 if terminal else 30.0,
-                maxinterval=10.0 if terminal else 60.0,
-            )
+            bar = new_bar("text", enabled=enabled, initial=initial)
             bar.start_t = begun
         bar.total = total()
         bar.update(texts)

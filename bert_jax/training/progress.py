@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from bert_jax.errors import one_line
 from bert_jax.models.encoder_with_head import row_kinds
+from bert_jax.process import new_bar
 
 
 class ProgressBar:
@@ -18,17 +18,7 @@ class ProgressBar:
 
     def __init__(self, *, start: int, stop: int, enabled: bool) -> None:
         """Shows the steps from `start` to `stop`."""
-        terminal = sys.stderr.isatty()
-        self._bar = tqdm(
-            total=stop,
-            initial=start,
-            desc="training",
-            unit="step",
-            disable=not enabled,
-            dynamic_ncols=True,
-            mininterval=0.2 if terminal else 30.0,
-            maxinterval=10.0 if terminal else 60.0,
-        )
+        self._bar = new_bar("step", enabled=enabled, initial=start, total=stop, title="training")
 
     @contextlib.contextmanager
     def compiling(self) -> Iterator[None]:
