@@ -25,6 +25,7 @@ from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import find_head
 from bert_jax.models.heads.text_vectors import TextVectors
+from bert_jax.tokenization.encoding import half_surrogate
 
 CONFIG = "config.json"
 
@@ -103,12 +104,9 @@ class ModelDescription:
             raise UserError(
                 f"{len(self.labels)} labels for {self.config.num_labels} outputs; name each once"
             )
-        try:
-            "\n".join(self.labels).encode()
-        except UnicodeEncodeError as error:
-            raise UserError(
-                "a label has half of a surrogate pair, which is not a character; rename it"
-            ) from error
+        for label in self.labels:
+            if problem := half_surrogate(label):
+                raise UserError(f"label {label!r}, {problem}")
 
     @property
     def class_name(self) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bert_jax.errors import UserError, first_line
-from bert_jax.tokenization.encoding import TEXTS, Template, is_unicode
+from bert_jax.tokenization.encoding import TEXTS, Template, half_surrogate
 
 if TYPE_CHECKING:
     import tokenizers
@@ -63,7 +63,7 @@ def checked_pieces(path: Path, vocabulary: Any) -> dict[str, int]:
     Raises:
         UserError: it is not an object of pieces and ids.
     """
-    if not isinstance(vocabulary, dict) or not is_unicode("".join(vocabulary)):
+    if not isinstance(vocabulary, dict) or half_surrogate("".join(vocabulary)):
         raise UserError(f"{path}: the vocabulary is not an object of pieces and ids; {READ_REMEDY}")
     for piece, token_id in vocabulary.items():
         if type(token_id) is not int or not 0 <= token_id < MAX_VOCABULARY_SIZE:

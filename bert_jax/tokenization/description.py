@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bert_jax.errors import UserError
 from bert_jax.files import is_there, read_json_object
-from bert_jax.tokenization.encoding import Template, is_unicode
+from bert_jax.tokenization.encoding import Template, half_surrogate
 
 if TYPE_CHECKING:
     import tokenizers
@@ -299,7 +299,7 @@ def read_special_tokens(
         fields[extra_key] = fields[extra_key] or later
         added = {}
         for content, token_id in ids.items():
-            if type(token_id) is not int or token_id < 0 or not is_unicode(content):
+            if type(token_id) is not int or token_id < 0 or half_surrogate(content):
                 raise UserError(
                     f"{directory / ADDED_TOKENS_FILE}: the id of {content!r:.80} is "
                     f"{token_id!r:.80}; {_REMEDY}"
@@ -364,7 +364,7 @@ def _by_id(path: Path, key: str, entries: Any) -> dict[int, Token]:
 def _token(path: Path, key: str, value: Any, *, special: bool = True) -> Token:
     fields = value if isinstance(value, dict) else {"content": value}
     content = fields.get("content")
-    if not isinstance(content, str) or not content or not is_unicode(content):
+    if not isinstance(content, str) or not content or half_surrogate(content):
         raise UserError(f"{path}: {key} has {value!r:.80} for a token; {_REMEDY}")
     flags = {flag: bool(fields[flag]) for flag in _FLAGS if flag in fields}
     flags["special"] = special or flags.get("special", False)

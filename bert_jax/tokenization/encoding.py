@@ -175,19 +175,16 @@ def check_texts(texts: Sequence[str]) -> None:
     for index, text in enumerate(texts):
         if not isinstance(text, str):
             raise UserError(f"tokenizer: text {index} is {text!r}; give a string")
-        if not is_unicode(text):
-            position = next(i for i, character in enumerate(text) if not is_unicode(character))
-            raise UserError(
-                f"tokenizer: text {index}, character {position}: U+{ord(text[position]):04X} is "
-                "half of a surrogate pair, not a character; remove it"
-            )
+        if problem := half_surrogate(text):
+            raise UserError(f"tokenizer: text {index}, {problem}")
 
 
-def is_unicode(text: str) -> bool:
-    """Whether a text has no half of a surrogate pair, which JSON can contain."""
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            return False
-    return True
+def half_surrogate(text: str) -> str:
+    """Where a text has half of a surrogate pair, as JSON may have, and the remedy; else ""."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        code = f"U+{ord(text[error.start]):04X}"
+        what = "half of a surrogate pair, not a character; remove it"
+        return f"character {error.start}: {code} is {what}"
+    return ""

@@ -29,7 +29,7 @@ from bert_jax.models.encoder import Encoder, cast_layer_kernels
 from bert_jax.models.encoder_with_head import apply_model, model_inputs
 from bert_jax.models.execution import Execution
 from bert_jax.tokenization import Encoding, Tokenizer
-from bert_jax.tokenization.encoding import is_unicode
+from bert_jax.tokenization.encoding import half_surrogate
 
 Example = TypeVar("Example")
 Item = TypeVar("Item")
@@ -283,9 +283,8 @@ def text_error(*texts: Any) -> ExampleError | None:
     for text in texts:
         if not isinstance(text, str):
             return ExampleError(f"{text!r:.80} is no text; give strings")
-        if not is_unicode(text):
-            half = next(character for character in text if not is_unicode(character))
-            return ExampleError(f"the text has {half!r}, half of a surrogate pair; remove it")
+        if problem := half_surrogate(text):
+            return ExampleError(f"text, {problem}")
     return None
 
 
