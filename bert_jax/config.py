@@ -43,7 +43,7 @@ ALTERNATIVES = (
     ("train.eval_every", "train.evaluate_per_epoch"),
     ("optimizer.warmup_steps", "optimizer.warmup_ratio"),
 )
-# Lists of texts, where 2026 and 1e3 are no numbers.
+# Lists of texts, where 2026 and 1e3 are not numbers.
 TEXT_LISTS = frozenset({"data.label_columns", "data.labels", "data.test", "data.validation"})
 
 
@@ -276,12 +276,11 @@ class Sections:
         require_at_least("seed", seed, 0, 2**32 - 1)
         fields = {name: keys["model"][name] for name in model_keys()}
         chosen = {name: value for name, value in fields.items() if value is not None}
-        model = from_keys(ModelOptions, keys["model"], fields=chosen)
+        model = from_keys(ModelOptions, keys["model"] | {"fields": chosen})
         train = from_keys(TrainOptions, keys["train"])
         optimizer = from_keys(OptimizerOptions, keys["optimizer"])
-        of_seed = {"seed": seed} if "seed" in keys_of(spec.data) else {}
         task = TaskConfig(
-            from_keys(spec.data, keys["data"], **of_seed),
+            from_keys(spec.data, keys["data"] | {"seed": seed}),
             train,
             optimizer,
             tuple(from_keys(options, keys[name]) for name, options in spec.sections.items()),

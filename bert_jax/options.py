@@ -26,13 +26,9 @@ def keys_of(cls: type, omit: Collection[str] = ()) -> dict[str, Any]:
     }
 
 
-def from_keys(cls: type[Options], section: Mapping[str, Any], **values: Any) -> Options:
-    """A dataclass with fields from a config's section and from `values`.
-
-    The section may have other keys.
-    """
-    read = {name: section[name] for name in keys_of(cls, omit=values)}
-    return cls(**read, **values)
+def from_keys(cls: type[Options], section: Mapping[str, Any]) -> Options:
+    """A dataclass with the values of a config's section, which may have other keys."""
+    return cls(**{name: section[name] for name in keys_of(cls)})
 
 
 def typed_values(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:

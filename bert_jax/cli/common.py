@@ -1,14 +1,14 @@
 """Shared parts of the verbs: arguments, exit codes, errors as one line. Imports nothing heavy."""
 
 import argparse
-import dataclasses
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from bert_jax.errors import OptionError, RetryableError, UserError
 from bert_jax.files import as_path
+from bert_jax.options import keys_of
 from bert_jax.process import BAD_INPUT, INTERRUPTED, STOPPED, state
 from bert_jax.sharding.distributed import ProcessOptions, start
 
@@ -57,10 +57,9 @@ def directory(text: str) -> Path:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def fields_from(cls: type[Options], options: argparse.Namespace, **values: Any) -> Options:
+def fields_from(cls: type[Options], options: argparse.Namespace) -> Options:
     """A dataclass filled from the arguments with the names of its fields, else its defaults."""
-    names = (field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
-    fields = {name: getattr(options, name, None) for name in names} | values
+    fields = {name: getattr(options, name, None) for name in keys_of(cls)}
     return cls(**{name: value for name, value in fields.items() if value is not None})
 
 

@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     from bert_jax.planning.plan import PlanOptions
     from bert_jax.planning.report import as_text
 
-    plan_options = fields_from(PlanOptions, options, mesh=tuple(options.mesh or ()))
+    plan_options = fields_from(PlanOptions, options)
     experiment = Experiment.from_config(load_config(options.config, options.overrides))
     plans = experiment.plan(devices, plan_options)
     if options.json:

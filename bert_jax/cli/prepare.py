@@ -31,12 +31,12 @@ def add_arguments(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prepares a corpus, or prints statistics of its text."""
-    from bert_jax.config import load_config
+    from bert_jax.config import load_config, set_key
     from bert_jax.experiment import Experiment
 
     config = load_config(options.config, options.overrides)
     if options.output is not None and "corpus" in config.data:
-        config.data.corpus = str(options.output)  # read by --show
+        set_key(config, "data.corpus", str(options.output), where="--output")  # read by --show
     experiment = Experiment.from_config(config)
     prepare_options = experiment.prepare_options()
     if options.dry_run and options.show is not None:

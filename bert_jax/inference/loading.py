@@ -156,7 +156,8 @@ def _with_requested_labels(
     of_labels = {name for name, one in all_heads().items() if one.label_parameters}
     if stored_head != head and {stored_head, head} <= of_labels:
         # These heads' parameters have the same names and another meaning.
-        description = _with_labels(description, default, problem_type=None)
+        description = _with_labels(description, default)
+        description = dataclasses.replace(description, problem_type=None)
         reinitialize = label_parameters()
     if labels is not None and tuple(labels) != description.labels:
         description = _with_labels(description, len(labels), tuple(labels))
@@ -168,11 +169,11 @@ def _with_requested_labels(
 
 
 def _with_labels(
-    description: ModelDescription, count: int, labels: tuple[str, ...] = (), **fields: Any
+    description: ModelDescription, count: int, labels: tuple[str, ...] = ()
 ) -> ModelDescription:
     config = dataclasses.replace(description.config, num_labels=count)
     other = {key: value for key, value in description.other.items() if key not in LABEL_KEYS}
-    return dataclasses.replace(description, config=config, labels=labels, other=other, **fields)
+    return dataclasses.replace(description, config=config, labels=labels, other=other)
 
 
 def _requested_head(task: str | None) -> str | None:

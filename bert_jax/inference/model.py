@@ -18,6 +18,7 @@ from bert_jax.files import as_path, state_of
 from bert_jax.files.paths import FileState
 from bert_jax.inference import surgery, vectors
 from bert_jax.inference.streams import predict_examples
+from bert_jax.options import differing_names
 from bert_jax.tasks.attentions import AttentionMaps, AttentionsPredictor
 from bert_jax.tasks.base.predictor import BatchOptions, Model, not_one_string
 from bert_jax.tasks.classification.predict import LabelPredictor, TextPrediction
@@ -379,8 +380,7 @@ def states_of(directory: Path) -> dict[str, FileState]:
 def _load_again(
     load: Callable[[], Model], directory: Path, states: Mapping[str, FileState]
 ) -> Model:
-    now = states_of(directory)
-    if changed := sorted(name for name in {*states, *now} if states.get(name) != now.get(name)):
+    if changed := differing_names(states, states_of(directory)):
         raise UserError(
             f"{directory}: {listed(changed)} changed since the model was loaded that was pickled; "
             "load it again, and pickle that"

@@ -36,7 +36,7 @@ cost_floor                     their price; null if it is not known
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -72,7 +72,7 @@ class PlanOptions:
         price: price of a device per hour, in any currency.
     """
 
-    mesh: tuple[str, ...] = ()
+    mesh: Sequence[str] = ()
     search: bool = True
     steps: int | None = None
     price: float | None = None

@@ -85,7 +85,7 @@ class TaggingPredictOptions(PredictOptions, TextOptions, ColumnOptions):
     def of_words(self, form: str = "") -> TaggedOptions:
         """The options of the reader of words; a format for anything else becomes ""."""
         known = form if form in TaggedOptions.FORMATS else ""
-        return from_keys(TaggedOptions, vars(self), format=known)
+        return from_keys(TaggedOptions, vars(self) | {"format": known})
 
 
 def _open(
