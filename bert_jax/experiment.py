@@ -22,7 +22,7 @@ from bert_jax.benchmarks import BenchOptions, Workload
 from bert_jax.benchmarks import bench as time_work
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription, config_bytes
-from bert_jax.checkpoints.hub import MODEL, MODEL_CONFIG, RESULT, resolve
+from bert_jax.checkpoints.hub import resolve
 from bert_jax.checkpoints.runs import newest_step
 from bert_jax.config import Sections
 from bert_jax.data.pretraining.options import PrepareOptions
@@ -32,6 +32,7 @@ from bert_jax.errors import OptionError, UserError, as_retryable
 from bert_jax.export import export
 from bert_jax.files import atomic_directory
 from bert_jax.files.manifest import MANIFEST
+from bert_jax.files.paths import MODEL, MODEL_CONFIG, RESULT
 from bert_jax.inference.evaluation import evaluate
 from bert_jax.inference.output_cache import cached_beside, model_fingerprint
 from bert_jax.planning.hardware import Slice
@@ -51,7 +52,7 @@ from bert_jax.training_options import TrainOptions
 
 PREDICTIONS = "predictions"
 WARNINGS = "warnings"
-"""The key of `result.json` that is no metric."""
+"""The key of `result.json` that is not a metric."""
 
 
 @dataclasses.dataclass(frozen=True)

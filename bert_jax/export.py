@@ -4,9 +4,10 @@ from pathlib import Path
 
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.checkpoints.hub import MODEL, check_not_of_run
+from bert_jax.checkpoints.hub import check_not_of_run
 from bert_jax.config import Sections
 from bert_jax.errors import OptionError
+from bert_jax.files.paths import MODEL
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.surgery import without_padding
 from bert_jax.tasks.base.train_spec import TrainedPart

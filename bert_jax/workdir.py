@@ -29,12 +29,6 @@ from bert_jax.checkpoints.config_file import (
     config_bytes,
     read_config,
 )
-from bert_jax.checkpoints.hub import (
-    MODEL,
-    MODEL_CONFIG,
-    RESULT,
-    SEVERAL_RUNS,
-)
 from bert_jax.checkpoints.runs import RunCheckpoints, newest_step
 from bert_jax.checkpoints.sentence_transformers.reading import module_shapes, read_vectors
 from bert_jax.checkpoints.sentence_transformers.writing import vector_files
@@ -49,6 +43,7 @@ from bert_jax.files import (
     remove_partial_files,
     write_listed,
 )
+from bert_jax.files.paths import MODEL, MODEL_CONFIG, RESULT, SEVERAL_RUNS
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.head import fields_of

@@ -14,6 +14,7 @@ from bert_jax.checkpoints.tensors import ADAPTER
 from bert_jax.errors import UserError, first_line
 from bert_jax.files import as_path, fetch, is_remote, reachable
 from bert_jax.files.manifest import MANIFEST
+from bert_jax.files.paths import MODEL, MODEL_CONFIG, RESULT, SEVERAL_RUNS
 
 TOKENIZER_PATTERNS = (
     *("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "*.model"),
@@ -24,11 +25,6 @@ SAFETENSORS_PATTERNS = ("model.safetensors", "model-*.safetensors", "model.safet
 PYTORCH_PATTERNS = ("pytorch_model.bin", "pytorch_model-*.bin", "pytorch_model.bin.index.json")
 MODEL_PATTERNS = (*DESCRIPTION_PATTERNS, *SAFETENSORS_PATTERNS, *PYTORCH_PATTERNS)
 
-# In the directory of a run, or of several runs (see `workdir` and `sweep`): the files that identify
-# it, the file that is written last, and the model.
-MODEL_CONFIG, SEVERAL_RUNS = "model_config.json", "several_runs.json"
-RESULT, MODEL = "result.json", "model"
-
 _HUB_ID = re.compile(r"(?:[A-Za-z0-9_][\w.-]*/)?[A-Za-z0-9_][\w.-]*", re.ASCII)
 
 
@@ -38,9 +34,9 @@ def resolve(path_or_hub_id: str | Path, revision: str | None = None) -> Path:
     For the work directory of a finished run it is the directory of its model, for several runs of
     the best one. Any other directory is returned itself; one in a bucket is copied to the local
     machine.
-    A string of the form `name` or `organisation/name` that is no directory is an id on the hub: the
-    files that `bert_jax` reads are fetched into the hub's cache, `pytorch_model.bin` only if there
-    is no `model.safetensors`. The environment variables of `huggingface_hub` apply:
+    A string of the form `name` or `organisation/name` that is not a directory is an id on the hub:
+    the files that `bert_jax` reads are fetched into the hub's cache, `pytorch_model.bin` only if
+    there is no `model.safetensors`. The environment variables of `huggingface_hub` apply:
     HF_HOME and HF_HUB_CACHE (location of the cache), HF_HUB_OFFLINE (cache only), HF_TOKEN (private
     models), HF_ENDPOINT (a mirror).
 

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 # the first path is created by any library, so it is set at import.
 os.environ.setdefault("EPATH_USE_TF", "0")
 
+# In the directory of a run, or of several runs: the files that identify it, the file that is
+# written last, and the directory of the model.
+MODEL_CONFIG, SEVERAL_RUNS = "model_config.json", "several_runs.json"
+RESULT, MODEL = "result.json", "model"
+
 # The schemes of etils.epath, and the extra that installs the client of each.
 _EXTRAS = {"gs": "gcs", "s3": "s3"}
 
