@@ -34,8 +34,8 @@ class UserError(Exception):
 class OptionError(UserError):
     """An option has a wrong value, or an option is the remedy for bad input.
 
-    An option is named by its key in a config (`data.text_column`); one that is no key of a config
-    by its argument in Python, or by its flag where only the command line has it.
+    An option is named by its key in a config (`data.text_column`); one that no config has, by its
+    argument in Python, or by its flag where only the command line has it.
 
         raise OptionError("top_k", 0, "it must be at least 1")
         raise OptionError(
@@ -72,7 +72,7 @@ def require_at_least(key: str, value: Any, least: int, most: int = INT32_MAX) ->
     """Checks a whole number; None is an option that is not set.
 
     Raises:
-        OptionError: it is no whole number, smaller than `least` or larger than `most`.
+        OptionError: it is not a whole number, smaller than `least` or larger than `most`.
     """
     if value is None:
         return
@@ -104,7 +104,7 @@ def require_between(
         without_high: whether the value must be below `high`.
 
     Raises:
-        OptionError: it is no number, not finite, or out of the range.
+        OptionError: it is not a number, not finite, or out of the range.
     """
     if value is None:
         return

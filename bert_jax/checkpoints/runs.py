@@ -86,7 +86,7 @@ class RunCheckpoints:
 
         Raises:
             UserError: there is no directory to read, it cannot be created, or a checkpoint is
-                incomplete or has something in it that is no regular file.
+                incomplete or has something in it that is not a regular file.
         """
         self._metric, self._higher_is_better = best_metric
         # orbax also raises the errors that it logs, and users see the exception.
@@ -103,7 +103,7 @@ class RunCheckpoints:
             exists = not is_remote(workdir) and is_there(self._directory)
             if not self._directory.is_dir():
                 if exists:
-                    raise UserError(f"{self._directory} is no directory; move it away")
+                    raise UserError(f"{self._directory} is not a directory; move it away")
                 if read_only:
                     problem = "does not exist; wait for the first checkpoint"
                     raise UserError(f"{self._directory} {problem}")

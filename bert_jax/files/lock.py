@@ -160,7 +160,7 @@ class _BucketLock:
     def _has_ended(self, content: str) -> bool:
         """Whether the holder does not renew this content; raises UserError if it does."""
         say(
-            f"bert-jax: {self._path} is locked by {_first_line(content)}; waiting for "
+            f"bert-jax: {self._path} is locked by {_holder_of(content)}; waiting for "
             f"{STALE_SECONDS:.0f} s to see whether that still runs"
         )
         end = time.monotonic() + STALE_SECONDS
@@ -182,7 +182,7 @@ class _BucketLock:
             content = self._read()
             if content and self._token not in content:
                 self._lost = RetryableError(
-                    f"{self._path} was taken over by {_first_line(content)}, while this process "
+                    f"{self._path} was taken over by {_holder_of(content)}, while this process "
                     f"did not respond for {STALE_SECONDS:.0f} s; run the same command again when "
                     "that has ended"
                 )
@@ -216,12 +216,12 @@ class _BucketLock:
 
 def _in_use(path: Path, content: str) -> UserError:
     return UserError(
-        f"{path} is being written by {_first_line(content)}; wait for it, end it, or give another "
+        f"{path} is being written by {_holder_of(content)}; wait for it, end it, or give another "
         "path"
     )
 
 
-def _first_line(content: str) -> str:
+def _holder_of(content: str) -> str:
     return content.partition("\n")[0] or "another process"
 
 

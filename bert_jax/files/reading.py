@@ -92,7 +92,7 @@ def open_regular(path: Path, directory: Path | None = None, *, remedy: str) -> B
         remedy: end of the error message: what the user can do.
 
     Raises:
-        UserError: the file is missing, cannot be read, is no regular file, or a link that
+        UserError: the file is missing, cannot be read, is not a regular file, or a link that
             leaves the directory.
     """
     try:
@@ -118,7 +118,7 @@ def open_regular(path: Path, directory: Path | None = None, *, remedy: str) -> B
 
 
 def open_own(path: Path, flags: int = os.O_RDONLY) -> int:
-    """Opens a file that only bert_jax makes, so that it has one name and is no link.
+    """Opens a file that only bert_jax makes, so that it has one name and is not a link.
 
     Otherwise the content would be written to the user's file.
 

@@ -213,7 +213,7 @@ def test_paths_that_are_no_checkpoints_are_refused_by_name(open_run, tmp_path):
         open_run()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "checkpoints").write_text("")
-    with pytest.raises(UserError, match="other/checkpoints is no directory; move it away"):
+    with pytest.raises(UserError, match="other/checkpoints is not a directory; move it away"):
         RunCheckpoints(tmp_path / "other", keep=2)
 
 

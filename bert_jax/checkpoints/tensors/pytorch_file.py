@@ -142,7 +142,9 @@ class PytorchFile(MappedTensorFile):
         for name, entry in pickled.value.items():
             if not isinstance(name, str) or not isinstance(entry, PickledTensor):
                 kind = type(entry).__name__
-                raise UserError(f"{self.path}: entry {name!a} is no tensor but a {kind}; {REMEDY}")
+                raise UserError(
+                    f"{self.path}: entry {name!a} is not a tensor but a {kind}; {REMEDY}"
+                )
             views[name] = self._tensor(name, entry, locations)
         return views
 
@@ -208,7 +210,7 @@ class PytorchFile(MappedTensorFile):
         except ValueError:
             magic = None
         if magic != LEGACY_MAGIC:
-            raise ValueError("it is no file of PyTorch")
+            raise ValueError("it is not a file of PyTorch")
         if read_pickle(file).value != LEGACY_VERSION:
             raise ValueError("its version is unknown")
         machine = read_pickle(file).value
@@ -364,7 +366,7 @@ def _make(name: str, arguments: tuple[Any, ...]) -> Any:
     if name == PARAMETER:
         tensor, *_ = arguments
         if not isinstance(tensor, PickledTensor):
-            raise ValueError("its pickle has a parameter that is no tensor")
+            raise ValueError("its pickle has a parameter that is not a tensor")
         return tensor
     if name != TENSOR:
         raise ValueError(f"its pickle calls {name}")
@@ -382,7 +384,7 @@ def _dictionary(pairs: Iterable[Any]) -> dict[str | int, Any]:
     entries = {}
     for key, value in pairs:
         if not (isinstance(key, str) or (isinstance(key, int) and abs(key) < 2**31)):
-            raise ValueError("its pickle has a dict with a key that is no text")
+            raise ValueError("its pickle has a dict with a key that is not a string")
         entries[key] = value
     return entries
 
@@ -391,7 +393,7 @@ def _storage(reference: tuple[Any, ...]) -> Storage:
     """Makes a storage of ("storage", type, key, device, length), before PyTorch 1.6 also a view."""
     kind, dtype, key, _, length, *view = reference
     if kind != "storage" or any(view) or not isinstance(key, str) or not _is_count(length):
-        raise ValueError("its pickle refers to something that is no storage of elements")
+        raise ValueError("its pickle refers to something that is not a storage of elements")
     return Storage(key, STORAGE_DTYPES[dtype.text], length)
 
 

@@ -161,7 +161,7 @@ def test_the_old_layout(path):
 @pytest.mark.parametrize(
     ("parts", "expected"),
     [
-        ({"magic": BEGIN + number(7) + END}, "is damaged: it is no file of PyTorch"),
+        ({"magic": BEGIN + number(7) + END}, "is damaged: it is not a file of PyTorch"),
         ({"magic": pickle.dumps(eval, 2)}, r"asks for __builtin__\.eval, which no file of weights"),
         ({"version": BEGIN + number(9) + END}, "is damaged: its version is unknown"),
         ({"machine": machine(False)}, "was written on a big-endian machine"),
@@ -226,9 +226,12 @@ REFUSED = {
     "deep": (BEGIN + DEEP + b"0" + END, "asks for the instruction POP, which no file"),
 }
 NO_TENSORS = {
-    "number": (named(epoch=number(3)), "entry 'epoch' is no tensor but a int"),
-    "dict": (named(state_dict=b"}"), "entry 'state_dict' is no tensor but a dict"),
-    "key": (BEGIN + b"}" + number(4) + tensor(FLOATS, 0, [], []) + b"s.", "entry 4 is no tensor"),
+    "number": (named(epoch=number(3)), "entry 'epoch' is not a tensor but a int"),
+    "dict": (named(state_dict=b"}"), "entry 'state_dict' is not a tensor but a dict"),
+    "key": (
+        BEGIN + b"}" + number(4) + tensor(FLOATS, 0, [], []) + b"s.",
+        "entry 4 is not a tensor",
+    ),
     "tensor": (BEGIN + tensor(FLOATS, 0, [], []) + END, "no dict of tensors but a PickledTensor"),
     "list": (BEGIN + b"]" + END, "holds no dict of tensors but a list"),
 }
@@ -296,7 +299,7 @@ LIMIT = "takes more than 20,000 steps, the limit"
         pytest.param(b"(" + ORDERED + PAIRS + 500 * b"h\x00h\x01\x85R" + b"t", LIMIT, id="calls"),
         pytest.param(
             b"}(" + b"".join(number(n * (2**61 - 1)) + b"]" for n in range(1, 5_000)) + b"u",
-            "a key that is no text",
+            "a key that is not a string",
             id="keys with one hash",
         ),
     ],

@@ -63,7 +63,7 @@ def test_the_state_dict_of_a_module(path, new, protocol):
     ("saved", "expected"),
     [
         (lambda: torch.nn.Linear(2, 2), r"asks for torch\.nn\.modules\.linear\.Linear, which"),
-        (lambda: {"epoch": 3, "state_dict": {}}, "entry 'epoch' is no tensor but a int"),
+        (lambda: {"epoch": 3, "state_dict": {}}, "entry 'epoch' is not a tensor but a int"),
         (lambda: [torch.ones(2)], "holds no dict of tensors but a list"),
         (lambda: {"a": torch.ones(2).to_sparse()}, r"asks for torch\._utils\._rebuild_sparse_te"),
         (lambda: {"a": torch.ones(2, dtype=torch.complex64)}, r"asks for torch\.ComplexFloatSt"),
