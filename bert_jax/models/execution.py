@@ -30,7 +30,7 @@ class Execution:
         pad_vocab_to_multiple_of: tables with one row per word get additional rows, so that their
             number of rows is a multiple of it; the additional rows are 0 and stay 0.
         attention: "xla", or the name of a kernel that is used for every call it supports, see
-            `models.kernels`: "pallas" on TPUs, "cudnn" on GPUs.
+            `models.kernels`: "pallas" on TPUs, "cudnn" on GPUs, "definition" everywhere.
         platform: platform of the devices that compute: "cpu", "gpu" or "tpu"; "": the local ones.
     """
 

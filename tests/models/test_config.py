@@ -133,7 +133,7 @@ def test_the_local_gpu(monkeypatch, capability, dtype):
         ({"remat": "some"}, "model.remat is 'some'; known are none, dots, dots_with_no_"),
         (
             {"attention": "flash"},
-            "model.attention is 'flash'; known are auto, xla, pallas, cudnn",
+            "model.attention is 'flash'; known are auto, xla, pallas, cudnn, definition",
         ),
         ({"attention": "blocked"}, "model.attention is 'blocked'"),
         ({"pad_vocab_to_multiple_of": 0}, "model.pad_vocab_to_multiple_of is 0; it must be at le"),

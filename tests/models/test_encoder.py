@@ -112,9 +112,9 @@ def reference(params, inputs, act: str) -> tuple[np.ndarray, np.ndarray, np.ndar
     return tuple(np.stack(parts) for parts in zip(*rows, strict=True))
 
 
-@pytest.mark.parametrize("act", ["gelu", "gelu_new"])
-def test_the_forward_pass_equals_numpy(params, inputs, act):
-    module = PreTrainingModel(small_config(hidden_act=act))
+@pytest.mark.parametrize(("act", "attention"), [("gelu", "xla"), ("gelu_new", "definition")])
+def test_the_forward_pass_equals_numpy(params, inputs, act, attention):
+    module = PreTrainingModel(small_config(hidden_act=act), Execution(attention=attention))
 
     @jax.jit
     def apply(inputs):

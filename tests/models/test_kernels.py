@@ -318,6 +318,8 @@ def kernel_of(setting, platform, *, output_attentions=False, **call):
         ("xla", "another", {}, "xla"),
         ("xla", "cpu", {"length": 5, "rate": 0.1}, "blocked"),
         ("xla", "cpu", {"output_attentions": True}, "blocked"),
+        ("definition", "cpu", {"rate": 0.1}, "definition"),
+        ("definition", "tpu", {"packed": True}, "definition"),
     ],
 )
 def test_the_kernel_of_a_call(setting, platform, call, name):
@@ -332,7 +334,7 @@ def test_heads_on_several_devices_are_not_looped_over():
 
 
 def test_settings_platforms_and_length_multiples_of_the_table():
-    assert SETTINGS == ("xla", "pallas", "cudnn")
+    assert SETTINGS == ("xla", "pallas", "cudnn", "definition")
     assert len({kernel.name for kernel in KERNELS}) == len(KERNELS) == 5
     automatic = {platform: automatic_setting(platform) for platform in ("cpu", "gpu", "tpu")}
     assert automatic == {"cpu": "xla", "gpu": "xla", "tpu": "pallas"}
@@ -340,5 +342,6 @@ def test_settings_platforms_and_length_multiples_of_the_table():
     assert runs == [
         *[("xla", "cpu"), ("xla", "gpu"), ("xla", "tpu")],
         *[("pallas", "tpu"), ("cudnn", "gpu")],
+        *[("definition", "cpu"), ("definition", "gpu"), ("definition", "tpu")],
     ]
     assert [length_multiple(length) for length in (64, 511, 512, 4096)] == [1, 1, 128, 128]

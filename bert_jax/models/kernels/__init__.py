@@ -33,8 +33,8 @@ def select_kernel(
         inputs: arrays, or their shapes and dtypes.
         output_attentions: whether the attention weights are requested.
     """
-    settings = (setting, xla.KERNEL.setting)
-    allowed = (k for k in KERNELS if k.setting in settings and k.runs_on(platform))
+    settings = (setting, xla.KERNEL.setting, definition.KERNEL.setting)
+    allowed = (k for s in settings for k in KERNELS if k.setting == s and k.runs_on(platform))
     return next(k for k in allowed if k.supports(inputs, output_attentions=output_attentions))
 
 

@@ -1,6 +1,7 @@
 """Attention by the definition of the paper: the reference for all kernels.
 
-It runs where no faster kernel supports the inputs, such as an additive bias.
+It runs where `model.attention` is "definition", and where no faster kernel supports the inputs,
+such as an additive bias.
 """
 
 import jax
@@ -22,4 +23,4 @@ def attention(inputs: AttentionInputs) -> jax.Array:
     return jnp.einsum("BNTS,BNSH->BNTH", weights.astype(inputs.value.dtype), inputs.value)
 
 
-KERNEL = Kernel(name="definition", function=attention, setting="xla")
+KERNEL = Kernel(name="definition", function=attention)
