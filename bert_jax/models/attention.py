@@ -1,81 +1,21 @@
-"""Multi-head attention (Vaswani et al., 2017, section 3.2), also to a memory or with a cache.
+"""Multi-head attention (Vaswani et al., 2017, section 3.2).
 
 `models.kernels.definition` has the formula. `Attention` projects its input to queries, keys and
 values, and selects the kernel that computes the formula.
 """
 
-import dataclasses
-from typing import Self
-
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 from flax import struct
 
-from bert_jax.models.attention_inputs import AttentionInputs, AttentionMask
+from bert_jax.models.attention_inputs import AttentionInputs
 from bert_jax.models.config import EncoderConfig
+from bert_jax.models.decoding import EncoderMemory, KeyValueCache
 from bert_jax.models.dropout import dropout_key_of
 from bert_jax.models.execution import Execution
 from bert_jax.models.kernels import select_kernel
 from bert_jax.models.layers import dense
-from bert_jax.models.packed_rows import Memory, Tokens
-
-
-@struct.dataclass
-class KeyValueCache:
-    """Keys and values of earlier tokens, for a decoder that computes token after token.
-
-    Attributes:
-        key: K, [B, N, S, H], where S is the largest number of tokens.
-        value: V, [B, N, S, H].
-        key_ids: int32 [B, S], segment ids, see `AttentionMask`; 0 after the last token.
-        length: int32 [], number of tokens so far.
-    """
-
-    key: jax.Array
-    value: jax.Array
-    key_ids: jax.Array
-    length: jax.Array
-
-    @classmethod
-    def empty(cls, config: EncoderConfig, execution: Execution, rows: int, size: int) -> Self:
-        """The cache of one layer for B rows of at most S tokens."""
-        shape = (rows, config.num_attention_heads, size, config.head_dim)
-        zeros = jnp.zeros(shape, execution.dtype)
-        return cls(zeros, zeros, jnp.zeros((rows, size), jnp.int32), jnp.int32(0))
-
-    def append(self, key: jax.Array, value: jax.Array, key_ids: jax.Array) -> Self:
-        """The cache with T more tokens: [B, N, T, H] twice, and int32 [B, T]."""
-
-        def put(old: jax.Array, new: jax.Array, axis: int) -> jax.Array:
-            return jax.lax.dynamic_update_slice_in_dim(old, new, self.length, axis)
-
-        return dataclasses.replace(
-            self,
-            key=put(self.key, key, 2),
-            value=put(self.value, value, 2),
-            key_ids=put(self.key_ids, key_ids, 1),
-            length=self.length + key.shape[2],
-        )
-
-    def mask(self, tokens: AttentionMask) -> AttentionMask:
-        """Which keys the last T tokens see: as `tokens`, their own mask, and none after them.
-
-        Raises:
-            ValueError: there are global tokens; of earlier tokens the cache does not know them.
-        """
-        if tokens.global_keys is not None or tokens.global_queries is not None:
-            raise ValueError("attention with a cache has no global tokens; leave them out")
-        positions = jnp.broadcast_to(jnp.arange(self.key_ids.shape[1]), self.key_ids.shape)  # BS
-        count = tokens.key_ids.shape[1]
-        return AttentionMask(
-            tokens.query_ids,
-            self.key_ids,
-            positions,
-            positions[:, :count] + self.length - count,
-            causal=True,
-            window=tokens.window,
-        )
+from bert_jax.models.packed_rows import Tokens
 
 
 @struct.dataclass
@@ -112,7 +52,7 @@ class Attention(nn.Module):
         deterministic: bool,
         output_attentions: bool = False,
         value_input: jax.Array | None = None,
-        memory: Memory | None = None,
+        memory: EncoderMemory | None = None,
         cache: KeyValueCache | None = None,
     ) -> AttentionOutput:
         """[B, T, D] → [B, T, D].
@@ -133,8 +73,7 @@ class Attention(nn.Module):
         heads = (config.num_attention_heads, config.head_dim)
         mask, key_input = tokens.mask, hidden
         if memory is not None:
-            key_input, keys = memory.hidden, memory.tokens.mask
-            mask = AttentionMask(mask.query_ids, keys.key_ids, keys.key_positions)
+            key_input, mask = memory.hidden, memory.mask(mask)
         # Heads before tokens: a batch of matrix products is fast on every platform.
         query, key, value = (
             dense(config, execution, heads, name)(source).swapaxes(1, 2)  # BNTH

@@ -16,7 +16,7 @@ MASK_VALUE = jnp.finfo(jnp.float32).min
 
 @struct.dataclass
 class AttentionMask:
-    """The keys that a query sees: keys with its segment id that `causal` and `window` allow.
+    """Each query sees the keys with its segment id, within the limits of `causal` and `window`.
 
     The [T, S] mask is never stored: it is computed together with the scores. Segment ids have the
     meaning of JAX's flash attention. (The paper's segments, the sentences A and B of one text, are

@@ -4,8 +4,9 @@ import flax.linen as nn
 import jax
 
 from bert_jax.models.activations import ACTIVATIONS
-from bert_jax.models.attention import Attention, KeyValueCache
+from bert_jax.models.attention import Attention
 from bert_jax.models.config import EncoderConfig
+from bert_jax.models.decoding import KeyValueCache
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.execution import Execution
 from bert_jax.models.layers import HIDDEN_AXES, dense, norm

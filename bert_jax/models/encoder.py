@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.models.attention import KeyValueCache
 from bert_jax.models.attention_inputs import AttentionInputs
 from bert_jax.models.bottleneck_layer import BottleneckLayer
 from bert_jax.models.config import EncoderConfig
+from bert_jax.models.decoding import KeyValueCache
 from bert_jax.models.embeddings import Embeddings, trigrams
 from bert_jax.models.execution import Execution
 from bert_jax.models.kernels.matmul import MATMUL_OUTPUT

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.models.attention_inputs import AttentionDropout, AttentionMask
+from bert_jax.models.decoding import EncoderMemory
 
 
 class EncoderInputs(NamedTuple):
@@ -60,7 +61,7 @@ class Tokens(NamedTuple):
     mask: AttentionMask
     indices: jax.Array
     bias: jax.Array | None = None
-    memory: "Memory | None" = None
+    memory: EncoderMemory | None = None
 
     @classmethod
     def in_batch_order(
@@ -80,18 +81,6 @@ class Tokens(NamedTuple):
         """Dropout on the attention weights of N heads."""
         indices = self.indices[:, None] * num_heads + jnp.arange(num_heads)[:, None]  # BNT
         return AttentionDropout(key, indices, rate)
-
-
-class Memory(NamedTuple):
-    """The output of an encoder, for cross-attention.
-
-    Attributes:
-        hidden: [B, S, D].
-        tokens: its S tokens.
-    """
-
-    hidden: jax.Array
-    tokens: Tokens
 
 
 class PackedRows(NamedTuple):

@@ -10,11 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.attention import Attention, KeyValueCache
+from bert_jax.models.attention import Attention
 from bert_jax.models.config import EncoderConfig
+from bert_jax.models.decoding import EncoderMemory, KeyValueCache
 from bert_jax.models.encoder import LAYERS, LayerStack, RequestedOutputs
 from bert_jax.models.execution import Execution
-from bert_jax.models.packed_rows import Memory, Tokens
+from bert_jax.models.packed_rows import Tokens
 from bert_jax.models.transformer_layer import LayerValues
 
 ROWS, LENGTH = 2, 5
@@ -111,7 +112,7 @@ class CrossAttentionLayer(nn.Module):
 def test_a_memory_reaches_every_layer(monkeypatch, remat):
     monkeypatch.setitem(LAYERS, "transformer", CrossAttentionLayer)
     module = LayerStack(CONFIG, Execution(remat=remat))
-    memory = Memory(HIDDEN[:, :3] + 1, causal_tokens(3, None))
+    memory = EncoderMemory(HIDDEN[:, :3] + 1, causal_tokens(3, None).mask)
     tokens = causal_tokens(LENGTH, None)._replace(memory=memory)
     options = {"deterministic": True, "requested": RequestedOutputs()}
     init = functools.partial(module.init, **options)
@@ -133,7 +134,8 @@ def test_attention_to_a_memory_by_hand():
     memory_hidden = np.random.default_rng(1).normal(size=(ROWS, 3, 16)).astype(np.float32)
     tokens = Tokens.in_batch_order(np.ones((ROWS, 1), np.int32), np.ones((ROWS, 2), np.int32))
     is_token = np.int32([[1, 1, 1], [1, 1, 0]])
-    memory = Memory(memory_hidden, Tokens.in_batch_order(np.ones((ROWS, 1), np.int32), is_token))
+    of_memory = Tokens.in_batch_order(np.ones((ROWS, 1), np.int32), is_token)
+    memory = EncoderMemory(memory_hidden, of_memory.mask)
     hidden = HIDDEN[:, :2]
 
     def call(params):

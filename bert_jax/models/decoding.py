@@ -1,0 +1,88 @@
+"""What a decoder needs beside an encoder: a cache of its keys and values, and cross-attention.
+
+No model of the package is a decoder; `Attention` and `LayerStack` compute one.
+"""
+
+import dataclasses
+from typing import NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from bert_jax.models.attention_inputs import AttentionMask
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.execution import Execution
+
+
+class EncoderMemory(NamedTuple):
+    """The output of an encoder, for cross-attention.
+
+    Attributes:
+        hidden: [B, S, D].
+        tokens: mask of its S tokens.
+    """
+
+    hidden: jax.Array
+    tokens: AttentionMask
+
+    def mask(self, tokens: AttentionMask) -> AttentionMask:
+        """Which of the S tokens T tokens with their own mask see: all of the same segment."""
+        return AttentionMask(tokens.query_ids, self.tokens.key_ids, self.tokens.key_positions)
+
+
+@struct.dataclass
+class KeyValueCache:
+    """Keys and values of earlier tokens, for a decoder that computes token after token.
+
+    Attributes:
+        key: K, [B, N, S, H], where S is the largest number of tokens.
+        value: V, [B, N, S, H].
+        key_ids: int32 [B, S], segment ids, see `AttentionMask`; 0 after the last token.
+        length: int32 [], number of tokens so far.
+    """
+
+    key: jax.Array
+    value: jax.Array
+    key_ids: jax.Array
+    length: jax.Array
+
+    @classmethod
+    def empty(cls, config: EncoderConfig, execution: Execution, rows: int, size: int) -> Self:
+        """The cache of one layer for B rows of at most S tokens."""
+        shape = (rows, config.num_attention_heads, size, config.head_dim)
+        zeros = jnp.zeros(shape, execution.dtype)
+        return cls(zeros, zeros, jnp.zeros((rows, size), jnp.int32), jnp.int32(0))
+
+    def append(self, key: jax.Array, value: jax.Array, key_ids: jax.Array) -> Self:
+        """The cache with T more tokens: [B, N, T, H] twice, and int32 [B, T]."""
+
+        def put(old: jax.Array, new: jax.Array, axis: int) -> jax.Array:
+            return jax.lax.dynamic_update_slice_in_dim(old, new, self.length, axis)
+
+        return dataclasses.replace(
+            self,
+            key=put(self.key, key, 2),
+            value=put(self.value, value, 2),
+            key_ids=put(self.key_ids, key_ids, 1),
+            length=self.length + key.shape[2],
+        )
+
+    def mask(self, tokens: AttentionMask) -> AttentionMask:
+        """Which keys the last T tokens see: as `tokens`, their own mask, and none after them.
+
+        Raises:
+            ValueError: there are global tokens; of earlier tokens the cache does not know them.
+        """
+        if tokens.global_keys is not None or tokens.global_queries is not None:
+            raise ValueError("attention with a cache has no global tokens; leave them out")
+        positions = jnp.broadcast_to(jnp.arange(self.key_ids.shape[1]), self.key_ids.shape)  # BS
+        count = tokens.key_ids.shape[1]
+        return AttentionMask(
+            tokens.query_ids,
+            self.key_ids,
+            positions,
+            positions[:, :count] + self.length - count,
+            causal=True,
+            window=tokens.window,
+        )
