@@ -122,9 +122,9 @@ class Example(Generic[Input]):
     label_field: str = ""
     record: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _NO_COLUMNS)
 
-    def without_fields(self) -> "Example[Input]":
-        """The example to train on, or to evaluate."""
-        return Example(self.input, self.label, self.id, self.location)
+    def labelled(self, label: Any) -> "Example[Input]":
+        """The example to train on, or to evaluate: with this label, and without fields."""
+        return Example(self.input, label, self.id, self.location)
 
 
 def texts_of(text: Text) -> tuple[str, ...]:

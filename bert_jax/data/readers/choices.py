@@ -164,7 +164,7 @@ def read_choices(
                     f"{example.location}: the row has {what}; give every row one, or none"
                 )
             has_labels = is_labelled
-            yield example.without_fields()
+            yield example.labelled(example.label)
 
 
 def _parts(record: Record) -> _Parts:

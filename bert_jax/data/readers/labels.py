@@ -122,7 +122,7 @@ class Labels:
                 label = _vector(parts, width, names, example.location)
             else:
                 label = tuple(dict.fromkeys(self._name(part, example.location) for part in parts))
-            yield dataclasses.replace(example, label=label)
+            yield example.labelled(label)
 
     def _check_kinds(self, examples: Sequence[Example[Text]]) -> None:
         """Checks that all labels are of the same kind, or that all are missing."""

@@ -135,7 +135,7 @@ def read_questions(
     """The questions of a source with their answers, see `open_questions`."""
     with open_questions(source, options, report=report) as examples:
         for example in examples:
-            yield example.without_fields()
+            yield example.labelled(example.label)
 
 
 def distinct(examples: Iterable[Example[Question]]) -> Iterator[Example[Question]]:

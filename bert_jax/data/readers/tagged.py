@@ -159,7 +159,7 @@ def read_tagged(
             raise OptionError(key, None, rule, f"{example.location}: the words have no tags")
         if by_number and tags is not None:
             tags = tuple(by_number.get(tag.removesuffix(".0"), tag) for tag in tags)
-        yield Example(example.input, tags, example.id, example.location)
+        yield example.labelled(tags)
 
 
 def _read(
@@ -183,7 +183,7 @@ def _read(
                     f"{USUAL_WORDS[1]!r}; give one"
                 )
             example = _of_words(record, number, names)
-            yield dataclasses.replace(example, label=_tags(record, names, options))
+            yield example.labelled(_tags(record, names, options))
 
 
 def _tags(record: Record, names: _Names, options: TaggedOptions) -> tuple[str, ...] | None:

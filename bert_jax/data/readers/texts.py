@@ -134,8 +134,7 @@ def read_texts(
                         problem=f"{record.location}: the text is empty",
                     )
                 empty.append(record.location)
-            label = labels.read(record)
-            examples.append(Example(example.input, label, example.id, record.location))
+            examples.append(example.labelled(labels.read(record)))
     for locations, kind in (
         (empty, "empty texts kept"),
         (table.broken, "rows with a wrong number of columns skipped"),
