@@ -13,7 +13,7 @@ import numpy as np
 import bert_jax
 from benchmarks.contender import Step
 from benchmarks.texts import SHORT, TAGS, questions, uneven_texts, words
-from bert_jax.benchmarks import make_step
+from bert_jax.bench import make_step
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config import load_config

@@ -18,8 +18,7 @@ from ml_collections import ConfigDict
 
 from bert_jax import presets
 from bert_jax import workdir as run_directory
-from bert_jax.benchmarks import BenchOptions, Workload
-from bert_jax.benchmarks import bench as time_work
+from bert_jax.bench import BenchOptions, Workload, time_work
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription, config_bytes
 from bert_jax.checkpoints.hub import resolve
@@ -249,7 +248,7 @@ class Experiment:
         )
 
     def bench(self, options: BenchOptions) -> dict[str, Any]:
-        """Times the work of a config on the local devices, see `benchmarks.bench`."""
+        """Times the work of a config on the local devices, see `time_work`."""
         spec = self.sections.spec
         if options.work == "finetune" and spec.prepare_options is not None:
             raise OptionError(
@@ -260,7 +259,7 @@ class Experiment:
 
     @property
     def workload(self) -> Workload:
-        """The input of `benchmarks.bench`."""
+        """The input of `time_work`."""
         execution = self.model_init.execution
         return Workload(self.task, execution, self.optimizer, self.options, self.mesh)
 

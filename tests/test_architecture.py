@@ -17,7 +17,7 @@ LAYERS = {
     6: ("tasks",),
     7: ("training", "inference"),
     8: ("distillation", "planning", "parity"),
-    9: ("benchmarks", "presets", "sweep_report"),
+    9: ("bench", "presets", "sweep_report"),
     10: ("config",),
     11: ("workdir",),
     12: ("export",),

@@ -12,7 +12,7 @@ from fractions import Fraction
 import pytest
 
 import bert_jax
-from bert_jax.benchmarks import BenchOptions
+from bert_jax.bench import BenchOptions
 from bert_jax.cli import VERBS
 from bert_jax.config import TEXT_LISTS, _flat, complete_config, default_config, set_key
 from bert_jax.data.pretraining.options import PrepareOptions, PretrainingOptions, VocabularyOptions

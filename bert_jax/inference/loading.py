@@ -17,7 +17,7 @@ from bert_jax.errors import OptionError, UserError, require_at_least
 from bert_jax.families.family import find_class
 from bert_jax.files import is_remote
 from bert_jax.inference.model import LoadedModel, Origin, parts_of, states_of
-from bert_jax.inference.surgery import MOST_POSITIONS
+from bert_jax.inference.resizing import MOST_POSITIONS
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import resolve_execution
 from bert_jax.models.head import all_heads, find_head, label_parameters

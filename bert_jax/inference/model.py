@@ -16,7 +16,7 @@ from bert_jax.data.examples import Text
 from bert_jax.errors import UserError, listed, require_at_least, require_between
 from bert_jax.files import as_path, state_of
 from bert_jax.files.paths import FileState
-from bert_jax.inference import surgery, vectors
+from bert_jax.inference import resizing, vectors
 from bert_jax.inference.streams import predict_examples
 from bert_jax.options import differing_names
 from bert_jax.tasks.attentions import AttentionMaps, AttentionsPredictor
@@ -108,9 +108,9 @@ class LoadedModel(Model):
         check_not_of_run(path)
         model_directory.save(path, self.description, self.params, self.tokenizer)
 
-    add_words = surgery.add_words
-    extend_positions = surgery.extend_positions
-    keep_layers = surgery.keep_layers
+    add_words = resizing.add_words
+    extend_positions = resizing.extend_positions
+    keep_layers = resizing.keep_layers
 
     embed = vectors.embed
     similarity = vectors.similarity

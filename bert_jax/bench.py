@@ -94,7 +94,7 @@ class Timing:
         return max(0.0, self.first - self.median)
 
 
-def bench(options: BenchOptions, workload: Workload) -> dict[str, Any]:
+def time_work(options: BenchOptions, workload: Workload) -> dict[str, Any]:
     """Times the work.
 
     Returns:
