@@ -87,7 +87,7 @@ def predict(
         KeyboardInterrupt: `stopped` returned True; the message is empty or says that predictions
             are kept.
     """
-    check_request(task, source, target, values)
+    check_request(None, source, target)  # the options are read for the model's task
     task, spec = task_of(model, task)
     options = spec.read_options(task, target, values)
     engine: Engine[Any, Any] = Engine(spec.predictor(model, options))
