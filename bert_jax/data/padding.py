@@ -13,10 +13,14 @@ from bert_jax.tokenization import Encoding, Tokenizer
 
 def bucket_length(length: int, most: int) -> int:
     """The next of 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, …, but not above `most`."""
-    length = max(length, 1)  # rows without a token, where a template adds none
-    # Two buckets per power of two.
-    step = max(16, 1 << max((length - 1).bit_length() - 2, 0))
-    return min(-(-length // step) * step, most)
+    # A row may have no token, where a template adds none.
+    return min(bucket_size(max(length, 1), 16), most)
+
+
+def bucket_size(number: int, least: int) -> int:
+    """The number rounded up to one of two sizes per power of two, and to a multiple of `least`."""
+    step = max(least, 1 << max((number - 1).bit_length() - 2, 0))
+    return -(-number // step) * step
 
 
 def bucket_rows(rows: int, batch_size: int, multiple: int) -> int:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.data.padding import bucket_length, bucket_rows
+from bert_jax.data.padding import bucket_length, bucket_rows, bucket_size
 from bert_jax.data.row_packing import LENGTH_OF_EQUAL_WORK, best_fit_decreasing
 
 # Packed rows have one of these lengths, or 2, 4, 8 … times one of them for longer texts.
@@ -152,8 +152,7 @@ def _dealt(rows: list[list[int]], most: int) -> list[list[list[int]]]:
 
 def _bucket_packed_rows(rows: int, most: int, multiple: int) -> int:
     """The next of 1, 2, 3, 4, 6, 8, 12, …, at most `most`, rounded up to a multiple."""
-    step = max(1, 1 << max((rows - 1).bit_length() - 2, 0))
-    return -(-min(-(-rows // step) * step, most) // multiple) * multiple
+    return -(-min(bucket_size(rows, 1), most) // multiple) * multiple
 
 
 def _packed(

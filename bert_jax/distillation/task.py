@@ -33,6 +33,7 @@ from bert_jax.tasks.base.task import (
     Evaluator,
     Sums,
     Task,
+    token_mask,
     weighted_sums,
 )
 from bert_jax.tasks.base.train_spec import TaskConfig
@@ -114,7 +115,7 @@ class DistilledTask(Task):
     def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
         own = self.task.loss_weights(batch)
         weights = {part or _OWN: weight for part, weight in own.items()}
-        of_tokens = _token_mask(batch).sum()
+        of_tokens = token_mask(batch).sum()
         of_scores = self.task.score_weights(batch).sum()
         return weights | {part: of_scores if part == "soft" else of_tokens for part in self._parts}
 
@@ -163,7 +164,7 @@ class DistilledTask(Task):
         task = self.task
         own = task.loss(params, outputs.student, batch)
         sums = {part or _OWN: values for part, values in own.items()}
-        mask = _token_mask(batch)
+        mask = token_mask(batch)
         for part, values in outputs.layer_losses.items():
             sums[part] = weighted_sums(mask, {"loss": values})
         if "soft" in self._parts:
@@ -260,12 +261,6 @@ class DistilledTask(Task):
 
     def summary(self, metrics: dict[str, float]) -> dict[str, float]:
         return self.task.summary(metrics)
-
-
-def _token_mask(batch: dict[str, jax.Array]) -> jax.Array:
-    """1 for tokens and 0 for padding, float32 [B, …, T]."""
-    mask = batch["attention_mask"] if "attention_mask" in batch else batch["segment_ids"] > 0
-    return mask.astype(jnp.float32)
 
 
 def _compared_layers(

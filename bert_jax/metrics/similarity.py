@@ -156,10 +156,24 @@ def reciprocal_ranks(vectors: np.ndarray, texts: np.ndarray, kind: str = "dot") 
         scores = similarities(vectors[rows, 0], vectors[:, 1], kind)  # rows × n
         own = np.arange(len(vectors))[rows, None]
         own_scores = np.take_along_axis(scores, own, axis=1)
-        same = (texts[rows, None, :] == texts[None, :, :]).any(axis=-1)
-        same |= texts[rows, None, 0] == texts[None, :, 1]
-        ranks[rows] = 1 + ((scores >= own_scores) & ~same).sum(axis=1)
+        ranks[rows] = 1 + ((scores >= own_scores) & ~are_related(texts[rows], texts)).sum(axis=1)
     return 1 / ranks
+
+
+def are_related(pairs: Any, others: Any) -> Any:
+    """Whether the second text of each other pair is no wrong answer for the first text of a pair.
+
+    It equals the first or the second text of the pair, or belongs to an equal first text.
+
+    Args:
+        pairs: int [B, 2], equal numbers for equal texts; NumPy or JAX.
+        others: int [n, 2].
+
+    Returns:
+        bool [B, n].
+    """
+    have_equal_text = (pairs[:, None] == others[None]).any(axis=-1)
+    return have_equal_text | (pairs[:, None, 0] == others[None, :, 1])
 
 
 def _units(vectors: np.ndarray) -> np.ndarray:

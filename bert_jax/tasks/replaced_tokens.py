@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import optax
 
 from bert_jax.checkpoints.config_file import ModelDescription
@@ -27,7 +26,13 @@ from bert_jax.models.heads.replaced_tokens import (
     generator_params,
 )
 from bert_jax.tasks.base.model_init import ModelInit
-from bert_jax.tasks.base.task import ComputedModel, Sums, classification_sums, weighted_sums
+from bert_jax.tasks.base.task import (
+    ComputedModel,
+    Sums,
+    classification_sums,
+    token_mask,
+    weighted_sums,
+)
 from bert_jax.tasks.base.train_spec import TrainedPart, TrainSpec
 from bert_jax.tasks.pretraining.create import (
     Config,
@@ -167,9 +172,7 @@ class ReplacedTokensTask(PretrainingTask):
 
 def _is_token(batch: dict[str, jax.Array]) -> jax.Array:
     """1 for tokens, 0 for padding and for rows without a weight: float32 [B, T]."""
-    mask = batch["attention_mask"] if "attention_mask" in batch else batch["segment_ids"] > 0
-    has_weight = batch["masked_lm_weights"].max(axis=1, keepdims=True)
-    return mask.astype(jnp.float32) * has_weight
+    return token_mask(batch) * batch["masked_lm_weights"].max(axis=1, keepdims=True)
 
 
 def create(config: Config, model_init: ModelInit) -> ReplacedTokensTask:

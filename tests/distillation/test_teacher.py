@@ -72,6 +72,11 @@ def test_another_tokenizer_is_only_for_scores_of_whole_examples(
     expected = model.module.apply({"params": model.params}, **inputs)
     np.testing.assert_allclose(batch["teacher_scores"], expected, rtol=1e-4, atol=1e-5)
 
+    # A teacher for longer texts reads as much of a text as the student.
+    bert_jax.load(teacher).extend_positions(64).save(tmp_path / "longer")
+    task = experiment_of("classes", {"data.length": 0}, teacher=str(tmp_path / "longer")).task
+    assert task._kept._task.options == task.task.options
+
 
 @pytest.mark.parametrize(
     ("options", "message"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.sharding import Mesh
@@ -317,6 +318,12 @@ def with_rows(batch: Mapping[str, Any], rows: int) -> dict[str, jax.ShapeDtypeSt
         key: jax.ShapeDtypeStruct((rows, *value.shape[1:]), value.dtype)
         for key, value in batch.items()
     }
+
+
+def token_mask(batch: Mapping[str, jax.Array]) -> jax.Array:
+    """1 for tokens and 0 for padding, float32 [B, …, T]."""
+    mask = batch["attention_mask"] if "attention_mask" in batch else batch["segment_ids"] > 0
+    return mask.astype(jnp.float32)
 
 
 def weighted_sums(weights: jax.Array, values: Mapping[str, jax.Array]) -> dict[str, jax.Array]:

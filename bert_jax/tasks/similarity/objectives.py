@@ -15,6 +15,7 @@ import optax
 
 from bert_jax.data.examples import Example, Pair
 from bert_jax.errors import UserError, require_between
+from bert_jax.metrics.similarity import are_related
 from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.layers import cosines, l2_normalize
 from bert_jax.models.sentence_pairs import PairOutput
@@ -150,8 +151,8 @@ class SoftmaxObjective(Objective):
 class MultipleNegativesRanking(Objective):
     """Cross-entropy of each first text's own second text among all second texts of the batch.
 
-    The logits are scale × cosine (Henderson et al., 2017, section 4.4). A second text is no
-    negative if it equals the positive or the first text, or belongs to an equal first text.
+    The logits are scale × cosine (Henderson et al., 2017, section 4.4); for second texts that are
+    no negatives see `metrics.similarity.are_related`.
 
     Labels are not needed. If there are some, pairs with a label in the lower half of the range are
     left out.
@@ -191,9 +192,8 @@ class MultipleNegativesRanking(Objective):
 
     def losses(self, output: PairOutput, targets: jax.Array, is_pair: jax.Array) -> jax.Array:
         first, second = map(l2_normalize, jnp.unstack(output.vectors, axis=1))
-        scores = self.scale * jnp.einsum("BD,SD->BS", first, second)
-        same = (targets[:, None, :] == targets[None, :, :]).any(axis=-1)
-        same |= targets[:, None, 0] == targets[None, :, 1]
+        scores = self.scale * jnp.einsum("BD,CD->BC", first, second)
+        same = are_related(targets, targets)
         positive = jnp.eye(len(targets), dtype=bool)
         scores = jnp.where(positive | (~same & is_pair[None, :]), scores, MASK_VALUE)
         return optax.softmax_cross_entropy_with_integer_labels(scores, jnp.arange(len(targets)))
