@@ -230,10 +230,10 @@ class Experiment:
             return {**self.sections.keys, "examples": task.fingerprints(), **model}
 
         with contextlib.ExitStack() as stack:
-            kept = stack.enter_context(cached_beside(output, request))
+            journal = stack.enter_context(cached_beside(output, request))
             if output is not None and is_main_host():
                 output = stack.enter_context(atomic_directory(output, marker=MANIFEST))
-            result = evaluate(task, params, mesh, output, kept=kept)
+            result = evaluate(task, params, mesh, output, journal=journal)
         return {**result.metrics, **result.test_metrics, **task.evaluator.baselines()}
 
     def plan(self, devices: Slice, plan_options: PlanOptions) -> list[dict[str, Any]]:

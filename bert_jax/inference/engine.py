@@ -174,7 +174,7 @@ class Engine(Generic[Example, Prediction]):
         examples: Iterable[Example],
         *,
         strict: bool = False,
-        kept: OutputCache | None = None,
+        cache: OutputCache | None = None,
         advance: Advance = lambda count: None,
     ) -> Iterator[Window[Example, Prediction]]:
         """The predictions of examples of any number, window by window in their order.
@@ -185,7 +185,7 @@ class Engine(Generic[Example, Prediction]):
         Args:
             examples: the examples, read once.
             strict: whether an example that cannot be predicted ends the windows.
-            kept: outputs of batches that are read instead of computed, and to which others are
+            cache: outputs of batches that are read instead of computed, and to which others are
                 added; for a single host.
             advance: see `Advance`.
 
@@ -197,13 +197,13 @@ class Engine(Generic[Example, Prediction]):
         """
         work = f"batches of {self.predictor.options.batch_size} rows"
         with explain_out_of_memory(work, "lower the batch size or the maximum length"):
-            for step in _begun_ahead(self._begin(examples, strict, kept), self._batches_ahead):
+            for step in _begun_ahead(self._begin(examples, strict, cache), self._batches_ahead):
                 if strict and step.window.error:
                     raise step.window.error
                 if step.batch is not None:
                     outputs = fetch(step.outputs)
-                    if kept is not None and not step.is_kept:
-                        kept.add(jax.tree.leaves(outputs))
+                    if cache is not None and not step.is_cached:
+                        cache.add(jax.tree.leaves(outputs))
                     advance(step.window.add(step.batch, outputs))
                 if window := step.window.window():
                     yield window
@@ -250,7 +250,7 @@ class Engine(Generic[Example, Prediction]):
             yield _Computation(predictor, chosen, start=start, is_full=False)
 
     def _begin(
-        self, examples: Iterable[Example], strict: bool, kept: OutputCache | None
+        self, examples: Iterable[Example], strict: bool, cache: OutputCache | None
     ) -> Iterator["_Step[Example, Prediction]"]:
         """Starts the computation of each batch; a window without batches is a step, too."""
         structure = None  # of the outputs of a batch
@@ -260,14 +260,14 @@ class Engine(Generic[Example, Prediction]):
                 return
             step = None
             for batch in self.batches(window.encoded):
-                leaves = None if kept is None else kept.read()
+                leaves = None if cache is None else cache.read()
                 if leaves is None:
                     step = _Step(window, batch, self._compute(batch.arrays))
                 else:
                     if structure is None:
                         structure = jax.tree.structure(self._compute(batch.arrays))
                     outputs = jax.tree.unflatten(structure, leaves)
-                    step = _Step(window, batch, outputs, is_kept=True)
+                    step = _Step(window, batch, outputs, is_cached=True)
                 yield step
             if step is None:
                 yield _Step(window)
@@ -296,13 +296,13 @@ class _Step(Generic[Example, Prediction]):
         window: the window of its rows.
         batch: the rows; None: the window has none.
         outputs: the result of `Predictor.compute`.
-        is_kept: whether the outputs were read.
+        is_cached: whether the outputs were read from a cache.
     """
 
     window: _Computation[Example, Prediction]
     batch: PredictionBatch | None = None
     outputs: Any = None
-    is_kept: bool = False
+    is_cached: bool = False
 
 
 def _begun_ahead(steps: Iterable[Step], count: int) -> Iterator[Step]:

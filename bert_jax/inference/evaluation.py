@@ -19,7 +19,7 @@ def evaluate(
     mesh: Mesh,
     directory: Path | None = None,
     *,
-    kept: Journal | None = None,
+    journal: Journal | None = None,
     quiet: Container[str] = (),
 ) -> EvalResult:
     """The metrics of a model; the task stays as it is.
@@ -29,7 +29,7 @@ def evaluate(
         params: parameters of `task.module`, on the mesh.
         mesh: devices of the evaluation.
         directory: see `Evaluator.evaluate`.
-        kept: outputs of an earlier call, to which computed outputs are added.
+        journal: outputs of an earlier call, to which computed outputs are added.
         quiet: names of the sets whose cut texts are not reported on stderr.
 
     Raises:
@@ -38,7 +38,7 @@ def evaluate(
     """
 
     def predict(predictor: Predictor[Any, Any], examples: Iterable[Any], name: str) -> list[Any]:
-        outputs = None if kept is None else OutputCache(kept, name)
-        return list(predict_examples(predictor, examples, kept=outputs, report=name not in quiet))
+        cache = None if journal is None else OutputCache(journal, name)
+        return list(predict_examples(predictor, examples, cache=cache, report=name not in quiet))
 
     return task.evaluator.evaluate(task.model(params, mesh), predict, directory)

@@ -27,7 +27,7 @@ class OutputCache:
     """The outputs of the batches of one set.
 
     Attributes:
-        count: number of batches with kept outputs.
+        count: number of batches with outputs in the file.
     """
 
     def __init__(self, journal: Journal, name: str) -> None:
@@ -42,7 +42,7 @@ class OutputCache:
         return next(self._stored, None)
 
     def add(self, leaves: Sequence[np.ndarray]) -> None:
-        """Keeps the outputs of the next batch.
+        """Stores the outputs of the next batch.
 
         Raises:
             UserError: they cannot be written.
@@ -69,9 +69,9 @@ class OutputCache:
 
 @contextlib.contextmanager
 def cached_beside(output: Path | None, request: Request) -> Iterator[Journal | None]:
-    """Keeps outputs in OUTPUT.partial, see `files.continued`.
+    """A journal of outputs in OUTPUT.partial, see `files.continued`.
 
-    Yields None where nothing is kept: without an output, for one in a bucket, with several hosts.
+    Yields None where nothing is stored: without an output, for one in a bucket, with several hosts.
     """
     if output is None or is_remote(output) or jax.process_count() > 1:
         yield None

@@ -29,7 +29,7 @@ def predict_windows(
     examples: Iterable[Example],
     *,
     advance: Advance = lambda count: None,
-    kept: OutputCache | None = None,
+    cache: OutputCache | None = None,
     report: bool = True,
 ) -> Iterator[Window[Example, Prediction]]:
     """Windows of examples with the prediction of each example, in their order.
@@ -40,7 +40,7 @@ def predict_windows(
         engine: the engine of a predictor.
         examples: the examples, read once.
         advance: see `Engine.run`.
-        kept: see `Engine.run`.
+        cache: see `Engine.run`.
         report: whether a line says at the end how many examples were cut or empty.
 
     Raises:
@@ -49,7 +49,7 @@ def predict_windows(
         OptionError: a device ran out of memory.
     """
     notes = Notes(texts=0)
-    for window in engine.run(examples, strict=True, kept=kept, advance=advance):
+    for window in engine.run(examples, strict=True, cache=cache, advance=advance):
         notes = Notes.total([notes, window.notes])
         yield window
     if report and is_main_host():
@@ -61,12 +61,12 @@ def predict_examples(
     examples: Iterable[Example],
     *,
     advance: Advance = lambda count: None,
-    kept: OutputCache | None = None,
+    cache: OutputCache | None = None,
     report: bool = True,
 ) -> Iterator[Prediction]:
     """The predictions of `predict_windows`, one for each example."""
     engine = Engine(predictor)
-    for window in predict_windows(engine, examples, advance=advance, kept=kept, report=report):
+    for window in predict_windows(engine, examples, advance=advance, cache=cache, report=report):
         yield from (prediction for _, prediction in window.pairs)
 
 

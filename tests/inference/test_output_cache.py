@@ -50,7 +50,7 @@ def test_kept_outputs_are_not_computed_again(predictor, tmp_path, monkeypatch):
                 if outputs.count >= stop:
                     raise KeyboardInterrupt
 
-            predictions += predict_examples(predictor, TEXTS, kept=outputs, advance=advance)
+            predictions += predict_examples(predictor, TEXTS, cache=outputs, advance=advance)
         return predictions, type(predictor).computed
 
     for stop in (1, 4, 7):
