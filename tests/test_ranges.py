@@ -24,7 +24,7 @@ from bert_jax.experiment import Experiment
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import fields_of
-from bert_jax.models.heads.multiple_choice import ChoiceOptions
+from bert_jax.models.heads.multiple_choice import ChoiceHeadOptions
 from bert_jax.models.heads.question_answering import QuestionAnsweringOptions
 from bert_jax.planning.plan import PlanOptions
 from bert_jax.sharding.distributed import ProcessOptions
@@ -142,7 +142,7 @@ CLASSES = {
     BatchOptions: {},
     BenchOptions: {"work": "train"},
     ColumnOptions: {},
-    ChoiceOptions: {},
+    ChoiceHeadOptions: {},
     EncoderConfig: {},
     QuestionAnsweringOptions: {},
     Execution: {},

@@ -7,7 +7,7 @@ from bert_jax.families import bert
 from bert_jax.families.family import Family, Rule
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.encoder_with_head import ClassifierOptions
-from bert_jax.models.heads.multiple_choice import ChoiceOptions
+from bert_jax.models.heads.multiple_choice import ChoiceHeadOptions
 from bert_jax.models.heads.tagging import TaggingOptions
 
 _LAYERS, _LAYER = f"{ENCODER_SCOPE}/encoder/layers", "distilbert.transformer.layer.{layer}"
@@ -46,7 +46,7 @@ FAMILY = Family(
         "attention_output_dropout": False,
         "heads": (
             ClassifierOptions("relu"),
-            ChoiceOptions("classifier"),
+            ChoiceHeadOptions("classifier"),
             TaggingOptions(dropout_of_hidden=True),
         ),
     },

@@ -9,7 +9,7 @@ from bert_jax.families.family import Family, Rule
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.encoder_with_head import ClassifierOptions
 from bert_jax.models.heads.masked_lm import MaskedLMOptions
-from bert_jax.models.heads.multiple_choice import ChoiceOptions
+from bert_jax.models.heads.multiple_choice import ChoiceHeadOptions
 
 FAMILY = Family(
     model_type="electra",
@@ -52,7 +52,7 @@ FAMILY = Family(
         "heads": (
             MaskedLMOptions("gelu"),
             ClassifierOptions("gelu", input_dropout=True),
-            ChoiceOptions("summary"),
+            ChoiceHeadOptions("summary"),
         ),
     },
     optional_fields=("embedding_size", "summary_last_dropout"),

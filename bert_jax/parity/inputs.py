@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from bert_jax.errors import UserError
+from bert_jax.models.comparison import Comparison, DrawnBatch
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.head import Comparison, Draw, find_head
+from bert_jax.models.head import find_head
 from bert_jax.tokenization import Tokenizer
 
 # What encoders read, in the order of their arguments.
@@ -97,7 +98,7 @@ class _Maker:
         lengths = [length for length in lengths for _ in range(comparison.choices)]
         rows = [self._row(length, max(lengths), has_pairs) for length in lengths]
         ids, types, mask = map(np.stack, zip(*rows, strict=True))  # RT
-        draw = Draw(
+        draw = DrawnBatch(
             ids,
             mask,
             self._is_word(ids),

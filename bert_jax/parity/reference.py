@@ -14,7 +14,8 @@ import numpy as np
 from bert_jax.checkpoints.parameters import DECODER, WORD_EMBEDDINGS
 from bert_jax.errors import UserError, first_line
 from bert_jax.families.family import Family, TensorNames
-from bert_jax.models.head import find_head, linear_form
+from bert_jax.models.comparison import linear_form
+from bert_jax.models.head import find_head
 from bert_jax.parity.inputs import ParityInput
 from bert_jax.parity.report import Values, named_values
 

@@ -4,19 +4,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.models.comparison import (
+    Arrays,
+    Comparison,
+    DrawnBatch,
+    Labels,
+    cross_entropy,
+    sigmoid_cross_entropy,
+)
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.encoder_with_head import Classifier, ClassifierOptions
-from bert_jax.models.head import (
-    Arrays,
-    Comparison,
-    Draw,
-    Head,
-    Labels,
-    cross_entropy,
-    dense_axes,
-    sigmoid_cross_entropy,
-)
+from bert_jax.models.head import Head, dense_axes
 
 
 class ClassificationModel(Classifier):
@@ -33,7 +32,7 @@ class ClassificationModel(Classifier):
         return self._classify_text(encoded, deterministic)
 
 
-def _labels(draw: Draw) -> Labels:
+def _labels(draw: DrawnBatch) -> Labels:
     """[B] classes or values, [B, C] flags or values."""
     rows, labels = len(draw.ids), draw.num_labels
     if draw.problem_type == "single_label_classification":

@@ -2,11 +2,12 @@
 
 import numpy as np
 
+from bert_jax.models.comparison import Comparison, DrawnBatch, Labels
 from bert_jax.models.encoder import Encoder
-from bert_jax.models.head import Comparison, Draw, Head, Labels
+from bert_jax.models.head import Head
 
 
-def _labels(draw: Draw) -> Labels:
+def _labels(draw: DrawnBatch) -> Labels:
     """Random coefficients, 0 at padding, so that every gradient is non-zero."""
     tokens = draw.generator.normal(size=(*draw.mask.shape, draw.hidden_size)) * draw.mask[..., None]
     pooled = draw.generator.normal(size=(len(draw.mask), draw.hidden_size))

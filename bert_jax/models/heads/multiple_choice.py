@@ -8,16 +8,17 @@ import jax.numpy as jnp
 
 from bert_jax.errors import require_between
 from bert_jax.models.activations import gelu
+from bert_jax.models.comparison import Arrays, Comparison, DrawnBatch, Labels, cross_entropy
 from bert_jax.models.config import HeadOptions
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.encoder_with_head import Classifier
-from bert_jax.models.head import Arrays, Comparison, Draw, Head, Labels, cross_entropy, dense_axes
+from bert_jax.models.head import Head, dense_axes
 
 _CHOICES = 2
 
 
 @dataclasses.dataclass(frozen=True)
-class ChoiceOptions(HeadOptions):
+class ChoiceHeadOptions(HeadOptions):
     """How a choice is scored.
 
     Attributes:
@@ -44,7 +45,7 @@ class MultipleChoiceModel(Classifier):
             self.sequence_summary = self._dense(self.config.hidden_size, "sequence_summary")
 
     def _kind(self) -> str:
-        return self.config.of_head(ChoiceOptions).kind
+        return self.config.of_head(ChoiceHeadOptions).kind
 
     def _num_outputs(self) -> int:
         return 1
@@ -57,7 +58,7 @@ class MultipleChoiceModel(Classifier):
 
     def _rate(self) -> float:
         if self._kind() == "summary":
-            return self.config.of_head(ChoiceOptions).summary_last_dropout
+            return self.config.of_head(ChoiceHeadOptions).summary_last_dropout
         return super()._rate()
 
     def _head(self, encoded: EncoderOutput, deterministic: bool) -> jax.Array:
@@ -68,7 +69,7 @@ class MultipleChoiceModel(Classifier):
         return self._classify_text(encoded, deterministic).reshape(-1)
 
 
-def _labels(draw: Draw) -> Labels:
+def _labels(draw: DrawnBatch) -> Labels:
     return {"labels": draw.classes(len(draw.ids) // _CHOICES, _CHOICES)}
 
 
@@ -88,7 +89,7 @@ HEAD = Head(
     MultipleChoiceModel,  # heads/classification.py has the axes of "classifier"
     axes=dense_axes("sequence_summary"),
     shown_by=(("classifier/kernel", "sequence_summary/kernel"),),
-    options=ChoiceOptions,
+    options=ChoiceHeadOptions,
     label_parameters=("classifier/",),
     comparison=Comparison(
         ("logits",),

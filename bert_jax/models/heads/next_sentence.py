@@ -5,18 +5,12 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from bert_jax.models.comparison import Comparison, DrawnBatch, Labels, cross_entropy_of_logits
 from bert_jax.models.config import HeadOptions
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.encoder_with_head import EncoderWithHead, classifier_dropout
-from bert_jax.models.head import (
-    Comparison,
-    Draw,
-    Head,
-    Labels,
-    cross_entropy_of_logits,
-    dense_axes,
-)
+from bert_jax.models.head import Head, dense_axes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +39,7 @@ class NextSentenceModel(EncoderWithHead):
         return self.nsp_head(pooled).astype(jnp.float32)
 
 
-def _labels(draw: Draw) -> Labels:
+def _labels(draw: DrawnBatch) -> Labels:
     return {"labels": draw.one_class(2)}
 
 

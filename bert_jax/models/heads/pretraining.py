@@ -4,16 +4,16 @@ from typing import Any, NamedTuple
 
 import jax
 
-from bert_jax.models.encoder import EncoderOutput
-from bert_jax.models.head import (
+from bert_jax.models.comparison import (
     IGNORED_LABEL,
     Arrays,
     Comparison,
-    Draw,
-    Head,
+    DrawnBatch,
     Labels,
     cross_entropy,
 )
+from bert_jax.models.encoder import EncoderOutput
+from bert_jax.models.head import Head
 from bert_jax.models.heads.masked_lm import MaskedLanguageModelHead
 from bert_jax.models.heads.next_sentence import NextSentenceModel
 
@@ -44,7 +44,7 @@ class PreTrainingModel(NextSentenceModel):
         return PreTrainingOutput(words, super()._head(encoded, deterministic))
 
 
-def _labels(draw: Draw) -> Labels:
+def _labels(draw: DrawnBatch) -> Labels:
     return {"labels": draw.mask_words(), "next_sentence_label": draw.one_class(2)}
 
 

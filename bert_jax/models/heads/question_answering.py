@@ -28,11 +28,12 @@ import numpy as np
 from bert_jax.errors import require_between, require_one_of
 from bert_jax.models.activations import gelu
 from bert_jax.models.attention_inputs import MASK_VALUE
+from bert_jax.models.comparison import Arrays, Comparison, DrawnBatch, Labels, cross_entropy
 from bert_jax.models.config import EncoderConfig, HeadOptions
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.encoder_with_head import EncoderWithHead
-from bert_jax.models.head import Arrays, Comparison, Draw, Head, Labels, cross_entropy, dense_axes
+from bert_jax.models.head import Head, dense_axes
 from bert_jax.models.kernels.matmul import affine
 from bert_jax.models.layers import gather_positions, kernel_init
 
@@ -263,7 +264,7 @@ def _apply(params: Mapping[str, jax.Array], inputs: jax.Array) -> jax.Array:
     return affine(1, inputs, params["kernel"], params["bias"])
 
 
-def _labels(draw: Draw) -> Labels:
+def _labels(draw: DrawnBatch) -> Labels:
     lengths = draw.mask.sum(1)
     ends = np.sort(draw.generator.integers(0, lengths, (2, len(lengths))), axis=0)
     start, end = ends.astype(np.int32)

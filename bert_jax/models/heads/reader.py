@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.models.comparison import Comparison, DrawnBatch, Labels
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.encoder_with_head import EncoderWithHead
-from bert_jax.models.head import Comparison, Draw, Head, Labels, dense_axes
+from bert_jax.models.head import Head, dense_axes
 
 
 class ReaderOutput(NamedTuple):
@@ -34,7 +35,7 @@ class ReaderModel(EncoderWithHead):
         return ReaderOutput(logits[..., 0], logits[..., 1], relevance[:, 0])
 
 
-def _labels(draw: Draw) -> Labels:
+def _labels(draw: DrawnBatch) -> Labels:
     """Random coefficients of the logits, 0 at padding."""
     start, end = draw.generator.normal(size=(2, *draw.mask.shape)) * draw.mask / draw.mask.size
     relevance = draw.generator.normal(size=len(draw.mask)) / len(draw.mask)

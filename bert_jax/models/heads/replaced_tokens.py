@@ -12,19 +12,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
-from bert_jax.models.encoder import EncoderOutput, LayerStack, RequestedOutputs
-from bert_jax.models.encoder_with_head import EncoderWithHead, Targets, TransformedOutput
-from bert_jax.models.head import (
+from bert_jax.models.comparison import (
     IGNORED_LABEL,
     Arrays,
     Comparison,
-    Draw,
-    Head,
+    DrawnBatch,
     Labels,
-    dense_axes,
     sigmoid_cross_entropy,
 )
+from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
+from bert_jax.models.encoder import EncoderOutput, LayerStack, RequestedOutputs
+from bert_jax.models.encoder_with_head import EncoderWithHead, Targets, TransformedOutput
+from bert_jax.models.head import Head, dense_axes
 from bert_jax.models.heads.masked_lm import MaskedLanguageModelHead
 from bert_jax.models.layers import gather_positions
 from bert_jax.models.packed_rows import EncoderInputs
@@ -167,7 +166,7 @@ def generator_params(params: Any) -> Any:
     return {ENCODER_SCOPE: encoder, "mlm_head": params["mlm_head"]}
 
 
-def _labels(draw: Draw) -> Labels:
+def _labels(draw: DrawnBatch) -> Labels:
     replaced = draw.classes(draw.ids.size, 2).reshape(draw.ids.shape)
     return {"labels": np.where(draw.mask, replaced, IGNORED_LABEL).astype(np.float32)}
 

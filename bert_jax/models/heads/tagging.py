@@ -7,18 +7,18 @@ import jax
 import numpy as np
 
 from bert_jax.errors import OptionError
+from bert_jax.models.comparison import (
+    IGNORED_LABEL,
+    Comparison,
+    DrawnBatch,
+    Labels,
+    cross_entropy_of_logits,
+)
 from bert_jax.models.config import HeadOptions
 from bert_jax.models.crf import PARAMETERS as CRF_PARAMETERS
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.encoder_with_head import Classifier
-from bert_jax.models.head import (
-    IGNORED_LABEL,
-    Comparison,
-    Draw,
-    Head,
-    Labels,
-    cross_entropy_of_logits,
-)
+from bert_jax.models.head import Head
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +64,7 @@ class TaggingModel(Classifier):
         return self._classify(encoded.last_hidden_state, deterministic)
 
 
-def _labels(draw: Draw) -> Labels:
+def _labels(draw: DrawnBatch) -> Labels:
     tags = draw.classes(draw.ids.size, draw.num_labels).reshape(draw.ids.shape)
     return {"labels": np.where(draw.is_word, tags, IGNORED_LABEL).astype(np.int32)}
 

@@ -3,9 +3,10 @@
 import jax
 import jax.numpy as jnp
 
+from bert_jax.models.comparison import IGNORED_LABEL, Arrays, Comparison, DrawnBatch, Labels
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.encoder_with_head import EncoderWithHead
-from bert_jax.models.head import IGNORED_LABEL, Arrays, Comparison, Draw, Head, Labels, dense_axes
+from bert_jax.models.head import Head, dense_axes
 
 
 class ImportanceModel(EncoderWithHead):
@@ -22,7 +23,7 @@ class ImportanceModel(EncoderWithHead):
         return jax.nn.sigmoid(scores.astype(jnp.float32))
 
 
-def _labels(draw: Draw) -> Labels:
+def _labels(draw: DrawnBatch) -> Labels:
     values = draw.generator.random(draw.ids.shape)
     return {"labels": jnp.where(draw.is_word, values, IGNORED_LABEL)}
 
