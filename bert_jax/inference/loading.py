@@ -23,7 +23,7 @@ from bert_jax.models.execution import resolve_execution
 from bert_jax.models.head import all_heads, find_head, label_parameters
 from bert_jax.process import say
 from bert_jax.sharding.hosts import is_main_host
-from bert_jax.sharding.mesh import one_device_mesh
+from bert_jax.sharding.mesh import check_mesh, one_device_mesh
 from bert_jax.sharding.runtime import keep_freed_memory
 from bert_jax.tasks import find_task, task_names
 
@@ -81,6 +81,7 @@ def load(
     description, reinitialize = _with_requested_labels(description, stored_head, labels)
     tokenizer = model_directory.load_tokenizer(directory, description)
     mesh = mesh or one_device_mesh()
+    check_mesh(mesh)
     if mesh.devices.flat[0].platform == "cpu":
         keep_freed_memory()
     execution = resolve_execution(precision)

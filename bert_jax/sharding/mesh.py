@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax.experimental import mesh_utils
-from jax.sharding import Mesh
+from jax.sharding import AxisType, Mesh
 
 from bert_jax.errors import INT32_MAX, UserError, first_line, require_at_least
 
@@ -75,6 +75,15 @@ def make_mesh(shape: MeshShape, devices: list[jax.Device] | None = None) -> Mesh
             f"the product of mesh.data, mesh.fsdp and mesh.tensor must be {len(devices)}"
         )
     return Mesh(_device_grid(devices, sizes), AXES)
+
+
+def check_mesh(mesh: Mesh) -> None:
+    """Raises UserError if a mesh of a caller is not as `make_mesh` makes it."""
+    if mesh.axis_names != AXES or set(mesh.axis_types) != {AxisType.Auto}:
+        raise UserError(
+            f"mesh has the axes {', '.join(map(str, mesh.axis_names))}; make it by "
+            "bert_jax.sharding.mesh.make_mesh(MeshShape(data=-1))"
+        )
 
 
 @dataclasses.dataclass(frozen=True)

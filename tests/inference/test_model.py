@@ -14,6 +14,7 @@ import pytest
 import bert_jax
 from bert_jax.errors import UserError
 from bert_jax.files.manifest import MANIFEST
+from bert_jax.sharding.mesh import MeshShape, make_mesh
 
 
 def test_the_model_of_a_run_is_not_replaced(make_model, tmp_path):
@@ -37,6 +38,14 @@ def test_a_saved_model_is_the_same_model(make_model, tmp_path, head):
     jax.tree.map(np.testing.assert_array_equal, loaded.params, model.params)
     texts = ["the sun was low", ("a cat", "it ran")]
     np.testing.assert_array_equal(loaded.embed(texts), model.embed(texts))
+
+
+def test_a_mesh_of_another_kind_is_refused(make_model, tmp_path):
+    make_model("encoder").save(tmp_path / "model")
+    with pytest.raises(UserError, match="mesh has the axes data; make it by bert_jax.sharding"):
+        bert_jax.load(tmp_path / "model", mesh=jax.make_mesh((1,), ("data",)))
+    mesh = make_mesh(MeshShape(data=-1), jax.local_devices()[:1])
+    assert bert_jax.load(tmp_path / "model", mesh=mesh).mesh is mesh
 
 
 def test_a_head_on_request(make_model, tmp_path, capsys):

@@ -181,6 +181,16 @@ def test_pairs_without_labels(train, write_table):
     assert result["accuracy@1"] > 0.5
 
 
+def test_pairs_without_labels_are_evaluated(experiment, base_model, write_table):
+    table = write_table("pairs.tsv", [HEADER[:2], ("the sea", "the cat"), ("a dog", "it ran")])
+    for data in (
+        {"data__validation": table},
+        {"data__train": table, "data__validation_fraction": 0.5},
+    ):
+        task = experiment("similarity", data__loss="in_batch_negatives", **data)
+        assert 0 < task.evaluate(model=base_model)["mean_reciprocal_rank"] <= 1
+
+
 @pytest.fixture
 def make_task(experiment, write_table):
     def make(loss, rows, **keys):

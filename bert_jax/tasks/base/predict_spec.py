@@ -180,7 +180,7 @@ class PredictSpec(Generic[Input, Prediction]):
         for key in record:
             if key in other:
                 problem = f"{example.location}: {key!r} conflicts with an output field"
-                raise UserError(f"{problem}; rename it")
+                raise UserError(f"{problem}; rename it, or leave it out of keep_columns")
         return {**other, **record}
 
     @contextlib.contextmanager

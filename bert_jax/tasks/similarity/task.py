@@ -252,7 +252,8 @@ def create(config: TaskConfig[SimilarityData], model_init: ModelInit) -> Similar
         with_train=not model_init.is_finished,
     )
     objective = _objective(data, splits.all_train, model_init)
-    splits = dataclasses.replace(splits, train=objective.select(splits.train))
+    if not model_init.is_finished:
+        splits = dataclasses.replace(splits, train=objective.select(splits.train))
     similarity = description.vectors.similarity
     evaluator = find_evaluator(splits.validation[0].examples, objective.labels, similarity)
     return SimilarityTask(
