@@ -8,14 +8,13 @@ The exported model is the discriminator. Corpus, masks and batches are made as i
 """
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
+import flax.linen as nn
 import jax
 import optax
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.data.pretraining.options import VocabularyOptions
 from bert_jax.errors import OptionError, require_between
 from bert_jax.models.execution import Execution
@@ -42,7 +41,6 @@ from bert_jax.tasks.pretraining.create import (
     synthetic_corpora,
 )
 from bert_jax.tasks.pretraining.task import CorpusData, PretrainingTask
-from bert_jax.tokenization import Tokenizer
 
 _DISCRIMINATOR = "rtd"
 
@@ -102,19 +100,13 @@ class ReplacedTokensTask(PretrainingTask):
     best_metric = ("rtd_loss", False)  # lower is better
     score_kind = ""
 
-    def __init__(
-        self,
-        config: Config,
-        corpora: Mapping[str, Corpus],
-        tokenizer: Tokenizer,
-        description: ModelDescription,
-        execution: Execution,
-    ) -> None:
-        """For arguments see `PretrainingTask`."""
-        super().__init__(config, corpora, tokenizer, description, execution)
-        self._replaced_tokens = config.section(ReplacedTokenOptions)
-        self.module = ReplacedTokenPretraining(
-            description.config,
+    @property
+    def _replaced_tokens(self) -> ReplacedTokenOptions:
+        return self._config.section(ReplacedTokenOptions)
+
+    def make_module(self, execution: Execution) -> nn.Module:
+        return ReplacedTokenPretraining(
+            self.description.config,
             execution,
             generator_size=self._replaced_tokens.generator_size,
             temperature=self._replaced_tokens.temperature,

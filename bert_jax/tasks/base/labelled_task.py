@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import ClassVar, Generic, TypeVar
 
+import flax.linen as nn
 import jax
 import numpy as np
 
@@ -137,8 +138,12 @@ class LabelledTask(Task, Generic[Input]):
         self.splits = splits
         self.tokenizer = model.tokenizer
         self.description = model.description
-        self.module = model.description.make_module(model.execution)
         self.options = dataclasses.replace(options, length=length)
+        self.module = self.make_module(model.execution)
+
+    def make_module(self, execution: Execution) -> nn.Module:
+        """The module that is trained."""
+        return self.description.make_module(execution)
 
     def stored_length(self, model: TrainedModel) -> int | None:
         """The maximum number of tokens per row according to a model's files; None: no limit."""

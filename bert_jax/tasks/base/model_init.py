@@ -183,7 +183,12 @@ class ModelInit:
             add_pooling_layer: whether a bare encoder has a pooler.
             other: further fields of `config.json`.
             vectors: how the model makes vectors of texts; None: it is for another task.
+
+        Raises:
+            UserError: the family does not have the head, or the section `model` contradicts the
+                model that the training starts from.
         """
+        self.family.class_name(head)  # the family has this head
         config = self.architecture(tokenizer)
         if num_labels is not None:
             config = dataclasses.replace(config, num_labels=num_labels)

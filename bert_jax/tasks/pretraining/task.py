@@ -16,6 +16,7 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
+import flax.linen as nn
 import jax
 import numpy as np
 
@@ -131,17 +132,14 @@ class PretrainingTask(Distillable):
             execution: dtype and kernels.
         """
         options, corpus = config.data, corpora[""]
-        self.tokenizer = tokenizer
-        self.description = description
-        self.module = description.make_module(execution)
-        if options.span_boundary:
-            self.module = SpanBoundaryModel(
-                description.config, execution, max_targets=options.max_span_targets
-            )
-            self.score_kind = ""  # a teacher has no such head
-        self.reads_pairs = options.objective in ("nsp", "sop")
         self._config = config
         self._corpora = corpora
+        self.tokenizer = tokenizer
+        self.description = description
+        self.module = self.make_module(execution)
+        if options.span_boundary:
+            self.score_kind = ""  # a teacher has no such head
+        self.reads_pairs = options.objective in ("nsp", "sop")
         self._examples = PretrainingBatches(corpus.splits["train"], tokenizer, options)
         self._train = PackedBatches(self._examples) if options.packing else self._examples
         self._validation = {
@@ -150,6 +148,15 @@ class PretrainingTask(Distillable):
             )
             for prefix, each in corpora.items()
         }
+
+    def make_module(self, execution: Execution) -> nn.Module:
+        """The module that is trained."""
+        data = self._config.data
+        if not data.span_boundary:
+            return self.description.make_module(execution)
+        return SpanBoundaryModel(
+            self.description.config, execution, max_targets=data.max_span_targets
+        )
 
     @property
     def examples_per_epoch(self) -> int:

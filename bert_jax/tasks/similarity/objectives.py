@@ -14,7 +14,7 @@ import numpy as np
 import optax
 
 from bert_jax.data.examples import Example, Pair
-from bert_jax.errors import UserError, require_between
+from bert_jax.errors import UserError
 from bert_jax.metrics.similarity import are_related
 from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.layers import cosines, l2_normalize
@@ -104,9 +104,6 @@ class ContrastiveObjective(Objective):
 
     margin: float = 0.5
 
-    def __post_init__(self) -> None:
-        require_between("data.margin", self.margin, 0, 2, without_low=True)  # 2: opposite vectors
-
     def targets(self, examples: Sequence[Example[Pair]]) -> np.ndarray:
         """Labels, float32 [n], 0 or 1."""
         numbers = numbers_of(examples)
@@ -166,9 +163,6 @@ class MultipleNegativesRanking(Objective):
     label_range: tuple[float, float] = (0.0, 1.0)
     needs_labels = False
     is_global = True
-
-    def __post_init__(self) -> None:
-        require_between("data.scale", self.scale, 0, without_low=True)
 
     def select(self, examples: list[Example[Pair]]) -> list[Example[Pair]]:
         """The pairs that belong together: without a label, or in the upper half of the range."""

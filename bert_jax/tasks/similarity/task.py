@@ -80,8 +80,9 @@ class SimilarityData(LabelledData, TextOptions):
         require_one_of("data.loss", self.loss, LOSSES)
         for name in filter(None, self.pooling.split(",")):
             require_one_of("data.pooling", name, OF_TOKENS)
-        ContrastiveObjective(self.margin)
-        MultipleNegativesRanking(self.scale, self.lowest_and_highest)
+        require_between("data.margin", self.margin, 0, 2, without_low=True)  # 2: opposite vectors
+        require_between("data.scale", self.scale, 0, without_low=True)
+        _ = self.lowest_and_highest
 
     @property
     def lowest_and_highest(self) -> tuple[float, float]:
@@ -174,19 +175,18 @@ class SimilarityTask(LabelledTask[Pair], Distillable):
         Raises:
             UserError: a label is of the wrong kind.
         """
-        super().__init__(splits, model, options)
         self._objective = objective
         self.global_loss = objective.is_global
         vectors = model.description.vectors
-        self._prepare = TextPreparation(vectors, vectors.prompt(None), self.tokenizer)
-        length = self._prepare.prompt_length(self.options.length)
-        self.module = SentencePairs(
-            self.description.config,
-            model.execution,
-            vectors.pool(length),
-            labels=len(objective.labels),
-        )
+        self._prepare = TextPreparation(vectors, vectors.prompt(None), model.tokenizer)
+        super().__init__(splits, model, options)
         self._targets = objective.targets(splits.train)
+
+    def make_module(self, execution: Execution) -> nn.Module:
+        length = self._prepare.prompt_length(self.options.length)
+        pool = self.description.vectors.pool(length)
+        labels = len(self._objective.labels)
+        return SentencePairs(self.description.config, execution, pool, labels=labels)
 
     def stored_length(self, model: TrainedModel) -> int | None:
         return stored_length(model.description, model.tokenizer)
