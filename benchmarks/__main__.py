@@ -36,7 +36,7 @@ def combinations(work: Work, words: list[str], *, tiny: bool) -> Iterator[dict[s
     for word in words:
         name, _, text = word.partition("=")
         if name not in values:
-            raise UserError(f"{word} is no option; give NAME=VALUE of {', '.join(values)}")
+            raise UserError(f"{word} is not an option; give NAME=VALUE of {', '.join(values)}")
         default = work.options[name]
         kind = default if isinstance(default, type) else type(default)
         convert = {"true": True, "false": False}.__getitem__ if kind is bool else kind

@@ -63,7 +63,7 @@ def generated_strings(count: int, seed: int) -> Iterator[str]:
     for _ in range(count - len(alone)):
         kinds = draw.choices(PIECES, k=draw.randint(1, 4))
         chosen = [draw.choice(draw.choice(kinds)) for _ in range(draw.randint(1, 12))]
-        if draw.random() < 0.3:  # surrogates are no characters
+        if draw.random() < 0.3:  # surrogates are not characters
             points = (draw.randrange(0x110000) for _ in range(draw.randint(1, 8)))
             text = "".join(chr(point) for point in points if not 0xD800 <= point < 0xE000)
             chosen.insert(draw.randint(0, len(chosen)), text)

@@ -46,7 +46,7 @@ class RunLog:
         write_atomically(self._local / METRICS, "".join(kept).encode())
         events = self._local / "tensorboard"
         if is_there(events) and not events.is_dir():
-            raise UserError(f"{events} is no directory; move it away")
+            raise UserError(f"{events} is not a directory; move it away")
         with self._writing():
             self._file = (self._local / METRICS).open("ab")
             self._events = _EventFile(events, purge_step=resume_step + 1)

@@ -99,7 +99,7 @@ def test_a_bucket_writes_and_removes_nothing_outside_of_the_copy(remote, tmp_pat
     copy = fetch(remote)
     outside = "../" * len(copy.relative_to(tmp_path).parts) + "mine"
     store, root = filesystem(remote)
-    # The record of a copy, which lists what to remove, is no file of the bucket.
+    # The record of a copy, which lists what to remove, is not a file of the bucket.
     store.pipe_file(f"{root}/.fetched.json", json.dumps({outside: "4 a"}).encode())
     store.pipe_file(f"{root}/tokenizer/", b"")  # what a console makes for a folder
     assert fetch(remote) == fetch(remote) == copy

@@ -93,7 +93,7 @@ def test_damaged_lines_are_dropped_and_a_pipe_is_named(workdir):
     path.unlink()
     (workdir / "tensorboard").rename(workdir / "kept")
     (workdir / "tensorboard").write_text("")
-    with pytest.raises(UserError, match="tensorboard is no directory; move it away"):
+    with pytest.raises(UserError, match="tensorboard is not a directory; move it away"):
         RunLog(workdir, resume_step=3)
 
 
