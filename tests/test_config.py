@@ -72,7 +72,6 @@ TEXTS = [
     ("classification", "data.labels", "1,2", ("1", "2")),
     ("classification", "data.labels", "1e3", ("1e3",)),
     ("classification", "data.labels", "[1, 2]", ("1", "2")),
-    ("classification", "data.label_columns", "1,2", ("1", "2")),
     ("classification", "data.validation", "2026", ("2026",)),
 ]
 
