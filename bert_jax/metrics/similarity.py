@@ -161,7 +161,7 @@ def reciprocal_ranks(vectors: np.ndarray, texts: np.ndarray, kind: str = "dot") 
 
 
 def are_related(pairs: Any, others: Any) -> Any:
-    """Whether the second text of each other pair is not a wrong answer for the first text of a pair.
+    """Whether the second text of each other pair is not a wrong answer for the first of a pair.
 
     It equals the first or the second text of the pair, or belongs to an equal first text.
 

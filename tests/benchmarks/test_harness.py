@@ -161,7 +161,7 @@ def test_figures_beyond_their_limits(value, is_beyond):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["infer", "rows=3"], "rows=3 is no option; give NAME=VALUE of kind, size, batch"),
+        (["infer", "rows=3"], "rows=3 is not an option; give NAME=VALUE of kind, size, batch"),
         (["infer", "batch=x"], "batch=x is not of type int"),
         (["masking", "packing=maybe"], "packing=maybe is not of type bool"),
         (["finetune"], "data, model must be given as NAME=VALUE"),
