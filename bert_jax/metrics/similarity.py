@@ -59,8 +59,8 @@ def similarities(left: np.ndarray, right: np.ndarray, kind: str) -> np.ndarray:
     """How similar every vector is to every other, as in sentence-transformers.
 
     Args:
-        left: float32 [n, D].
-        right: float32 [R, D].
+        left: float32 [n, X].
+        right: float32 [R, X].
         kind: "cosine", from -1 to 1; "dot"; "euclidean" or "manhattan", the distance with a minus.
 
     Returns:
@@ -77,7 +77,7 @@ def similarities(left: np.ndarray, right: np.ndarray, kind: str) -> np.ndarray:
 
 
 def similarity_of_pair(vectors: np.ndarray, kind: str = "cosine") -> float:
-    """How similar two vectors are, [2, D], in double precision; see `similarities`."""
+    """How similar two vectors are, [2, X], in double precision; see `similarities`."""
     first, second = vectors.astype(np.float64)
     match kind:
         case "dot":
@@ -143,7 +143,7 @@ def reciprocal_ranks(vectors: np.ndarray, texts: np.ndarray, kind: str = "dot") 
     everything ranks every text last. Equal texts do not compete with each other.
 
     Args:
-        vectors: float [n, 2, D].
+        vectors: float [n, 2, X].
         texts: int [n, 2], equal numbers for equal texts.
         kind: similarity that ranks, see `similarities`.
 

@@ -15,10 +15,10 @@ from bert_jax.models.transformer_layer import LayerValues, RequestedOutputs
 
 
 class BottleneckLayer(nn.Module):
-    """Attention and several feed-forward blocks of a width smaller than D, between dense maps.
+    """Attention and several feed-forward blocks of a width smaller than D, between linear layers.
 
-    Queries and keys share one map of the input; the values are of the input itself. There is
-    dropout after the last map only.
+    Queries and keys share one linear layer on the input; the values are of the input itself. Only
+    the last layer has dropout after it.
     """
 
     config: EncoderConfig

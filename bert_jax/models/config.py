@@ -105,14 +105,14 @@ class EncoderConfig:
         num_feedforward_networks: number of feed-forward blocks of such a layer.
         normalization_type: "layer_norm", or "no_norm", a scale and bias alone (MobileBERT); the MLM
             head always has a LayerNorm.
-        classifier_activation: whether the pooler is a dense map with tanh; otherwise it is the
+        classifier_activation: whether the pooler is a linear layer with tanh; otherwise it is the
             hidden state of [CLS] itself.
         positions_after_padding: whether a token's row of the position table is its number among the
             tokens that are not padding, plus `pad_token_id`, and padding has the row `pad_token_id`
             (RoBERTa); otherwise rows count from 0.
-        trigram_input: whether the input is a dense map of the embeddings of the token after, the
+        trigram_input: whether the input is a linear layer on the embeddings of the token after, the
             token and the token before (MobileBERT), and positions and token types have width D.
-        project_embeddings: whether a dense map from E to D is there even if they are equal.
+        project_embeddings: whether there is a linear layer from E to D, even if they are equal.
         layer_kind: "transformer", or "bottleneck" (MobileBERT).
         attention_output_dropout: whether there is dropout after the attention sub-layer.
         feed_forward_dropout: whether there is dropout after the feed-forward sub-layer.
@@ -206,7 +206,7 @@ class EncoderConfig:
 
     @property
     def has_embedding_projection(self) -> bool:
-        """Whether a dense map brings the sum of the embeddings from E to D."""
+        """Whether a linear layer brings the sum of the embeddings from E to D."""
         is_narrow = self.embedding_width != self.hidden_size and not self.trigram_input
         return is_narrow or self.project_embeddings
 

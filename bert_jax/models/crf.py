@@ -4,7 +4,8 @@ A path of tags y through W words scores
 
     start[y_0] + Σ_t emissions[t, y_t] + Σ_t transitions[y_(t-1), y_t] + end[y_(W-1)]
 
-and its probability is the exponential of the score, divided by Z, the sum over all paths.
+and its probability is the exponential of the score, divided by the partition function, the sum over
+all paths.
 Everything is computed with logarithms, in float32, and can be compiled and differentiated.
 """
 
@@ -87,7 +88,7 @@ def log_likelihood(
 
 
 def log_partition_parts(emissions: jax.Array, mask: jax.Array, crf: CRFParams) -> jax.Array:
-    """The summands of log Z, one for each word and one for the end, float32 [B, W + 1].
+    """The summands of the log partition function: of each word and of the end, float32 [B, W + 1].
 
     The forward algorithm, normalised at every word: its numbers stay small for sentences of any
     length.

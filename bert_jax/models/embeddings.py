@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.execution import Execution
-from bert_jax.models.layers import dense, kernel_init, norm, word_rows_init
+from bert_jax.models.layers import dense, kernel_init, norm, vocabulary_table_init
 
 
 class Embeddings(nn.Module):
@@ -27,7 +27,7 @@ class Embeddings(nn.Module):
         rows = self.execution.padded_vocab_size(config.vocab_size)
         narrow = config.embedding_width
         width = config.hidden_size if config.trigram_input else narrow
-        self.word_embeddings = self._table(rows, narrow, word_rows_init(config))
+        self.word_embeddings = self._table(rows, narrow, vocabulary_table_init(config))
         init = kernel_init(config)
         self.position_embeddings = self._table(config.max_position_embeddings, width, init)
         if config.type_vocab_size:

@@ -27,8 +27,8 @@ class EncoderOutput(NamedTuple):
 
     Attributes:
         last_hidden_state: [B, T, D], in the dtype of the execution, like all but the last two.
-        pooler_output: [B, D], tanh of a dense map of [CLS] (see `EncoderConfig`), or [B, K, D] for
-            K texts per row; None without a pooler.
+        pooler_output: [B, D], tanh of a linear layer on [CLS] (see `EncoderConfig`), or [B, K, D]
+            for K texts per row; None without a pooler.
         hidden_states: [L + 1, B, T, D], the embeddings and the output of each layer; None unless
             requested.
         attentions: float32 [L, B, N, T, T], attention weights before dropout, of all layers or the
@@ -87,7 +87,7 @@ class LayerStack(nn.Module):
     """L layers whose parameters are stacked along a first axis, [L, ...].
 
     With G groups of layers (`num_hidden_groups`) it is [G, ...], and each group computes L / G
-    layers with its parameters. If the embeddings are narrower than D, a dense map comes first.
+    layers with its parameters. If the embeddings are narrower than D, a linear layer comes first.
     """
 
     config: EncoderConfig
@@ -242,7 +242,7 @@ def _all_layers(of_groups: jax.Array) -> jax.Array:
 
 
 class Pooler(nn.Module):
-    """The vector of a whole text: tanh of a dense map of its [CLS], or its [CLS] itself."""
+    """The vector of a whole text: tanh of a linear layer on its [CLS], or its [CLS] itself."""
 
     config: EncoderConfig
     execution: Execution

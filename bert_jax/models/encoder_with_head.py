@@ -137,8 +137,8 @@ class ClassifierOptions(HeadOptions):
     """The head of classification.
 
     Attributes:
-        act: activation of a dense map of [CLS] in the head; None: it takes the pooler's output.
-        input_dropout: whether there is dropout before that dense map, too.
+        act: activation of a linear layer on [CLS] in the head; None: it takes the pooler's output.
+        input_dropout: whether there is dropout before that layer, too.
     """
 
     act: str | None = None
@@ -146,15 +146,15 @@ class ClassifierOptions(HeadOptions):
 
 
 class TransformedOutput(nn.Module):
-    """Dense, activation, and a dense map to some outputs, with dropout before either.
+    """Linear layer, activation, and linear layer to some outputs, with dropout before either.
 
     Attributes:
         config: architecture of the model.
         execution: how it is computed.
         outputs: number of outputs.
         act: activation.
-        input_rate: rate of the dropout before the first map.
-        rate: rate of the dropout before the second map.
+        input_rate: rate of the dropout before the first layer.
+        rate: rate of the dropout before the second layer.
     """
 
     config: EncoderConfig
@@ -182,7 +182,7 @@ def classifier_dropout(config: EncoderConfig) -> float:
 
 
 class Classifier(EncoderWithHead):
-    """Dropout and a dense layer on vectors of the encoder."""
+    """Dropout and a linear layer on vectors of the encoder."""
 
     def setup(self) -> None:
         super().setup()
@@ -209,7 +209,7 @@ class Classifier(EncoderWithHead):
         return classifier_dropout(self.config)
 
     def _has_transform(self) -> bool:
-        """Whether the head has a dense map of [CLS] instead of the pooler."""
+        """Whether the head has a linear layer on [CLS] instead of the pooler."""
         return False
 
     def _classify(self, vectors: jax.Array, deterministic: bool) -> jax.Array:

@@ -64,7 +64,7 @@ class Head:
 
 
 def dense_axes(parameter: str) -> ParameterAxes:
-    """The axes of affine maps of hidden states to a few outputs, by a pattern of their names."""
+    """The axes of linear layers to a few outputs, by a pattern of their names."""
     return (rf"{parameter}/kernel", ("embed", None)), (rf"{parameter}/bias", ())
 
 

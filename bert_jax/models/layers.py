@@ -25,7 +25,7 @@ def kernel_init(config: EncoderConfig) -> jax.nn.initializers.Initializer:
     return nn.initializers.truncated_normal(config.initializer_range, lower=-2.0, upper=2.0)
 
 
-def word_rows_init(config: EncoderConfig) -> Callable[..., jax.Array]:
+def vocabulary_table_init(config: EncoderConfig) -> Callable[..., jax.Array]:
     """`kernel_init` for a table with one row per word; rows beyond V are padding, and 0.
 
     They are never looked up and no word score is computed from them, so their gradients are 0 as
@@ -40,7 +40,7 @@ def word_rows_init(config: EncoderConfig) -> Callable[..., jax.Array]:
 
 
 class Dense(nn.Module):
-    """An affine map: kernel [I, O] and bias [O], where I and O may be several axes.
+    """A linear layer: kernel [I, O] and bias [O], where I and O may be several axes.
 
     Attributes:
         features: O, one axis or several.
@@ -70,7 +70,7 @@ def dense(
     name: str,
     axes: int = 1,
 ) -> Dense:
-    """An affine map of the last axes to `features`."""
+    """A linear layer from the last axes to `features`."""
     return Dense(
         features if isinstance(features, tuple) else (features,),
         axes,

@@ -18,7 +18,7 @@ class PairOutput(NamedTuple):
     """The output of `SentencePairs` for B examples of K texts.
 
     Attributes:
-        vectors: float32 [B, K, D]; zeros for a text without tokens.
+        vectors: float32 [B, K, X]; zeros for a text without tokens.
         logits: float32 [B, C], logits of the labels; None without a classifier.
     """
 
@@ -83,7 +83,7 @@ class SentencePairs(nn.Module):
         encoded = self.encoder.encode(inputs, deterministic, encoder_outputs)
         pooled = self.text_vectors(encoded.last_hidden_state, mask.astype(bool))
         pooled = jnp.where(mask.any(axis=1, keepdims=True), pooled, 0)
-        vectors = pooled.reshape(*input_ids.shape[:-1], -1)  # BKD
+        vectors = pooled.reshape(*input_ids.shape[:-1], -1)  # BKX
         output = PairOutput(vectors, None)
         if self.labels:
             logits = self.classifier(pair_features(vectors[..., 0, :], vectors[..., -1, :]))
@@ -92,5 +92,5 @@ class SentencePairs(nn.Module):
 
 
 def pair_features(u: jax.Array, v: jax.Array) -> jax.Array:
-    """The input of the classifier of pairs: two [..., D] → (u, v, |u - v|), [..., 3 D]."""
+    """The input of the classifier of pairs: two [..., X] → (u, v, |u - v|), [..., 3 X]."""
     return jnp.concatenate([u, v, jnp.abs(u - v)], axis=-1)

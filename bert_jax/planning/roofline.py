@@ -67,7 +67,7 @@ def step_flops(
     flops = 0.0
     for model in models:
         lengths = np.concatenate([row_lengths[kind] for kind in model.rows or row_lengths])
-        trained = real_flops(model.config, lengths, predictions if model.predicts_words else 0)
+        trained = real_flops(model.config, lengths, predictions if model.has_vocabulary_head else 0)
         trained += 3.0 * float(lengths.sum()) * model.flops_per_token
         flops += trained if model.is_trained else trained / 3
     return flops

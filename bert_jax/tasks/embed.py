@@ -80,11 +80,11 @@ def stored_length(description: ModelDescription, tokenizer: Tokenizer) -> int | 
 
 
 class EmbeddingPredictor(TextPredictor[np.ndarray]):
-    """The vector of a text, float32 [D].
+    """The vector of a text, float32 [X].
 
     Attributes:
         vectors: how it is made.
-        width: D.
+        width: X.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ def _vectors(
     width: int,
     normalize: bool,
 ) -> jax.Array:
-    """A batch → float32 [B, D]."""
+    """A batch → float32 [B, X]."""
     output = apply_model(encoder, params[0], model_inputs(batch))
     mask = batch["attention_mask"].astype(bool)
     inputs = output.last_hidden_state, mask, output.pooler_output

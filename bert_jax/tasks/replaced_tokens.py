@@ -118,7 +118,7 @@ class ReplacedTokensTask(PretrainingTask):
         head = 2 * config.hidden_size * (config.hidden_size + 1)  # D → D → 1
         generator = generator_config(config, self._replaced_tokens.generator_size)
         return (
-            ComputedModel(config, predicts_words=False, flops_per_token=head),
+            ComputedModel(config, has_vocabulary_head=False, flops_per_token=head),
             ComputedModel(generator),
         )
 

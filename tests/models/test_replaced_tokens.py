@@ -15,7 +15,7 @@ from bert_jax.models.head import fields_of, find_head
 from bert_jax.models.heads.replaced_tokens import (
     ReplacedTokenOutput,
     ReplacedTokenPretraining,
-    draw_words,
+    draw_ids,
     generator_config,
     generator_params,
 )
@@ -85,14 +85,14 @@ def test_the_sizes_of_generators():
 def test_words_are_drawn_with_their_probabilities():
     logits = jnp.log(jnp.array([0.5, 0.3, 0.2])) * jnp.ones((1, 20_000, 1))
     for temperature, powers in ((1.0, [0.5, 0.3, 0.2]), (0.5, [0.25, 0.09, 0.04])):
-        drawn = draw_words(logits, jax.random.key(1), temperature)
+        drawn = draw_ids(logits, jax.random.key(1), temperature)
         shares = np.bincount(np.asarray(drawn).ravel(), minlength=3) / 20_000
         np.testing.assert_allclose(shares, np.array(powers) / sum(powers), atol=0.015)
 
 
 def test_only_masked_tokens_that_differ_are_replaced(params):
     output = apply(MODULE, params, BATCH)
-    drawn = np.asarray(draw_words(output.prediction_logits, jax.random.key(0)))
+    drawn = np.asarray(draw_ids(output.prediction_logits, jax.random.key(0)))
     expected = BATCH["input_ids"].copy()
     expected[0, [1, 4, 5]], expected[1, 2] = drawn[0], drawn[1, 0]
     np.testing.assert_array_equal(output.input_ids, expected)

@@ -102,7 +102,7 @@ def test_flops_of_a_step_by_hand():
         "input_ids": jax.ShapeDtypeStruct((2, 7), jnp.int32),
         "masked_lm_positions": jax.ShapeDtypeStruct((2, 4), jnp.int32),
     }
-    discriminator = ComputedModel(BY_HAND, predicts_words=False, flops_per_token=12)
+    discriminator = ComputedModel(BY_HAND, has_vocabulary_head=False, flops_per_token=12)
     assert flops_of_batch((discriminator,), rows) == 3 * 14 * (3 * 128 + 12)
     teacher = ComputedModel(BY_HAND, is_trained=False)
     assert flops_of_batch((discriminator, teacher), rows) == (

@@ -16,7 +16,7 @@ from bert_jax.models.encoder_with_head import EncoderWithHead
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import Head, dense_axes
 from bert_jax.models.kernels.matmul import scores
-from bert_jax.models.layers import HIDDEN_AXES, dense, layer_norm, word_rows_init
+from bert_jax.models.layers import HIDDEN_AXES, dense, layer_norm, vocabulary_table_init
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +51,7 @@ class MaskedLanguageModelHead(nn.Module):
 
     @nn.compact
     def __call__(self, hidden: jax.Array, word_embeddings: jax.Array) -> jax.Array:
-        """[B, P, D] and the table [V, E] → float32 logits [B, P, V], see `word_logits`."""
+        """[B, P, D] and the table [V, E] → float32 logits [B, P, V], see `vocabulary_logits`."""
         config = self.config
         options = config.of_head(MaskedLMOptions)
         rows, narrow = word_embeddings.shape
@@ -62,19 +62,19 @@ class MaskedLanguageModelHead(nn.Module):
         hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
         table = word_embeddings
         if not config.tie_word_embeddings:
-            table = self.param("decoder", word_rows_init(config), word_embeddings.shape)
+            table = self.param("decoder", vocabulary_table_init(config), word_embeddings.shape)
         if width > narrow:
             shape = (rows, width - narrow)
-            extension = self.param("decoder_extension", word_rows_init(config), shape)
+            extension = self.param("decoder_extension", vocabulary_table_init(config), shape)
             table = jnp.concatenate([table, extension], axis=1)
         bias = self.param("bias", nn.initializers.zeros, (rows,))
-        return word_logits(config, hidden, table, bias)
+        return vocabulary_logits(config, hidden, table, bias)
 
 
-def word_logits(
+def vocabulary_logits(
     config: EncoderConfig, vectors: jax.Array, table: jax.Array, bias: jax.Array
 ) -> jax.Array:
-    """[B, P, E], a table [V, E] and float32 [V] → float32 logits [B, P, V].
+    """[B, P, I], a table [V, I] and float32 [V] → float32 logits [B, P, V].
 
     If the table has padding, so have the logits: the lowest finite number, which is never the
     maximum and becomes 0 in a softmax.

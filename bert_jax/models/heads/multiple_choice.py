@@ -22,7 +22,7 @@ class ChoiceHeadOptions(HeadOptions):
     """How a choice is scored.
 
     Attributes:
-        kind: "pooled", dropout and a dense map of the pooler's output; "classifier", as for
+        kind: "pooled", dropout and a linear layer on the pooler's output; "classifier", as for
             classification; "summary", ELECTRA's.
         summary_last_dropout: dropout before the classifier of the kind "summary".
     """

@@ -78,7 +78,7 @@ class QuestionAnsweringOutput(NamedTuple):
 
 
 class _AffineParams(nn.Module):
-    """The parameters of an affine map, kernel [I, O] and bias [O]."""
+    """The parameters of a linear layer, kernel [I, O] and bias [O]."""
 
     shape: tuple[int, int]
     kernel_init: jax.nn.initializers.Initializer
@@ -151,13 +151,13 @@ class JointScores(NamedTuple):
 
 
 class SpanBeam(NamedTuple):
-    """The best spans of rows: K starts, and K ends for each, where K is at most `BEAM_SIZE`.
+    """The best spans of rows: J starts, and J ends for each, where J is at most `BEAM_SIZE`.
 
     Attributes:
-        starts: int32 [B, K], positions, the most probable first; of equal ones the first position.
-        start_scores: float32 [B, K], log P(start); -inf where there are fewer starts.
-        ends: int32 [B, K, K], positions of the last tokens, in the same order.
-        end_scores: float32 [B, K, K], log P(end | start); -inf where there are fewer ends.
+        starts: int32 [B, J], positions, the most probable first; of equal ones the first position.
+        start_scores: float32 [B, J], log P(start); -inf where there are fewer starts.
+        ends: int32 [B, J, J], positions of the last tokens, in the same order.
+        end_scores: float32 [B, J, J], log P(end | start); -inf where there are fewer ends.
         no_answer_logits: float32 [B].
     """
 
@@ -209,12 +209,12 @@ def span_beam(
     start_scores, starts = jax.lax.top_k(
         jnp.where(_is_within(allowed_starts, length), jax.nn.log_softmax(start_logits), -jnp.inf),
         size,
-    )  # BK
-    end_scores = jax.nn.log_softmax(_end_logits(params, hidden, mask, starts))  # BKT
+    )  # BJ
+    end_scores = jax.nn.log_softmax(_end_logits(params, hidden, mask, starts))  # BJT
     first = starts[:, :, None]
     is_end = (first <= position) & (position - first < answer_length)
     is_end &= _is_within(passages, length)[:, None]
-    end_scores, ends = jax.lax.top_k(jnp.where(is_end, end_scores, -jnp.inf), size)  # BKK
+    end_scores, ends = jax.lax.top_k(jnp.where(is_end, end_scores, -jnp.inf), size)  # BJJ
     no_answer = _no_answer_logits(params, hidden, start_logits)
     return SpanBeam(starts, start_scores, ends, end_scores, no_answer)
 
@@ -236,13 +236,13 @@ def _start_logits(params: Params, hidden: jax.Array, mask: jax.Array) -> jax.Arr
 
 
 def _end_logits(params: Params, hidden: jax.Array, mask: jax.Array, starts: jax.Array) -> jax.Array:
-    """[B, T, D] and int32 [B, K] → float32 [B, K, T]."""
+    """[B, T, D] and int32 [B, J] → float32 [B, J, T]."""
     kernel, bias = params["end_hidden"]["kernel"], params["end_hidden"]["bias"]
     width = hidden.shape[-1]
     # W [h_i ; h_j] is the sum of two products, each computed once for all pairs; and one start at a
-    # time, [B, K, T, 512] is never in memory.
+    # time, [B, J, T, 512] is never in memory.
     of_token = affine(1, hidden, kernel[width:], jnp.zeros_like(bias))  # BTO
-    of_start = affine(1, gather_positions(hidden, starts), kernel[:width], bias)  # BKO
+    of_start = affine(1, gather_positions(hidden, starts), kernel[:width], bias)  # BJO
 
     def end_logits(start: jax.Array) -> jax.Array:
         return _apply(params["end"], gelu(of_token + start[:, None]))[..., 0]  # BT

@@ -128,7 +128,7 @@ class ReplacedTokenPretraining(ReplacedTokenModel):
         hidden = gather_positions(generated.last_hidden_state, positions)  # BPD
         logits = self.mlm_head(hidden, self.encoder.word_embeddings())
         key = jax.random.key(0) if deterministic else self.make_rng("dropout")
-        drawn = draw_words(logits, key, self.temperature)
+        drawn = draw_ids(logits, key, self.temperature)
         # An unused position keeps its token.
         replacements = jnp.where(is_masked, drawn, originals)
         rows = jnp.arange(len(input_ids))[:, None]
@@ -142,7 +142,7 @@ class ReplacedTokenPretraining(ReplacedTokenModel):
         return ReplacedTokenOutput(logits, corrupted, replaced, replaced_logits), encoded
 
 
-def draw_words(logits: jax.Array, key: jax.Array, temperature: float = 1.0) -> jax.Array:
+def draw_ids(logits: jax.Array, key: jax.Array, temperature: float = 1.0) -> jax.Array:
     """A word for each position, drawn from softmax(logits / temperature); no gradient flows back.
 
     The argmax of logits and Gumbel noise has that distribution.

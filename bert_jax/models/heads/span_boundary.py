@@ -16,7 +16,7 @@ from bert_jax.models.encoder import EncoderOutput, RequestedOutputs
 from bert_jax.models.encoder_with_head import Targets
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import Head
-from bert_jax.models.heads.masked_lm import MaskedLMModel, word_logits
+from bert_jax.models.heads.masked_lm import MaskedLMModel, vocabulary_logits
 from bert_jax.models.layers import HIDDEN_AXES, dense, gather_positions, kernel_init, layer_norm
 from bert_jax.models.packed_rows import EncoderInputs
 
@@ -74,7 +74,7 @@ class SpanBoundaryHead(nn.Module):
             left: [B, P, D], hidden states of the tokens before the spans.
             right: [B, P, D], hidden states of the tokens after the spans.
             positions: int32 [B, P], position of each token in its span, from 0.
-            word_embeddings: [V, D].
+            word_embeddings: [V, E].
 
         Returns:
             float32 [B, P, V].
@@ -93,7 +93,7 @@ class SpanBoundaryHead(nn.Module):
         rows, width = word_embeddings.shape
         vectors = _Layer(self.config, self.execution, width, name="second")(vectors)
         bias = self.param("bias", nn.initializers.zeros, (rows,))
-        return word_logits(self.config, vectors, word_embeddings, bias)
+        return vocabulary_logits(self.config, vectors, word_embeddings, bias)
 
 
 class SpanBoundaryModel(MaskedLMModel):

@@ -92,7 +92,7 @@ POOLINGS = (*OF_TOKENS, POOLER)
 
 @dataclasses.dataclass(frozen=True)
 class Dense:
-    """activation(x · kernel + bias), and x, or a linear map of x, added with `use_residual`.
+    """activation(x · kernel + bias), and x, or a linear layer on x, added with `use_residual`.
 
     `activation_function` is the full name of a class of PyTorch that `PYTORCH_ACTIVATIONS` has.
     """
@@ -172,7 +172,7 @@ class TextVectors:
         return {"query": "", "document": "", **self.prompts}
 
     def width(self, hidden_size: int) -> int:
-        """D of a vector, for hidden states of the width `hidden_size`.
+        """X, the width of a vector, for hidden states of the width D.
 
         Raises:
             OptionError: a module takes vectors of another size.
@@ -253,7 +253,7 @@ class TextPooling(nn.Module):
 
     @nn.compact
     def __call__(self, hidden: jax.Array, mask: jax.Array, pooler_output: Any = None) -> jax.Array:
-        """The vectors, float32 [B, D].
+        """The vectors, float32 [B, X].
 
         Args:
             hidden: [B, T, D], the last hidden states.

@@ -116,7 +116,7 @@ def _backward(saved: Any, d_output: jax.Array) -> tuple[AttentionInputs]:
     """The gradients; `d_x` denotes the gradient of x.
 
     As in `xla.backward`, with weights A that are computed again. The sum Σₛ A ∘ dA is not computed
-    as Σₕ dO ∘ O, as flash attention does: where a query attends to one key alone, the gradient of
+    as Σₕ dY ∘ Y, as flash attention does: where a query attends to one key alone, the gradient of
     its scores would not be 0.
     """
     inputs, softmax = saved
@@ -128,7 +128,7 @@ def _backward(saved: Any, d_output: jax.Array) -> tuple[AttentionInputs]:
         query, key, drop = inputs.query, inputs.key, inputs.drop
         scores = _scores(query, key, _mask(inputs.mask), factor)
         weights = jnp.exp(scores - softmax.maximum) / softmax.total  # A
-        d_value = matmul_tn(drop(weights).astype(dtype), d_output)  # A'ᵀ dO, [..., S, H]
+        d_value = matmul_tn(drop(weights).astype(dtype), d_output)  # A'ᵀ dY, [..., S, H]
         a_da = weights * drop(matmul_nt(d_output, inputs.value))  # A ∘ dA, [..., T, S]
         d_scores = a_da - weights * a_da.sum(axis=-1, keepdims=True)
         d_scores = jnp.where(inputs.mask.visible, d_scores, 0).astype(dtype)

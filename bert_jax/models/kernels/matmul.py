@@ -70,8 +70,8 @@ def scores(vectors: jax.Array, table: jax.Array) -> jax.Array:
     """The products of vectors with all rows of a table.
 
     Args:
-        vectors: [..., D], float32 or bfloat16.
-        table: [V, D], multiplied in the dtype of the vectors, as is the gradient of the scores.
+        vectors: [..., I], float32 or bfloat16.
+        table: [V, I], multiplied in the dtype of the vectors, as is the gradient of the scores.
 
     Returns:
         float32 [..., V].
@@ -81,7 +81,7 @@ def scores(vectors: jax.Array, table: jax.Array) -> jax.Array:
 
 @jax.custom_vjp
 def _scores(vectors: jax.Array, table: jax.Array) -> jax.Array:
-    rows = vectors.reshape(-1, vectors.shape[-1])  # MD
+    rows = vectors.reshape(-1, vectors.shape[-1])  # MI
     return matmul_nt(rows, table).reshape(*vectors.shape[:-1], -1)
 
 
@@ -91,10 +91,10 @@ def _scores_forward(*operands: jax.Array) -> tuple[jax.Array, tuple[jax.Array, .
 
 def _scores_backward(saved: tuple[jax.Array, ...], cotangent: jax.Array) -> Any:
     vectors, table = saved
-    rows = vectors.reshape(-1, vectors.shape[-1])  # MD
+    rows = vectors.reshape(-1, vectors.shape[-1])  # MI
     rounded = cotangent.astype(rows.dtype).reshape(len(rows), -1)  # MV
-    d_rows = matmul(rounded, table)  # MD
-    d_table = matmul_tn(rounded, rows)  # VD
+    d_rows = matmul(rounded, table)  # MI
+    d_table = matmul_tn(rounded, rows)  # VI
     return d_rows.astype(rows.dtype).reshape(vectors.shape), d_table.astype(table.dtype)
 
 

@@ -51,16 +51,16 @@ def forward(inputs: AttentionInputs) -> tuple[jax.Array, Any]:
 def backward(saved: Any, d_output: jax.Array) -> tuple[AttentionInputs]:
     """The gradients; `d_x` denotes the gradient of x.
 
-    With O for the output, A for the weights and A' for the weights after dropout: dV = A'ᵀ dO and
-    dA' = dO Vᵀ; dropout keeps the same elements as in the forward pass, which gives dA. With Z the
+    With Y for the output, A for the weights and A' for the weights after dropout: dV = A'ᵀ dY and
+    dA' = dY Vᵀ; dropout keeps the same elements as in the forward pass, which gives dA. With Z the
     scores Q Kᵀ / sqrt(H), dZ = A ∘ (dA - Σₛ A ∘ dA); then dQ = dZ K / sqrt(H) and
     dK = dZᵀ Q / sqrt(H).
     """
     inputs, weights = saved
     dtype = inputs.value.dtype
     kept = inputs.drop(weights.astype(jnp.float32)).astype(dtype)
-    d_value = matmul_tn(kept, d_output)  # A'ᵀ dO, BNSH
-    d_kept = matmul_nt(d_output, inputs.value)  # dO Vᵀ, BNTS
+    d_value = matmul_tn(kept, d_output)  # A'ᵀ dY, BNSH
+    d_kept = matmul_nt(d_output, inputs.value)  # dY Vᵀ, BNTS
     a_da = weights * inputs.drop(d_kept)  # A ∘ dA, BNTS
     d_scores = a_da - weights * a_da.sum(axis=-1, keepdims=True)
     d_scores = jnp.where(inputs.mask.visible, d_scores * inputs.scale, 0).astype(dtype)

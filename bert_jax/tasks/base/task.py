@@ -103,14 +103,14 @@ class ComputedModel:
 
     Attributes:
         config: its architecture.
-        predicts_words: whether it has the vocabulary head, if the batches have masked tokens.
+        has_vocabulary_head: whether it predicts the masked tokens, if the batches have some.
         flops_per_token: FLOPs of its other maps of every token, in a forward pass.
         is_trained: whether there is a backward pass, too.
         rows: the kinds of rows that it computes, see `row_kinds`; (): all.
     """
 
     config: EncoderConfig
-    predicts_words: bool = True
+    has_vocabulary_head: bool = True
     flops_per_token: float = 0.0
     is_trained: bool = True
     rows: tuple[str, ...] = ()

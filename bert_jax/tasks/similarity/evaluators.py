@@ -49,13 +49,13 @@ class PairEvaluator(abc.ABC):
         """The metrics of the pairs.
 
         Args:
-            vectors: float32 [n, 2, D].
+            vectors: float32 [n, 2, X].
             logits: scores of classes, float32 [n, C]; None without a classifier.
         """
         return dict(zip(self.metric_names, self.scores(vectors, logits), strict=True))
 
     def similarities(self, vectors: np.ndarray) -> np.ndarray:
-        """The similarity of each pair: float32 [n, 2, D] → float64 [n]."""
+        """The similarity of each pair: float32 [n, 2, X] → float64 [n]."""
         return np.array([similarity_of_pair(pair, self.similarity) for pair in vectors])
 
     @abc.abstractmethod

@@ -86,7 +86,7 @@ class PairPrediction:
     """The prediction for a pair of texts.
 
     Attributes:
-        vectors: vectors of both texts, float32 [2, D].
+        vectors: vectors of both texts, float32 [2, X].
         similarity: how similar they are, by the model's similarity function.
         logits: scores of the labels, float32 [C], if the model has a classifier.
         labels: names of the labels.

@@ -10,7 +10,7 @@ from bert_jax.models.head import Head, dense_axes
 
 
 class ImportanceModel(EncoderWithHead):
-    """The encoder with a sigmoid of a dense map of every token."""
+    """The encoder with a sigmoid of a linear layer on every token."""
 
     def setup(self) -> None:
         super().setup()
