@@ -302,11 +302,14 @@ def test_balanced_labels_weigh_by_their_rarity(task, write_table):
 
 
 def test_a_run_of_numbers_continues(task, write_table, tmp_path):
-    rows = [("text", "label"), *((f"the cat was {n} .", n / 2) for n in range(20))]
-    table = write_table("train.tsv", rows)
-    made = task(table, problem_type="regression")
-    run_directory.save_model_files(tmp_path / "run", made)
-    run_directory.check_unchanged(tmp_path / "run", made)
+    def made(divisor):
+        rows = [("text", "label"), *((f"the cat was {n} .", n / divisor) for n in range(20))]
+        return task(write_table("train.tsv", rows), problem_type="regression")
+
+    run_directory.save_model_files(tmp_path / "run", made(2))
+    run_directory.check_unchanged(tmp_path / "run", made(2))
+    with pytest.raises(UserError, match="run was started with other data: "):
+        run_directory.check_unchanged(tmp_path / "run", made(4))
 
 
 def test_a_run_continues_only_with_the_same_data(task, write_table, tmp_path):
