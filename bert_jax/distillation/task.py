@@ -189,7 +189,7 @@ class DistilledTask(Task):
             last = (each.last_hidden_state.astype(jnp.float32) for each in (student, teacher))
             yield "cosine", 1 - cosines(*last)
         if "hidden" in self._parts:
-            # The embeddings are compared, too.
+            # Number 0 is the embeddings.
             states = (
                 each.hidden_states[np.append(0, numbers)].astype(jnp.float32)
                 for each, numbers in zip((student, teacher), self._layers, strict=True)

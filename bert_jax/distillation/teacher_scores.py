@@ -45,7 +45,7 @@ class TeacherScores:
             task: the `LabelledTask` that makes the teacher's batches; it is `Distillable`.
             teacher: the teacher.
             directory: directory on this machine, created if missing; "": the scores are kept in
-                memory alone.
+                memory only.
 
         Raises:
             OptionError: the directory is in a bucket.

@@ -85,7 +85,7 @@ class PlanOptions:
 def make_plans(
     training: Training, mesh_shape: MeshShape, devices: Slice, options: PlanOptions, *, dtype: str
 ) -> list[dict[str, Any]]:
-    """Plans of a training, see `make_plan`.
+    """Plans of a training, one for each mesh.
 
     Args:
         training: the training.

@@ -1,7 +1,7 @@
 """The roofline of a training step: FLOPs, bytes moved and sent, and the minimum time.
 
-FLOPs count matrix products alone, as usual; a multiplication and an addition count as two. The
-rest of a step is memory traffic.
+Only the FLOPs of matrix products count, as usual; a multiplication and an addition count as two.
+The rest of a step is memory traffic.
 """
 
 import math
@@ -26,7 +26,7 @@ _UPDATE_BYTES_PER_MOMENT_BYTE = 28 / 8
 def real_flops(config: EncoderConfig, lengths: np.ndarray, predictions: int) -> float:
     """FLOPs of sequences, both passes: the sum of 3·[L·T·(8D² + 4DF + 4TD) + P·2(D² + DV)].
 
-    That is BERT; other families have maps between widths, too. The backward pass takes twice the
+    That is BERT; other families also have maps between widths. The backward pass takes twice the
     forward pass. Recomputation to save memory is work of the program, not of the model, and is not
     counted; nor are pooler and next-sentence head, which are less than a thousandth. `step_flops`
     counts all models of a step.

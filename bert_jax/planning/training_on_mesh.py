@@ -107,7 +107,7 @@ class TrainingOnMesh:
     def estimate(self) -> Memory:
         """The memory of a step from shapes, without a compiler.
 
-        Gradients take as much as parameters, twice with micro-batches: one of them and the sum.
+        Gradients take the bytes of the parameters, twice with micro-batches: of one and the sum.
         Parameters split by `fsdp` are gathered for the computation.
         """
         activations, shape = self.training.activations, self.mesh.shape

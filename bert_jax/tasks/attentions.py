@@ -25,7 +25,11 @@ from bert_jax.tokenization import Encoding
 
 @dataclasses.dataclass(frozen=True)
 class AttentionsPredictOptions(TextPredictOptions):
-    """Attributes: `layers`: see `LoadedModel.attentions`."""
+    """The options of `bert-jax predict`.
+
+    Attributes:
+        layers: numbers of layers from 1, or -1, -2, … from the end; None: all.
+    """
 
     batch_size: int = 8
     layers: tuple[int, ...] | None = None

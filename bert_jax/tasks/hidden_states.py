@@ -29,7 +29,12 @@ COMBINATIONS = ("sum", "mean", "concatenate")
 
 @dataclasses.dataclass(frozen=True)
 class HiddenStatesPredictOptions(TextPredictOptions):
-    """Attributes: `layers`, `combine`: see `LoadedModel.hidden_states`."""
+    """The options of `bert-jax predict`.
+
+    Attributes:
+        layers: numbers of layers, 0 for the embeddings; -1 is the last layer.
+        combine: "sum", "mean" or "concatenate" (along D) of the layers; None: kept separate.
+    """
 
     layers: tuple[int, ...] = (-1,)
     combine: str | None = None

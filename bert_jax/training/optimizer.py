@@ -48,7 +48,7 @@ class Optimizer:
         return self._direction(params).init(params)
 
     def stop_frozen_gradients(self, params: Any) -> Any:
-        """The parameters to differentiate at, see `layer_rates.stop_frozen_gradients`."""
+        """The parameters to differentiate at: constants where they are frozen."""
         return stop_frozen_gradients(params, self.factors(params))
 
     def update(self, gradients: Any, state: Any, params: Any, rate: jax.Array) -> tuple[Any, Any]:
@@ -64,7 +64,7 @@ class Optimizer:
         return apply_updates(params, direction, rate, self.factors(params)), state
 
     def factors(self, params: Any) -> Any:
-        """The factor of each parameter's learning rate, see `layer_rates`."""
+        """The factor of each parameter's learning rate: 0 where it is frozen."""
         options = self.options
         return rate_factors(
             params,

@@ -296,7 +296,7 @@ def pack_rows(task: Task, mesh: Mesh, microbatches: int, rows: Batch) -> Batch:
 def explain_step_out_of_memory(
     options: TrainOptions, mesh: Mesh
 ) -> contextlib.AbstractContextManager[None]:
-    """Suggests how to make a training step smaller, see `sharding.mesh.explain_out_of_memory`."""
+    """Adds to an error of lacking memory how to make a training step smaller."""
     rows = options.global_batch_size // options.microbatches
     parts = mesh.shape["data"] * mesh.shape["fsdp"]
     return explain_out_of_memory(

@@ -17,7 +17,7 @@ from bert_jax.tokenization import Tokenizer
 
 @dataclasses.dataclass(frozen=True)
 class LabelledData(FileOptions):
-    """The keys of section `data` that all labelled tasks have, see also `splits.read_splits`.
+    """The keys of section `data` that all labelled tasks have.
 
     Attributes:
         directory: directory of the files; "": the working directory.
@@ -76,7 +76,7 @@ class LabelledOptions:
         length: maximum number of tokens per row; 0: the default of the task, or the limit in
             the model's files if that is less.
         seed: seed of the order of training examples.
-        steps: training steps; 0: as many as `epochs` take.
+        steps: training steps; 0: the number of steps in `epochs`.
         epochs: passes over the training examples, if `steps` is 0.
     """
 

@@ -75,7 +75,7 @@ def encode_in_chunks(
     encodings are in memory at once.
 
     Args:
-        encode: several examples → as many results.
+        encode: several examples → one result for each.
         examples: the examples, read once, one chunk at a time.
 
     Raises:
@@ -119,7 +119,7 @@ class LabelledTask(Task, Generic[Input]):
 
     Attributes:
         unit: name of an example in the summary of the data.
-        default_length: `options.length` for a model that takes as many tokens.
+        default_length: default of `options.length`; fewer if the model takes fewer tokens.
         positive_class: the class that the metric `f1` is about; "": F1 is about all classes.
         splits: training, validation and test examples.
     """
@@ -247,7 +247,7 @@ class LabelledTask(Task, Generic[Input]):
     ) -> TrainingRows:
         """Examples with several rows each, for `make_rows`; a batch has int32 [B, C, T].
 
-        C is the number of rows of the example with the most; the others have rows of padding, too.
+        C is the number of rows of the example with the most; the others also have rows of padding.
 
         Args:
             encoded: each of the n training examples, in their order.
@@ -267,7 +267,7 @@ class LabelledTask(Task, Generic[Input]):
         return TrainingRows(sequences, lengths, make, notes)
 
     def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
-        """The sum of a batch's `weights`, which are 0 in rows of padding alone."""
+        """The sum of a batch's `weights`, which are 0 in rows that are padding."""
         return {"": batch["weights"].sum()}
 
     @functools.cached_property

@@ -111,7 +111,7 @@ Format = Callable[[PredictOptions], Sequence[OutputFile[Input, Prediction]]]
 
 @dataclasses.dataclass(frozen=True)
 class PredictSpec(Generic[Input, Prediction]):
-    """The task's part of `bert-jax predict`; `evaluate` writes predictions in its formats, too.
+    """The task's part of `bert-jax predict`; `evaluate` also writes its formats.
 
     Attributes:
         reader: how the inputs are read.

@@ -184,7 +184,7 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
     Attributes:
         model: the model to predict with.
         options: sizes of the batches.
-        packs_rows: whether `compute` takes packed rows, which have the last hidden states alone.
+        packs_rows: whether `compute` takes packed rows, which have only the last hidden states.
         unit: the unit of `Notes.texts`.
     """
 

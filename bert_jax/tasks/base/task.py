@@ -79,7 +79,7 @@ class Evaluator(abc.ABC):
             model: the model of the task.
             predict: runs a predictor.
             directory: directory for predictions and reports; with it, the test sets are
-                predicted and evaluated, too; None: nothing is written.
+                also predicted and evaluated; None: nothing is written.
 
         Raises:
             UserError: a set has no labels and there is no directory for its predictions.
@@ -105,7 +105,7 @@ class ComputedModel:
         config: its architecture.
         has_vocabulary_head: whether it predicts the masked tokens, if the batches have some.
         flops_per_token: FLOPs of its other maps of every token, in a forward pass.
-        is_trained: whether there is a backward pass, too.
+        is_trained: whether there is also a backward pass.
         rows: the kinds of rows that it computes, see `row_kinds`; (): all.
     """
 
@@ -265,7 +265,7 @@ class Task(abc.ABC):
         return None
 
     def constant_outputs(self, constants: Any, batch: dict[str, jax.Array]) -> Any:
-        """What `forward` computes of `constants` alone: arrays, beside the forward pass."""
+        """The arrays that `forward` computes from `constants` and the batch without `params`."""
         return None
 
     @abc.abstractmethod

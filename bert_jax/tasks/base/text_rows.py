@@ -158,7 +158,7 @@ class TextPredictor(Predictor[Text, Prediction]):
         refuse_long: bool = False,
         prepare: Callable[[Text], Text] = lambda text: text,
     ) -> None:
-        """For `refuse_long` and `prepare` see `TextEncoder`."""
+        """Takes `refuse_long` and `prepare` of the `TextEncoder`."""
         super().__init__(model, options)
         self.encode_texts = TextEncoder(
             model.tokenizer, model.config, self.limit, refuse_long, prepare

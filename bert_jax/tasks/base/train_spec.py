@@ -71,8 +71,8 @@ class TrainSpec(Generic[Data]):
             a step; None: the data are needed.
         has_data: whether the config names the data.
         export_notes: lines about parts of the trained model that the exported one lacks.
-        parts: models that can be exported, too, by name: each from the config, the description of
-            the exported model, and how models are computed.
+        parts: further models that can be exported, by name: each from the config, the description
+            of the exported model, and how models are computed.
     """
 
     data: type[Data]

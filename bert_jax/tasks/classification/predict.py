@@ -40,7 +40,7 @@ from bert_jax.tokenization import Encoding
 # The probability above which one of several labels applies, as in Hugging Face's pipelines.
 THRESHOLD = 0.5
 
-# A prediction has the probabilities of at most so many labels: with 100,000 it would have 3 MB.
+# The maximum number of labels with probabilities in a prediction: 100,000 would be 3 MB.
 MOST_PROBABILITIES = 1000
 
 # The column of the labels in a table of predictions.

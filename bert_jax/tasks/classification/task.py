@@ -147,7 +147,7 @@ class ClassificationTask(LabelledTask[Text], Distillable):
         balanced: bool = False,
         submissions: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """For splits, model and options see also `LabelledTask`.
+        """Takes labels, their weights and the files of a benchmark.
 
         Args:
             splits: the examples.

@@ -101,7 +101,7 @@ _TERMS = {
 
 
 class PretrainingTask(Distillable):
-    """MLM and NSP (or SOP, or MLM alone, or with SBO) on a corpus.
+    """MLM and NSP (or SOP, or only MLM, or with SBO) on a corpus.
 
     Metrics: `mlm_loss`, `mlm_accuracy`, `mlm_perplexity`, and loss and accuracy of `nsp` (NSP or
     SOP) and `sbo`, if the objective has them.
@@ -125,7 +125,7 @@ class PretrainingTask(Distillable):
         Args:
             config: sizes of the batches; length, objective and masking of the examples.
             corpora: by the prefix of their metrics: "" the corpus; "general_" another one, whose
-                validation documents are evaluated, too: what a model forgets that learns from a
+                validation documents are also evaluated: what a model forgets that learns from a
                 special corpus.
             tokenizer: tokenizer of the corpora.
             description: contents of the exported model directory.
@@ -193,7 +193,7 @@ class PretrainingTask(Distillable):
         Args:
             host: index of this host's part of each batch, see `sharding.hosts.batch_share`.
             hosts: number of equal parts.
-            divisor: batches are padded to a multiple of so many rows; padding has the weight 0.
+            divisor: the number of rows of a batch is a multiple of it; padding has the weight 0.
             examples: the examples; None: the validation examples of the corpus.
         """
         examples = examples or self._validation[""]
@@ -242,7 +242,7 @@ class PretrainingTask(Distillable):
         return {**metrics, "mlm_perplexity": math.exp(min(metrics["mlm_loss"], 20.0))}
 
     def examples_as_text(self, count: int) -> str:
-        """The first rows of the run, see `as_text`."""
+        """The first rows of the run: tokens, targets and labels."""
         return as_text(self._train.batch(0, count), self.tokenizer, self._config.data.objective)
 
     @functools.cached_property

@@ -158,7 +158,7 @@ class QuestionAnsweringTask(LabelledTask[Question], Distillable):
         *,
         tunes_threshold: bool,
     ) -> None:
-        """See also `LabelledTask`.
+        """Takes the reading of passages and the search of answers.
 
         Args:
             splits: the questions.

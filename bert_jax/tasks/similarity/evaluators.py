@@ -94,6 +94,8 @@ def find_evaluator(
 
 
 class EmbeddingSimilarityEvaluator(PairEvaluator):
+    """For degrees of similarity: how they correlate with the similarity of the vectors."""
+
     metric_names = ("spearman", "pearson")
 
     def scores(self, vectors: np.ndarray, logits: np.ndarray | None) -> tuple[float, ...]:
@@ -105,6 +107,8 @@ class EmbeddingSimilarityEvaluator(PairEvaluator):
 
 
 class BinaryClassificationEvaluator(PairEvaluator):
+    """For labels 0 and 1: how well the similarity of the vectors separates them."""
+
     metric_names = ("average_precision", "best_accuracy", "best_threshold")
 
     def scores(self, vectors: np.ndarray, logits: np.ndarray | None) -> tuple[float, ...]:
@@ -122,6 +126,8 @@ class BinaryClassificationEvaluator(PairEvaluator):
 
 
 class LabelAccuracyEvaluator(PairEvaluator):
+    """For classes: accuracy of the classifier, and the mean similarity of each class."""
+
     def __init__(
         self, examples: Sequence[Example[Pair]], similarity: str, classes: tuple[str, ...]
     ) -> None:
@@ -146,6 +152,8 @@ class LabelAccuracyEvaluator(PairEvaluator):
 
 
 class RetrievalEvaluator(PairEvaluator):
+    """For pairs without labels: the rank of the second text among all second texts."""
+
     metric_names = ("mean_reciprocal_rank", "accuracy@1")
 
     def scores(self, vectors: np.ndarray, logits: np.ndarray | None) -> tuple[float, ...]:

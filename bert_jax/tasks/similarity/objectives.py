@@ -218,7 +218,7 @@ def number_of(example: Example[Pair]) -> float:
         OptionError: the label is not a number.
     """
     try:
-        return float(example.label)  # a tuple is refused, too
+        return float(example.label)  # a tuple raises TypeError
     except (TypeError, ValueError) as error:
         raise UserError(
             f"{example.location}: the label {example.label!r:.40} is not a number; "

@@ -103,7 +103,7 @@ class SimilarityData(LabelledData, TextOptions):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SimilarityEvaluator(LabelledEvaluator[Pair, PairPrediction]):
-    """The metrics of the vectors of pairs, see `evaluators`.
+    """The metrics of a `PairEvaluator`, and the mean loss.
 
     Attributes:
         objective: loss and its labels.
@@ -164,7 +164,7 @@ class SimilarityTask(LabelledTask[Pair], Distillable):
         options: LabelledOptions,
         objective: Objective,
     ) -> None:
-        """For splits and options see also `LabelledTask`.
+        """Makes the module and the targets.
 
         Args:
             splits: the pairs.
@@ -291,7 +291,7 @@ def _objective(
             return MultipleNegativesRanking(data.scale, data.lowest_and_highest)
     if model_init.is_finished:
         return SoftmaxObjective()  # a finished model has no classifier
-    # A class that only validation examples have is a class, too.
+    # Classes that only validation examples have count.
     used = set(map(class_of, examples))
     return SoftmaxObjective(choose_labels(used, model_init, data.names))
 

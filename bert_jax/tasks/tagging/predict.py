@@ -198,7 +198,7 @@ class TagPredictor(Predictor[Any, Tagging]):
         texts = (sentence,) if isinstance(sentence, str) else sentence
         if not is_sequence_of_texts(texts):
             rule = "give a string or a list of words"
-            return ExampleError(f"{sentence!r:.80} is no sentence; {rule}")
+            return ExampleError(f"{sentence!r:.80} is not a sentence; {rule}")
         if error := text_error(*texts):
             return error
         if not isinstance(sentence, str):

@@ -317,7 +317,7 @@ class TaggingTask(LabelledTask[Sentence], Distillable):
         *,
         balanced: bool = False,
     ) -> None:
-        """See also `LabelledTask`.
+        """Takes the tags and their weights.
 
         Args:
             splits: the examples.

@@ -201,10 +201,10 @@ def test_records(knowing, tmp_path):
 
 
 def test_refused_sentences(knowing):
-    with pytest.raises(ExampleError, match="7 is no sentence; give a string or a list of") as at:
+    with pytest.raises(ExampleError, match="7 is not a sentence; give a string or a list of") as at:
         list(taggings(knowing(), ["boy", 7]))
     assert at.value.index == 1
-    with pytest.raises(ExampleError, match=r"^example 0: \['a', 1\] is no sentence"):
+    with pytest.raises(ExampleError, match=r"^example 0: \['a', 1\] is not a sentence"):
         list(taggings(knowing(), [["a", 1]]))
     with pytest.raises(UserError, match="the sentences are one string, 'boy'; give a list"):
         knowing().tag("boy")
