@@ -116,7 +116,7 @@ def linear_form(output: Any, labels: Mapping[str, Any]) -> Any:
 
 
 def _output(output: Any, name: str) -> Any:
-    """An output by its name; DPR's encoders have the last hidden state among all others alone."""
+    """An output by its name; DPR's encoders return the last hidden state as the last of all."""
     if name == "last_hidden_state" and not hasattr(output, name):
         return output.hidden_states[-1]
     return getattr(output, name, None)

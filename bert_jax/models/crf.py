@@ -148,8 +148,8 @@ def viterbi(emissions: jax.Array, mask: jax.Array, crf: CRFParams) -> jax.Array:
 def marginals(emissions: jax.Array, mask: jax.Array, crf: CRFParams) -> jax.Array:
     """The marginal probability of each tag of each word, float32 [B, W, C]; 0 outside the mask.
 
-    These are the derivatives of log Z, but the forward-backward algorithm needs B·W·C values,
-    automatic differentiation B·W·C².
+    These are the derivatives of the log partition function, but the forward-backward algorithm
+    needs B·W·C values, automatic differentiation B·W·C².
     """
 
     # alpha covers the words up to here, beta the words after here, both log [B, C] up to a constant

@@ -55,15 +55,15 @@ class Embeddings(nn.Module):
 
         Args:
             word_ids: the ids of the words; with `trigram_input` [B, T, 3], see `trigrams`.
-            token_type_ids: see `Encoder`.
+            token_type_ids: first or second sentence.
             position_ids: rows of the position table.
             indices: index of each token in the batch, for the dropout masks.
             deterministic: False for training, with dropout.
         """
         if self.config.trigram_input:
-            of_three = jnp.take(self.words(), jnp.maximum(word_ids, 0), axis=0)  # BT3E
-            of_three = jnp.where(word_ids[..., None] < 0, 0, of_three)
-            joined = of_three.reshape(*word_ids.shape[:2], -1)
+            parts = jnp.take(self.words(), jnp.maximum(word_ids, 0), axis=0)  # BT3E
+            parts = jnp.where(word_ids[..., None] < 0, 0, parts)
+            joined = parts.reshape(*word_ids.shape[:2], -1)
             hidden = self.transformation(joined).astype(jnp.float32)
         else:
             hidden = jnp.take(self.words(), word_ids, axis=0)

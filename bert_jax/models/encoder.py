@@ -131,9 +131,9 @@ class LayerStack(nn.Module):
         intermediates = _intermediates(requested, embedded, values, tokens, scale)
         return hidden, intermediates, values.cache
 
-    def _in_groups(self, of_layers: jax.Array) -> jax.Array:
+    def _in_groups(self, layers: jax.Array) -> jax.Array:
         """[L, ...] → [G, L / G, ...]."""
-        return of_layers.reshape(self.config.num_stacked_layers, -1, *of_layers.shape[1:])
+        return layers.reshape(self.config.num_stacked_layers, -1, *layers.shape[1:])
 
     def _stack(self) -> Any:
         """The class of the stack of layers."""
@@ -208,7 +208,7 @@ def _intermediates(
     """The requested hidden states, attention weights and value relations of the layers.
 
     Weights are computed here and not in the layers, which are a loop: so they are computed for the
-    requested layers alone.
+    requested layers only.
 
     Args:
         requested: which values.
@@ -236,9 +236,9 @@ def _intermediates(
     return states, attentions, weights(values.value, values.value)
 
 
-def _all_layers(of_groups: jax.Array) -> jax.Array:
+def _all_layers(groups: jax.Array) -> jax.Array:
     """[G, L / G, ...] → [L, ...]."""
-    return of_groups.reshape(-1, *of_groups.shape[2:])
+    return groups.reshape(-1, *groups.shape[2:])
 
 
 class Pooler(nn.Module):

@@ -1,4 +1,4 @@
-"""Parts of all models: initialisers, dense layers, LayerNorm, and operations on vectors.
+"""Parts of all models: initialisers, linear layers, LayerNorm, and operations on vectors.
 
 Dimensions have the letters of docs/concepts.md throughout the project.
 """
@@ -120,7 +120,7 @@ def gather_positions(hidden: jax.Array, positions: jax.Array) -> jax.Array:
 
 
 def l2_normalize(vectors: jax.Array) -> jax.Array:
-    """Vectors [..., D] divided by their length, zeros for zeros, with gradients at zeros, too."""
+    """Vectors divided by their length; zeros stay zeros, and have gradients."""
     squares = jnp.square(vectors).sum(axis=-1, keepdims=True)
     return vectors * jax.lax.rsqrt(jnp.maximum(squares, 1e-24))
 

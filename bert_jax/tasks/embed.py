@@ -109,7 +109,7 @@ class EmbeddingPredictor(TextPredictor[np.ndarray]):
         if pooling is None and model.description.stored_vectors is None:
             say_default(",".join(self.vectors.poolings))
         self._pool = self.vectors.pool(prepare.prompt_length(self.limit))
-        encoder, params = encoder_of(model, with_pooler=not self.vectors.of_tokens)
+        encoder, params = encoder_of(model, with_pooler=not self.vectors.pools_tokens)
         self._encoder = encoder
         self._params = params, model.compute_params.get(TEXT_VECTORS, {})
 

@@ -132,7 +132,7 @@ def kind_of(entry: Mapping[str, Any]) -> str:
 
 def folders_of(vectors: TextVectors) -> list[str]:
     """The folder of each module that is written; "" for the encoder, in the directory itself."""
-    pooling = ["Pooling"] if vectors.of_tokens else []
+    pooling = ["Pooling"] if vectors.pools_tokens else []
     kinds = [*pooling, *(type(module).__name__ for module in vectors.modules)]
     return ["", *(f"{number}_{kind}" for number, kind in enumerate(kinds, start=1))]
 

@@ -38,10 +38,10 @@ from bert_jax.errors import UserError
 from bert_jax.files import is_there, read_json_object
 from bert_jax.models.activations import PYTORCH_ACTIVATIONS
 from bert_jax.models.heads.text_vectors import (
-    OF_TOKENS,
     POOLER,
     SIMILARITIES,
     TEXT_VECTORS,
+    TOKEN_POOLINGS,
     Dense,
     Dropout,
     LayerNorm,
@@ -168,7 +168,7 @@ def _of_pooling(path: Path, directory: Path) -> dict[str, Any]:
     flags = [name for name, flag in FLAGS.items() if fields.get(flag)]
     poolings = fields.get("pooling_mode", flags or "mean")
     poolings = [poolings] if isinstance(poolings, str) else poolings
-    if not isinstance(poolings, list) or not poolings or set(poolings) - set(OF_TOKENS):
+    if not isinstance(poolings, list) or not poolings or set(poolings) - set(TOKEN_POOLINGS):
         raise not_supported(path, f"pooling_mode {fields.get('pooling_mode')!r}")
     include = bool(fields.get("include_prompt", True))
     return {"poolings": tuple(poolings), "include_prompt": include}

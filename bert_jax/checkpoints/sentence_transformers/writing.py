@@ -25,7 +25,7 @@ from bert_jax.checkpoints.sentence_transformers import (
 )
 from bert_jax.checkpoints.tensors import SAFETENSORS
 from bert_jax.errors import UserError
-from bert_jax.models.heads.text_vectors import OF_TOKENS, TEXT_VECTORS, TextVectors
+from bert_jax.models.heads.text_vectors import TEXT_VECTORS, TOKEN_POOLINGS, TextVectors
 from bert_jax.sharding.hosts import fetch
 
 # The poolings that version 2 does not know: their flags are written only if they are set.
@@ -88,7 +88,7 @@ def vector_files(vectors: TextVectors, hidden_size: int) -> dict[str, bytes]:
     }
     if of_model or carried.get(MODEL):
         files[MODEL] = {**carried.get(MODEL, {}), **of_model}
-    if vectors.of_tokens:
+    if vectors.pools_tokens:
         files[f"{folders[1]}/{CONFIG}"] = _pooling(vectors, hidden_size)
     else:
         files[ENCODER] |= {
@@ -123,7 +123,7 @@ def _entries(folders: list[str], carried: list[dict[str, Any]]) -> list[dict[str
 def _pooling(vectors: TextVectors, hidden_size: int) -> dict[str, Any]:
     fields: dict[str, Any] = {"word_embedding_dimension": hidden_size}
     poolings = vectors.poolings
-    if poolings == tuple(name for name in OF_TOKENS if name in poolings):
+    if poolings == tuple(name for name in TOKEN_POOLINGS if name in poolings):
         fields |= {
             flag: name in poolings
             for name, flag in FLAGS.items()

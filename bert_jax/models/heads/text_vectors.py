@@ -76,7 +76,7 @@ def _total(weights: jax.Array) -> jax.Array:
     return jnp.maximum(weights.sum(axis=1, keepdims=True), 1)
 
 
-OF_TOKENS: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
+TOKEN_POOLINGS: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
     "cls": first_token,
     "max": masked_max,
     "mean": masked_mean,
@@ -87,7 +87,7 @@ OF_TOKENS: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
 """The poolings without parameters, by the names of sentence-transformers, in the order in which its
 older files concatenate several of them."""
 
-POOLINGS = (*OF_TOKENS, POOLER)
+POOLINGS = (*TOKEN_POOLINGS, POOLER)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,7 +157,7 @@ class TextVectors:
     other: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
-    def of_tokens(self) -> bool:
+    def pools_tokens(self) -> bool:
         """Whether the vectors are pooled from token vectors."""
         return POOLER not in self.poolings
 
@@ -264,7 +264,9 @@ class TextPooling(nn.Module):
         if self.prompt_length:
             mask &= jnp.arange(mask.shape[1]) >= self.prompt_length
         parts = [
-            pooler_output.astype(jnp.float32) if name == POOLER else OF_TOKENS[name](hidden, mask)
+            pooler_output.astype(jnp.float32)
+            if name == POOLER
+            else TOKEN_POOLINGS[name](hidden, mask)
             for name in self.poolings
         ]
         vectors = jnp.concatenate(parts, axis=-1)

@@ -19,7 +19,7 @@ from bert_jax.data.readers.columns import TextOptions
 from bert_jax.data.readers.texts import read_texts
 from bert_jax.errors import OptionError, UserError, require_between, require_one_of
 from bert_jax.models.execution import Execution
-from bert_jax.models.heads.text_vectors import OF_TOKENS, TextVectors
+from bert_jax.models.heads.text_vectors import TOKEN_POOLINGS, TextVectors
 from bert_jax.models.sentence_pairs import PairOutput, SentencePairs
 from bert_jax.sharding.hosts import fetch
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator, example_losses
@@ -64,7 +64,7 @@ class SimilarityData(LabelledData, TextOptions):
 
     Attributes:
         loss: one of `LOSSES`.
-        pooling: one of `OF_TOKENS`, or several with commas; "": the pooling of the model.
+        pooling: one of `TOKEN_POOLINGS`, or several with commas; "": the pooling of the model.
         label_range: the lowest and the highest label; (): 0 and 1, for STS-B 0 and 5.
         margin, scale: see `objectives`.
     """
@@ -79,7 +79,7 @@ class SimilarityData(LabelledData, TextOptions):
         super().__post_init__()
         require_one_of("data.loss", self.loss, LOSSES)
         for name in filter(None, self.pooling.split(",")):
-            require_one_of("data.pooling", name, OF_TOKENS)
+            require_one_of("data.pooling", name, TOKEN_POOLINGS)
         require_between("data.margin", self.margin, 0, 2, without_low=True)  # 2: opposite vectors
         require_between("data.scale", self.scale, 0, without_low=True)
         _ = self.lowest_and_highest
@@ -304,7 +304,7 @@ def _description(
     vectors = base.vectors if base else TextVectors(poolings=(model_init.family.pooling,))
     vectors = vectors.chosen(data.pooling or None, None)
     vectors.width(model_init.architecture(tokenizer).hidden_size)  # a named pooling may not fit
-    if not vectors.of_tokens:
+    if not vectors.pools_tokens:
         rule = "set data.pooling=cls or another, since the pooler is not trained"
         raise UserError(f"the initial model makes vectors with its pooler; {rule}")
     return model_init.describe(tokenizer, "encoder", add_pooling_layer=False, vectors=vectors)
