@@ -17,10 +17,10 @@ def soft_losses(kind: str, student: jax.Array, teacher: jax.Array, temperature: 
     """The loss of a student's scores.
 
     Args:
-        kind: see `Distillable.score_kind`; the temperature counts for "classes" and "labels".
+        kind: `Distillable.score_kind`; the temperature counts for "classes" and "labels".
         student: float32 [..., C].
         teacher: float32 [..., C]; vectors may have another width.
-        temperature: T; `MASK_VALUE`, the lowest finite number, stays finite if divided by T < 1.
+        temperature: divides scores; `MASK_VALUE`, the lowest finite number, stays finite below 1.
 
     Returns:
         float32 [...], of vectors [B].

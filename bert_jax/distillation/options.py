@@ -16,8 +16,8 @@ class DistillationOptions:
         teacher: model directory of a finished model for the same task; "": no distillation.
         task_weight: weight of the task's own loss, against the labels.
         soft_weight: weight of the loss against the teacher's scores (Hinton et al., 2015).
-        temperature: T, by which scores are divided before the softmax; the loss is multiplied by
-            T², so that its gradient keeps its size; 1e-6 to 100.
+        temperature: divides scores before the softmax; the loss is multiplied by its square, so
+            that the gradient keeps its size; 1e-6 to 100.
         cosine_weight: weight of 1 - cosine of the last hidden states (DistilBERT).
         hidden_weight: weight of the squared difference of hidden states; a student of another
             width projects its hidden states to the teacher's width, see `projection` (TinyBERT).
@@ -53,7 +53,7 @@ class DistillationOptions:
             rule = "give it a weight above 0; without the teacher, leave distillation.teacher out"
             raise OptionError("distillation.soft_weight", self.soft_weight, rule)
         if self.keep_logits and self.compares_layers:
-            rule = "scores alone are kept: leave it out, or the weights of layers"
+            rule = "only scores are kept: leave it out, or the weights of layers"
             raise OptionError("distillation.keep_logits", self.keep_logits, rule)
 
     @property

@@ -341,7 +341,7 @@ def distilled(
         raise UserError(
             f"the teacher {options.teacher} has another tokenizer than the student: the "
             "states of their tokens cannot be compared; "
-            "compare scores alone: leave the weights of hidden states, attention, value relations "
+            "compare only scores: leave the weights of hidden states, attention, value relations "
             "and cosine out"
         )
     return DistilledTask(task, teacher, options, reader, rows)

@@ -212,8 +212,8 @@ def make_train_step(
 
         def loss_of(params: Any, rows: GlobalBatch, key: jax.Array) -> tuple[jax.Array, Sums]:
             params = gathered(mesh, optimizer.stop_frozen_gradients(params))
-            kept = gathered(mesh, constants)
-            forward = functools.partial(task.forward, params, dropout_key=key, constants=kept)
+            fixed = gathered(mesh, constants)
+            forward = functools.partial(task.forward, params, dropout_key=key, constants=fixed)
             outputs = _cached(forward, rows, microbatches) if is_cached else forward(rows)
             sums = task.loss(params, outputs, rows)
             return means(sums, weights, task.total_loss)["loss"], sums
@@ -230,11 +230,11 @@ def make_train_step(
         metrics["learning_rate"] = rate
         return TrainState(state.step + 1, params, opt_state), metrics
 
-    shardings, kept = jax.tree.map(lambda leaf: leaf.sharding, (abstract, constants))
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, (abstract, constants))
     program = jax.jit(
         step,
-        in_shardings=(shardings, kept, batch_sharding(mesh), None, None),
-        out_shardings=(shardings, None),
+        in_shardings=(*shardings, batch_sharding(mesh), None, None),
+        out_shardings=(shardings[0], None),
         donate_argnums=0,
     )
     rate_at = jax.jit(lambda step: jnp.asarray(optimizer.schedule(step), jnp.float32))

@@ -84,7 +84,7 @@ def test_another_tokenizer_is_only_for_scores_of_whole_examples(
         ({"soft_weight": 0.0, "teacher": "t"}, "soft_weight is 0.0; give it a weight above 0"),
         ({"temperature": 0.0}, "temperature is 0.0; it must be at least 1e-06 and at most 100"),
         ({"hidden_weight": -1.0}, "hidden_weight is -1.0; it must be at least 0"),
-        ({"keep_logits": "d", "hidden_weight": 1.0}, "keep_logits is 'd'; scores alone are kept"),
+        ({"keep_logits": "d", "hidden_weight": 1.0}, "keep_logits is 'd'; only scores are kept"),
         ({"layer_map": (-1,)}, "layer_map is -1; it must be at least 0"),
         ({"layer_map": (0, 0)}, r"layer_map is \(0, 0\); give a layer of the teacher, from 1"),
     ],
