@@ -265,7 +265,7 @@ def _answer(parts: _Parts, location: str) -> int:
     if parts.names is not None:
         matches = {index for index, name in enumerate(parts.names) if str(name) == text}
     else:
-        if text.isdecimal() and int(text) < count and not isinstance(answer, bool):
+        if text.isdecimal() and int(text) < count:
             matches.add(int(text))
         if isinstance(answer, str):
             matches |= {index for index, choice in enumerate(parts.choices) if choice == answer}
