@@ -88,7 +88,7 @@ def test_kept_columns(predict_file, model, squad, rows):
         assert list(first)[:3] == ["id", "context", "answer"]
         assert (first["id"], first["context"]) == ("q1", PASSAGES[0])
     with pytest.raises(
-        UserError, match="the output format squad has no other columns; leave --keep"
+        UserError, match="the output format squad has no other columns; leave keep_"
     ):
         predict_file(model, rows, "in.jsonl", "a.json", **kept)
 

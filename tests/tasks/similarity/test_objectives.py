@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_jax.data.examples import Example
@@ -73,6 +73,7 @@ def test_rows_that_fill_up_a_batch_are_no_negatives():
     assert np.isfinite(actual).all()
 
 
+@settings(max_examples=20)
 @given(st.integers(0, 1000))
 def test_losses_in_numpy(seed):
     vectors = random_vectors(seed)
