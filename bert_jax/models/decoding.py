@@ -4,7 +4,7 @@ No model of the package is a decoder; `Attention` and `LayerStack` compute one.
 """
 
 import dataclasses
-from typing import NamedTuple, Self
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,8 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
 
 
-class EncoderMemory(NamedTuple):
+@struct.dataclass
+class EncoderMemory:
     """The output of an encoder, for cross-attention.
 
     Attributes:

@@ -134,8 +134,6 @@ class Task(abc.ABC):
         global_loss: whether the loss of a row depends on the other rows of the global batch. Then
             the loss of all micro-batches is computed from their outputs together, and `module`
             takes `row_indices`, see `Encoder`.
-        load_params: reads `init_from`, or a finished model, for `module`, with the arguments of
-            `model_directory.load_params`; a model of several encoders may read each of them.
     """
 
     module: nn.Module
@@ -144,6 +142,7 @@ class Task(abc.ABC):
     derived_metrics: tuple[str, ...] = ()
     global_loss: bool = False
     load_params: Callable[..., tuple[Any, LoadReport]] = staticmethod(model_directory.load_params)
+    """Reads `init_from`, or a finished model; a model of several encoders may read each of them."""
 
     @property
     def computed_models(self) -> tuple[ComputedModel, ...]:
