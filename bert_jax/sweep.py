@@ -153,11 +153,12 @@ def _train_all(configs: Mapping[str, ConfigDict], workdir: Path, kind: str) -> R
 
 def check_key(experiment: Experiment) -> Hashable:
     """Among experiments with equal keys, `check` runs for one, `check_options` for the rest."""
-    names = ("task", "data", "model", "tokenizer", "init_from", "distillation")
     sections = experiment.sections
-    keys, train, optimizer = sections.keys, sections.train, sections.optimizer
+    train, optimizer = sections.train, sections.optimizer
+    # `check` does not read the seed, and reads of these sections what follows.
+    names = sections.keys.keys() - {"seed", "train", "optimizer", "mesh"}
     return (
-        json.dumps({name: keys[name] for name in names}, sort_keys=True),
+        json.dumps({name: sections.keys[name] for name in names}, sort_keys=True),
         train.microbatches,
         train.global_batch_size if sections.mesh.auto else None,
         sections.mesh,

@@ -142,8 +142,18 @@ def test_which_points_are_checked_by_one_look_at_data_and_model(make_config):
     assert key(optimizer__shard_over_data=True) != key()
     assert key(data__length=8) != key()
     assert key(init_from="other") != key()
+    assert key(precision="float32") != key()
     # mesh=auto depends on the size of the batch.
     assert key(mesh__auto=True, train__global_batch_size=16) != key(mesh__auto=True)
+
+
+def test_points_that_differ_in_a_section_of_one_task_are_all_checked():
+    def key(size):
+        config = default_config("replaced_tokens")
+        set_key(config, "replaced_tokens.generator_size", size, where="test")
+        return sweep.check_key(Experiment.from_config(config))
+
+    assert key(0.25) == key(0.25) != key(0.5)
 
 
 def test_a_mixture_of_sources_can_be_swept():
