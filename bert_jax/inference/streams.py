@@ -46,7 +46,7 @@ def predict_windows(
     Raises:
         ExampleError: an example cannot be encoded; the windows before it are complete.
         NotFiniteError: an output is not finite.
-        OptionError: a device ran out of memory.
+        UserError: a device ran out of memory.
     """
     notes = Notes(texts=0)
     for window in engine.run(examples, strict=True, cache=cache, advance=advance):

@@ -172,6 +172,7 @@ def _best_words(
 
 
 def to_record(text: Text, masks: list[list[MaskPrediction]]) -> Mapping[str, Any]:
+    """The best words for each mask of a text, as the fields of a JSON line."""
     return {
         "fillings": [
             [{**dataclasses.asdict(word), "score": float32_repr(word.score)} for word in mask]

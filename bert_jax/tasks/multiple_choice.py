@@ -172,6 +172,7 @@ def choice_inputs(
 
 
 def to_record(example: Choices, scores: np.ndarray) -> Mapping[str, Any]:
+    """The best choice and the probabilities of all choices, as the fields of a JSON line."""
     choice = best_choice(example.choices, scores)
     return {
         "index": choice.index,
@@ -226,6 +227,8 @@ class ChoiceEvaluator(LabelledEvaluator[Choices, np.ndarray]):
 
 
 class MultipleChoiceTask(LabelledTask[Choices], Distillable):
+    """A prompt and several choices, of which one is right."""
+
     score_kind = "classes"
 
     def make_evaluator(self) -> ChoiceEvaluator:

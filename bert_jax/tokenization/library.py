@@ -191,6 +191,7 @@ class LibraryTokenizer(Tokenizer):
 
 
 def copy_of(library: "tokenizers.Tokenizer") -> "tokenizers.Tokenizer":
+    """A copy that can be changed without changing the original."""
     import tokenizers
 
     return tokenizers.Tokenizer.from_str(library.to_str())

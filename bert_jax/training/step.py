@@ -74,7 +74,7 @@ def new_state(
         params: parameters instead of random ones.
 
     Raises:
-        OptionError: the devices have too little memory for it.
+        UserError: the devices have too little memory for it.
     """
     _check_state(abstract)
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
@@ -105,7 +105,7 @@ def check_memory(task: Task, abstract: TrainState, options: TrainOptions, mesh: 
         mesh: devices of the training.
 
     Raises:
-        OptionError: a device has less memory than that.
+        UserError: a device has less memory than that.
     """
     _check_state(abstract, task.abstract_constants(mesh))
     # Three int32 arrays of the batch, and hidden states of a micro-batch in bfloat16.

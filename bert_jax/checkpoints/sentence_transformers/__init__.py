@@ -77,6 +77,7 @@ class NotSupportedError(UserError):
 
 
 def not_supported(path: Path, what: str) -> NotSupportedError:
+    """The error for a file that names something unsupported, such as a pooling."""
     return NotSupportedError(f"{path}: {what} is not supported")
 
 

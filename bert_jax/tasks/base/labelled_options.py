@@ -151,7 +151,7 @@ def model_tokenizer(model_init: ModelInit) -> Tokenizer:
     """The tokenizer of the model that is trained.
 
     Raises:
-        OptionError: the config names neither a model to start from nor a tokenizer.
+        UserError: the config names neither a model to start from nor a tokenizer.
     """
     if model_init.tokenizer is None:
         raise UserError(

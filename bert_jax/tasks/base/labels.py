@@ -37,7 +37,7 @@ def label_numbers(labels: Sequence[str]) -> Callable[[str, str], int]:
     """The function from a label and its location to the label's number.
 
     Raises:
-        OptionError: by the function, where a label is none of `labels`.
+        UserError: by the function, where a label is none of `labels`.
     """
     numbers = {label: number for number, label in enumerate(labels)}
 

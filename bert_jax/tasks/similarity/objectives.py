@@ -206,7 +206,7 @@ def numbers_of(examples: Sequence[Example[Pair]]) -> np.ndarray:
     """The labels as numbers, float64 [n].
 
     Raises:
-        OptionError: a label is not a number.
+        UserError: a label is not a number.
     """
     return np.array([number_of(example) for example in examples], np.float64)
 
@@ -215,7 +215,7 @@ def number_of(example: Example[Pair]) -> float:
     """The label as a number.
 
     Raises:
-        OptionError: the label is not a number.
+        UserError: the label is not a number.
     """
     try:
         return float(example.label)  # a tuple raises TypeError

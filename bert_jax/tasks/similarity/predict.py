@@ -162,6 +162,7 @@ def checked_texts(texts: Iterable[str]) -> Iterator[str]:
 
 
 def to_record(pair: Pair, prediction: PairPrediction) -> Mapping[str, Any]:
+    """The similarity, and the label and probabilities if there are logits, for a JSON line."""
     record: dict[str, Any] = {"similarity": float32_repr(prediction.similarity)}
     if prediction.logits is not None:
         probabilities = map(float32_repr, softmax(prediction.logits))

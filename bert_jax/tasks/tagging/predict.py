@@ -289,6 +289,7 @@ def _entities(text: str, words: Sequence[TaggedWord], labels: Sequence[str]) -> 
 
 
 def to_record(sentence: Words | Sentence, tagging: Tagging) -> dict[str, Any]:
+    """Words with tags and scores, and the entities, as the fields of a JSON line."""
     return {
         "words": [word.text for word in tagging.words],
         "tags": list(tagging.tags),
