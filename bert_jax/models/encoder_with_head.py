@@ -6,6 +6,7 @@ the parameters of the head next to it.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from bert_jax.models.dropout import Dropout
 from bert_jax.models.encoder import Encoder, EncoderOutput, RequestedOutputs
 from bert_jax.models.execution import Execution
 from bert_jax.models.layers import Dense, dense, gather_positions
-from bert_jax.models.packed_rows import EncoderInputs, PackedRows
+from bert_jax.models.packed_rows import EncoderInputs, PackedRows, indices_of_rows
 
 
 class Targets(NamedTuple):
@@ -69,6 +70,7 @@ class EncoderWithHead(nn.Module):
         segment_ids: jax.Array | None = None,
         next_sentence_positions: jax.Array | None = None,
         packed_rows: PackedRows | None = None,
+        row_indices: jax.Array | None = None,
         masked_lm_positions: jax.Array | None = None,
         masked_lm_ids: jax.Array | None = None,
         masked_lm_weights: jax.Array | None = None,
@@ -96,6 +98,7 @@ class EncoderWithHead(nn.Module):
             segment_ids,
             next_sentence_positions,
             packed_rows,
+            indices_of_rows(row_indices, math.prod(input_ids.shape[1:-1])),
         )
         targets = Targets(
             masked_lm_positions,

@@ -48,6 +48,11 @@ class EncoderInputs(NamedTuple):
     row_indices: jax.Array | None = None
 
 
+def indices_of_rows(indices: jax.Array | None, rows: int) -> jax.Array | None:
+    """The `row_indices` of B examples, int32 [B] → int32 [B · C] of C encoder rows for each."""
+    return None if indices is None else (rows * indices[:, None] + jnp.arange(rows)).reshape(-1)
+
+
 class Tokens(NamedTuple):
     """The inputs of the layers that describe tokens, apart from their vectors.
 

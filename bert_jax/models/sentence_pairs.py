@@ -11,7 +11,7 @@ from bert_jax.models.encoder import Encoder, RequestedOutputs
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.text_vectors import TextPooling
 from bert_jax.models.layers import dense
-from bert_jax.models.packed_rows import EncoderInputs, PackedRows
+from bert_jax.models.packed_rows import EncoderInputs, PackedRows, indices_of_rows
 
 
 class PairOutput(NamedTuple):
@@ -71,14 +71,12 @@ class SentencePairs(nn.Module):
             attention_mask = jnp.ones_like(input_ids)
         texts, length = input_ids.shape[-2:]
         mask = attention_mask.reshape(-1, length)  # BK,T
-        if row_indices is not None:
-            row_indices = (texts * row_indices[:, None] + jnp.arange(texts)).reshape(-1)  # BK
         inputs = EncoderInputs(
             input_ids.reshape(-1, length),
             None if token_type_ids is None else token_type_ids.reshape(-1, length),
             mask,
             packed_rows=packed_rows,
-            row_indices=row_indices,
+            row_indices=indices_of_rows(row_indices, texts),
         )
         encoded = self.encoder.encode(inputs, deterministic, encoder_outputs)
         pooled = self.text_vectors(encoded.last_hidden_state, mask.astype(bool))

@@ -12,8 +12,11 @@ import pytest
 
 from bert_jax.config import complete_config
 from bert_jax.experiment import Experiment
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.heads.multiple_choice import MultipleChoiceModel
 from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.tasks.base.task import Task
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.step import abstract_state, make_train_step, new_state
 from bert_jax.training_options import OptimizerOptions
@@ -82,6 +85,31 @@ def test_queries_with_hard_negatives():
     query = np.random.default_rng(0).normal(size=(16, 1)).astype(np.float32)
     batch = {"query": query, "weights": np.ones(16, np.float32)}
     task = HardNegatives()
+    assert_same_in_micro_batches(task, random_params(task.module), batch, devices=1)
+
+
+class GlobalChoices(LineTask):
+    """Scores the first choice of each row against all choices of the batch, by a model's head."""
+
+    global_loss, inputs, forward = True, Task.inputs, Task.forward
+    module = MultipleChoiceModel(
+        EncoderConfig(
+            vocab_size=50, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+            intermediate_size=8, hidden_dropout_prob=0.3, classifier_dropout=0.0,
+        )
+    )  # fmt: skip
+
+    def loss(self, params, outputs, batch):
+        first = jnp.arange(len(outputs)) * outputs.shape[1]
+        scores = jnp.broadcast_to(outputs.reshape(-1), (len(outputs), outputs.size))
+        losses = optax.softmax_cross_entropy_with_integer_labels(scores, first)
+        return {"": {"loss": (batch["weights"] * losses).sum()}}
+
+
+def test_a_head_with_dropout_in_its_encoder():
+    ids = np.random.default_rng(0).integers(1, 50, (16, 3, 4)).astype(np.int32)
+    task = GlobalChoices()
+    batch = {"input_ids": ids, "weights": np.ones(16, np.float32)}
     assert_same_in_micro_batches(task, random_params(task.module), batch, devices=1)
 
 

@@ -133,7 +133,7 @@ class Task(abc.ABC):
         derived_metrics: metrics that `summary` computes from others; they get no curve.
         global_loss: whether the loss of a row depends on the other rows of the global batch. Then
             the loss of all micro-batches is computed from their outputs together, and `module`
-            takes `row_indices`, see `Encoder`.
+            takes `row_indices`, see `EncoderInputs`.
     """
 
     module: nn.Module
