@@ -29,10 +29,11 @@ class AttentionMask:
             have the same.
         key_ids: int32 [..., S], segment ids of the keys.
         key_positions: int32 [..., S], position of each key in its row of the batch.
-        query_positions: int32 [..., T]; None if neither `causal` nor `window` is set.
+        query_positions: int32 [..., T]; only a mask with `causal` or `window` needs them.
         global_queries: bool [..., T], queries that see all keys in spite of the window
             (Longformer, https://arxiv.org/abs/2004.05150, section 3.1); None: there are none.
-        global_keys: bool [..., S], keys that all queries see in spite of the window.
+        global_keys: bool [..., S], keys that all queries see in spite of the window; None: there
+            are none.
         causal: whether a query sees no key after its own position.
         window: radius: a query sees keys at most so many positions away; None: all.
     """
@@ -47,18 +48,31 @@ class AttentionMask:
     window: int | None = struct.field(pytree_node=False, default=None)
 
     @property
+    def is_limited(self) -> bool:
+        """Whether a query sees only some positions."""
+        return self.causal or self.window is not None
+
+    @property
     def visible(self) -> jax.Array:
-        """Whether a query sees a key, bool [..., T, S], or [..., 1, S]."""
+        """Whether a query sees a key, bool [..., T, S], or [..., 1, S].
+
+        Raises:
+            ValueError: a mask with `causal` or `window` has no `query_positions`.
+        """
         visible = self.query_ids[..., :, None] == self.key_ids[..., None, :]
-        if self.query_positions is None:
+        if not self.is_limited:
             return visible
+        if self.query_positions is None:
+            raise ValueError("a mask with causal or window lacks query_positions; set them")
         distance = self.query_positions[..., :, None] - self.key_positions[..., None, :]
         if self.causal:
             visible &= distance >= 0
         if self.window is not None:
             is_near = abs(distance) <= self.window
-            if self.global_queries is not None and self.global_keys is not None:
-                is_near |= self.global_queries[..., :, None] | self.global_keys[..., None, :]
+            if self.global_queries is not None:
+                is_near |= self.global_queries[..., :, None]
+            if self.global_keys is not None:
+                is_near |= self.global_keys[..., None, :]
             visible &= is_near
         return visible
 

@@ -117,19 +117,23 @@ FIRST = np.array([[True, False, False, False, False]] * 2)
             [[1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [0, 1, 1, 1, 0], [0, 0, 1, 1, 0], [0] * 5],
         ),
         (  # The first token sees all, and all see it.
-            {
-                "window": 1,
-                "global_queries": FIRST,
-                "global_keys": FIRST,
-            },
+            {"window": 1, "global_queries": FIRST, "global_keys": FIRST},
             [[1, 1, 1, 1, 0], [1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 0, 1, 1, 0], [0] * 5],
+        ),
+        (
+            {"window": 1, "global_queries": FIRST},
+            [[1, 1, 1, 1, 0], [1, 1, 1, 0, 0], [0, 1, 1, 1, 0], [0, 0, 1, 1, 0], [0] * 5],
+        ),
+        (
+            {"window": 1, "global_keys": FIRST},
+            [[1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 0, 1, 1, 0], [0] * 5],
         ),
         (
             {"window": 1, "causal": True},
             [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [0, 1, 1, 0, 0], [0, 0, 1, 1, 0], [0] * 5],
         ),
     ],
-    ids=["all", "causal", "window", "global", "causal-window"],
+    ids=["all", "causal", "window", "global", "queries", "keys", "causal-window"],
 )
 def test_masks_by_hand(fields, visible):
     """Four tokens and one of padding; every kernel that accepts the mask computes it."""
@@ -141,6 +145,15 @@ def test_masks_by_hand(fields, visible):
     assert fields == {} or not pallas.KERNEL.accepts(inputs)
     for kernel in accepting[:2]:
         assert_definition(kernel.function, tokens, dtypes=("float32",))
+
+
+@pytest.mark.parametrize("limit", [{"causal": True}, {"window": 1}])
+def test_limits_of_positions_need_the_positions(limit):
+    mask = TOKENS.mask.replace(**limit)
+    inputs = inputs_of(*drawn("float32", 2, 3, 5, 8, count=3), TOKENS._replace(mask=mask))
+    assert not pallas.KERNEL.accepts(inputs)
+    with pytest.raises(ValueError, match="^a mask with causal or window lacks query_positions"):
+        xla.attention(inputs)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

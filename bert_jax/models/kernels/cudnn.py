@@ -24,7 +24,7 @@ def attention(inputs: AttentionInputs) -> jax.Array:
 
 def _accepts(inputs: AttentionInputs) -> bool:
     mask = inputs.mask
-    is_padding_alone = not mask.is_packed and mask.query_positions is None
+    is_padding_alone = not mask.is_packed and not mask.is_limited
     is_plain = inputs.bias is None and inputs.dropout is None
     return is_padding_alone and is_plain and inputs.query.dtype == jnp.bfloat16
 

@@ -53,7 +53,7 @@ def _flash_attention(
 
 def _accepts(inputs: AttentionInputs) -> bool:
     is_plain = inputs.bias is None and inputs.dropout is None
-    return is_plain and inputs.mask.query_positions is None
+    return is_plain and not inputs.mask.is_limited
 
 
 KERNEL = Kernel(
