@@ -60,7 +60,7 @@ def add_vocabulary(
     size = max(config.vocab_size, first_id + len(pieces))
 
     def grown(table: np.ndarray) -> np.ndarray:
-        new = np.zeros((size, *table.shape[1:]), table.dtype)  # VD, the bias V
+        new = np.zeros((size, *table.shape[1:]), table.dtype)  # VE, the bias V
         new[: len(table)] = table
         for row, ids in enumerate(pieces, start=first_id):
             new[row] = table[list(ids)].mean(axis=0, dtype=np.float32)

@@ -186,7 +186,7 @@ class MultipleNegativesRanking(Objective):
 
     def losses(self, output: PairOutput, targets: jax.Array, is_pair: jax.Array) -> jax.Array:
         first, second = map(l2_normalize, jnp.unstack(output.vectors, axis=1))
-        scores = self.scale * jnp.einsum("BX,CX->BC", first, second)
+        scores = self.scale * jnp.inner(first, second)
         same = are_related(targets, targets)
         positive = jnp.eye(len(targets), dtype=bool)
         scores = jnp.where(positive | (~same & is_pair[None, :]), scores, MASK_VALUE)

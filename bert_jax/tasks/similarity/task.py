@@ -208,7 +208,7 @@ class SimilarityTask(LabelledTask[Pair], Distillable):
         return {"": weighted_sums(weights, {"loss": losses})}
 
     def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
-        return outputs.vectors  # B2D
+        return outputs.vectors  # B2X
 
     def module_of(self, description: ModelDescription, execution: Execution) -> nn.Module:
         vectors = description.vectors.chosen(None, None)
