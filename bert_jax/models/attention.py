@@ -67,8 +67,12 @@ class Attention(nn.Module):
             memory: input of keys and values in cross-attention; all its tokens are visible.
             cache: keys and values of earlier tokens; attention is then causal. Not with a memory,
                 which would be appended to it.
+
+        Raises:
+            ValueError: there are a memory and a cache.
         """
-        assert memory is None or cache is None
+        if memory is not None and cache is not None:
+            raise ValueError("attention to a memory has no cache; leave it out")
         config, execution = self.config, self.execution
         heads = (config.num_attention_heads, config.head_dim)
         mask, key_input = tokens.mask, hidden

@@ -1,6 +1,6 @@
 """What a decoder needs beside an encoder: a cache of its keys and values, and cross-attention.
 
-No model of the package is a decoder; `Attention` and `LayerStack` compute one.
+No model of the package is a decoder; `Attention`, `LayerStack` and `Encoder.encode` compute one.
 """
 
 import dataclasses

@@ -35,6 +35,7 @@ class EncoderOutput(NamedTuple):
             requested ones; None unless requested.
         value_relations: the same of values with values, softmax(V Vᵀ / sqrt(H)) over the tokens
             that each one sees (MiniLM, https://arxiv.org/abs/2002.10957, section 3.2).
+        cache: of all layers, [L, ...], with the T tokens; None without one.
     """
 
     last_hidden_state: jax.Array
@@ -42,6 +43,7 @@ class EncoderOutput(NamedTuple):
     hidden_states: jax.Array | None
     attentions: jax.Array | None
     value_relations: jax.Array | None
+    cache: KeyValueCache | None = None
 
     @property
     def pooled(self) -> jax.Array:
@@ -303,6 +305,7 @@ class Encoder(nn.Module):
         deterministic: bool,
         requested: RequestedOutputs | None = None,
         layers: LayerStack | None = None,
+        cache: KeyValueCache | None = None,
     ) -> EncoderOutput:
         """Encodes tokens.
 
@@ -311,7 +314,16 @@ class Encoder(nn.Module):
             deterministic: False for training, with dropout from the RNG stream "dropout".
             requested: values to return beside the last layer; None: no others.
             layers: layers to compute on the embeddings; None for the layers of the encoder.
+            cache: keys and values of earlier tokens in all layers, [L, ...]; the layers are then
+                causal.
+
+        Raises:
+            ValueError: there is a cache, but no `position_ids`; or packed rows, or trigrams.
         """
+        if cache is not None and (
+            inputs.position_ids is None or inputs.packed_rows or self.config.trigram_input
+        ):
+            raise ValueError("a cache needs position_ids, and no packed rows and no trigrams")
         input_ids, segment_ids, packed_rows = (
             inputs.input_ids,
             inputs.segment_ids,
@@ -337,15 +349,15 @@ class Encoder(nn.Module):
             words, token_type_ids, positions, tokens.indices, deterministic=deterministic
         )
         embedded = nn.with_logical_constraint(embedded, HIDDEN_AXES)
-        hidden, intermediates, _ = (layers or self.encoder)(
-            embedded, tokens, deterministic=deterministic, requested=requested
+        hidden, intermediates, cache = (layers or self.encoder)(
+            embedded, tokens, deterministic=deterministic, requested=requested, cache=cache
         )
         if packed_rows is not None:
             hidden = packed_rows.unpack(hidden)
         pooled = None
         if self.add_pooling_layer:
             pooled = self.pooler(hidden, inputs.next_sentence_positions)
-        return EncoderOutput(hidden, pooled, *intermediates)
+        return EncoderOutput(hidden, pooled, *intermediates, cache)
 
     def _position_rows(self, input_ids: jax.Array, position_ids: jax.Array | None) -> jax.Array:
         """The row of the position table of each token, int32 [B, T]."""

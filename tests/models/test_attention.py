@@ -13,9 +13,9 @@ import pytest
 from bert_jax.models.attention import Attention
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.decoding import EncoderMemory, KeyValueCache
-from bert_jax.models.encoder import LAYERS, LayerStack, RequestedOutputs
+from bert_jax.models.encoder import LAYERS, Encoder, LayerStack, RequestedOutputs, init_params
 from bert_jax.models.execution import Execution
-from bert_jax.models.packed_rows import Tokens
+from bert_jax.models.packed_rows import EncoderInputs, Tokens
 from bert_jax.models.transformer_layer import LayerValues
 
 ROWS, LENGTH = 2, 5
@@ -70,6 +70,31 @@ def test_token_after_token_with_a_cache_is_causal_attention(groups, window):
     mask = tokens.mask.replace(global_queries=is_global, global_keys=is_global)
     with pytest.raises(ValueError, match="attention with a cache has no global tokens; leave them"):
         step(HIDDEN[:, 4:], tokens._replace(mask=mask), cache)
+
+
+def test_an_encoder_takes_and_returns_a_cache():
+    """A row at once, and in two parts with the cache of the first."""
+    module = Encoder(CONFIG, add_pooling_layer=False)
+    layer = KeyValueCache.empty(CONFIG, Execution(), ROWS, LENGTH)
+    empty = jax.tree.map(lambda leaf: jnp.stack([leaf] * CONFIG.num_hidden_layers), layer)
+    params = drawn(jax.eval_shape(functools.partial(init_params, module), jax.random.key(0)))
+    ids = np.int32([[3, 1, 4, 1, 5], [2, 7, 1, 8, 2]])
+
+    def encode(begin, end, cache, with_positions=True):
+        positions = np.broadcast_to(np.arange(begin, end), (ROWS, end - begin))
+        inputs = EncoderInputs(
+            ids[:, begin:end], position_ids=positions if with_positions else None
+        )
+        return module.apply({"params": params}, inputs, True, cache=cache, method="encode")
+
+    expected = encode(0, LENGTH, empty)
+    first = encode(0, 3, empty)
+    second = encode(3, LENGTH, first.cache)
+    hidden = np.concatenate([first.last_hidden_state, second.last_hidden_state], axis=1)
+    np.testing.assert_allclose(hidden, expected.last_hidden_state, atol=1e-5)
+    assert second.cache.length.tolist() == [LENGTH] * CONFIG.num_hidden_layers
+    with pytest.raises(ValueError, match="a cache needs position_ids"):
+        encode(3, LENGTH, first.cache, with_positions=False)
 
 
 def test_a_bias_reaches_every_layer_and_the_attention_weights():
