@@ -28,7 +28,7 @@ from bert_jax import workdir as run_directory
 from bert_jax.checkpoints.config_file import CONFIG
 from bert_jax.checkpoints.tensors import SAFETENSORS
 from bert_jax.config import announce_replaced, get_key, parse_value, set_keys
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.experiment import Experiment
 from bert_jax.files import atomic_directory, fetch, is_there, read_json_object, write_atomically
 from bert_jax.files.paths import MODEL, RESULT, SEVERAL_RUNS
@@ -197,9 +197,12 @@ def _check_all(
         if best_metric is None:
             best_metric, baselines = evaluator.best_metric, evaluator.baselines()
         elif evaluator.best_metric != best_metric:
-            raise UserError(
-                f"run {name} is evaluated by {evaluator.best_metric[0]} and the first by "
-                f"{best_metric[0]}; compare runs by one metric: set data.best_metric"
+            raise OptionError(
+                "data.best_metric",
+                evaluator.best_metric[0],
+                "compare runs by one metric: set {data.best_metric}",
+                problem=f"run {name} is evaluated by {evaluator.best_metric[0]} and the first by "
+                f"{best_metric[0]}",
             )
     assert best_metric is not None, "there are runs"
     return best_metric, baselines

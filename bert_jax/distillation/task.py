@@ -326,7 +326,7 @@ def distilled(
         if options != DistillationOptions():
             rule = "give the directory of a model for the same task"
             problem = "section distillation is set, and it names no teacher"
-            raise UserError(f"{problem}; {rule}")
+            raise OptionError("distillation.teacher", options.teacher, rule, problem)
         return task
     if not isinstance(task, Distillable) or not task.score_kind:
         rule = "this task has no distillation: leave distillation.teacher out"

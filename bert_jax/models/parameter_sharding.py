@@ -9,7 +9,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 from bert_jax.models.head import all_heads
 from bert_jax.sharding.rules import (
     GATHERED_AXES,
@@ -118,7 +118,7 @@ def _check_divisible(mesh: Mesh, name: str, shape: tuple[int, ...], spec: Partit
         ]
         if size % math.prod(mesh.shape[axis] for axis in axes):
             split = " × ".join(f"{axis}={mesh.shape[axis]}" for axis in axes)
-            raise UserError(
-                f"{name} has an axis of {size}, which {split} does not divide; "
-                f"choose another mesh.{axes[0]} or another size of the model"
-            )
+            key = f"mesh.{axes[0]}"
+            rule = f"choose another {{{key}}} or another size of the model"
+            problem = f"{name} has an axis of {size}, which {split} does not divide"
+            raise OptionError(key, mesh.shape[axes[0]], rule, problem)

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.planning.hardware import Slice, hardware_of
 from bert_jax.planning.training_on_mesh import Training, TrainingOnMesh, label
 from bert_jax.process import say
@@ -50,10 +50,13 @@ def choose_mesh(training: Training, devices: list[jax.Device], memory_bytes: int
         raise errors[0]
     least = min(peaks, key=lambda shape: peaks[shape])
     microbatches = training.options.microbatches
-    raise UserError(
-        f"mesh=auto: a step needs about {peaks[least] / 2**30:.1f} GiB of each device, "
-        f"even with {label(least)}; {limit / 2**30:.1f} are available; "
-        f"set model.remat=full, or raise train.microbatches (now {microbatches}) of a new run"
+    raise OptionError(
+        "mesh",
+        "auto",
+        "set {model.remat=full}, or raise {train.microbatches} "
+        f"(now {microbatches}) of a new run",
+        problem=f"mesh=auto: a step needs about {peaks[least] / 2**30:.1f} GiB of each device, "
+        f"even with {label(least)}; {limit / 2**30:.1f} are available",
     )
 
 
@@ -74,16 +77,15 @@ def device_memory(devices: Sequence[jax.Device]) -> int:
     CPU devices share the memory of the machine.
 
     Raises:
-        UserError: the device does not report it and is not in the table.
+        OptionError: the device does not report it and is not in the table.
     """
     if limit := reported_memory(devices):
         return limit
     kind = devices[0].device_kind
     hardware = hardware_of(kind)
     if hardware is None or hardware.memory_bytes is None:
-        raise UserError(
-            f"mesh=auto: how much memory a {kind} has is not known; set mesh.data and mesh.fsdp"
-        )
+        problem = f"mesh=auto: how much memory a {kind} has is not known"
+        raise OptionError("mesh", "auto", "set {mesh.data} and {mesh.fsdp}", problem)
     return hardware.memory_bytes
 
 

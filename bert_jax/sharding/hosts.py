@@ -11,7 +11,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import OptionError
 from bert_jax.sharding.distributed import A_WEEK, coordination
 from bert_jax.sharding.mesh import BatchShare, share_of
 from bert_jax.sharding.rules import batch_sharding
@@ -70,15 +70,18 @@ def batch_share(mesh: Mesh) -> BatchShare:
     """The rows of each global batch on the devices of this process.
 
     Raises:
-        UserError: they are not one of several equal parts.
+        OptionError: they are not one of several equal parts.
     """
     share = share_of(mesh.devices, jax.process_index())
     if share is None:
         sizes = ", ".join(f"{axis}={size}" for axis, size in mesh.shape.items())
-        raise UserError(
-            f"a mesh {sizes} does not fit {jax.process_count()} processes of "
-            f"{jax.local_device_count()} devices each; "
-            "choose a mesh.tensor that divides the devices of a process, or is a multiple of them"
+        raise OptionError(
+            "mesh.tensor",
+            mesh.shape["tensor"],
+            "choose a {mesh.tensor} that divides the devices of a process, or is a multiple of "
+            "them",
+            problem=f"a mesh {sizes} does not fit {jax.process_count()} processes of "
+            f"{jax.local_device_count()} devices each",
         )
     return share
 

@@ -12,9 +12,10 @@ import numpy as np
 from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh
 
-from bert_jax.errors import INT32_MAX, UserError, first_line, require_at_least
+from bert_jax.errors import INT32_MAX, OptionError, UserError, first_line, require_at_least
 
 AXES = ("data", "fsdp", "tensor")
+_SIZES = "{mesh.data}, {mesh.fsdp} and {mesh.tensor}"  # in rules of an `OptionError`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,16 +39,11 @@ class MeshShape:
         for axis, size in zip(AXES, self.sizes, strict=True):
             require_at_least(f"mesh.{axis}", size, -INT32_MAX)
         if self.sizes.count(-1) > 1 or any(size < 1 and size != -1 for size in self.sizes):
-            raise UserError(
-                f"there is no mesh {self}; "
-                "mesh.data, mesh.fsdp and mesh.tensor must be at least 1, and only one may be -1 "
-                "(the rest)"
-            )
+            rule = f"{_SIZES} must be at least 1, and only one may be -1 (the rest)"
+            raise OptionError("mesh", str(self), rule, problem=f"there is no mesh {self}")
         if self.auto and (self.data, self.fsdp, self.tensor) != (-1, 1, 1):
-            raise UserError(
-                f"mesh=auto chooses the sizes, but {self} are set; "
-                "leave out mesh=auto, or mesh.data, mesh.fsdp and mesh.tensor"
-            )
+            problem = f"mesh=auto chooses the sizes, but {self} are set"
+            raise OptionError("mesh", "auto", f"leave out {{mesh=auto}}, or {_SIZES}", problem)
 
     @property
     def sizes(self) -> list[int]:
@@ -62,7 +58,7 @@ def make_mesh(shape: MeshShape, devices: list[jax.Device] | None = None) -> Mesh
     """A mesh over `devices` (by default all).
 
     Raises:
-        UserError: the sizes do not fit the number of devices.
+        OptionError: the sizes do not fit the number of devices.
     """
     devices = list(jax.devices()) if devices is None else devices
     sizes = shape.sizes
@@ -70,10 +66,9 @@ def make_mesh(shape: MeshShape, devices: list[jax.Device] | None = None) -> Mesh
     if -1 in sizes and len(devices) % known == 0:
         sizes[sizes.index(-1)] = len(devices) // known
     if math.prod(sizes) != len(devices):
-        raise UserError(
-            f"a mesh {shape} does not fit {len(devices)} devices; "
-            f"the product of mesh.data, mesh.fsdp and mesh.tensor must be {len(devices)}"
-        )
+        problem = f"a mesh {shape} does not fit {len(devices)} devices"
+        rule = f"the product of {_SIZES} must be {len(devices)}"
+        raise OptionError("mesh", str(shape), rule, problem)
     return Mesh(_device_grid(devices, sizes), AXES)
 
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import OptionError
 
 
 @dataclasses.dataclass
@@ -42,15 +42,14 @@ class EarlyStopping:
             Whether the evaluation is the best so far.
 
         Raises:
-            UserError: the metric is missing.
+            OptionError: the metric is missing.
         """
         name, higher_is_better = self.metric
         if name not in metrics:
             if metrics:
-                raise UserError(
-                    f"there is no metric {name!r}, only {', '.join(metrics)}; "
-                    "set data.best_metric to one of them"
-                )
+                problem = f"there is no metric {name!r}, only {', '.join(metrics)}"
+                rule = "set {data.best_metric} to one of them"
+                raise OptionError("data.best_metric", name, rule, problem)
             if self.patience:
                 raise OptionError(
                     "train.patience",

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import OptionError
 from bert_jax.models.head import head_parameters
 from bert_jax.sharding.rules import match_tree
 
@@ -49,7 +49,7 @@ def rate_factors(
             may have none, then it is randomly initialised like the head.
 
     Raises:
-        UserError: the model has fewer layers, or nothing is left to train.
+        OptionError: the model has fewer layers, or nothing is left to train.
     """
     groups = match_tree((*_PARTS_OF_ENCODER, (head_parameters(), HEAD)), params)
     pairs = zip(jax.tree.leaves(groups), jax.tree.leaves(params), strict=True)
@@ -74,9 +74,11 @@ def rate_factors(
 
     factors = jax.tree.map(factor, groups, params)
     if not any(factor.any() for factor in jax.tree.leaves(factors)):
-        raise UserError(
-            "this model has no head, and nothing else is left to train; "
-            "change optimizer.freeze_encoder or optimizer.freeze_layers"
+        raise OptionError(
+            "optimizer.freeze_encoder",
+            freeze_encoder,
+            "change {optimizer.freeze_encoder} or {optimizer.freeze_layers}",
+            problem="this model has no head, and nothing else is left to train",
         )
     return factors
 

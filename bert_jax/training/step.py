@@ -14,7 +14,7 @@ import optax
 from jax.sharding import Mesh
 
 from bert_jax.data.pipeline import Batch
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 from bert_jax.models.encoder import abstract_params, init_params
 from bert_jax.models.parameter_sharding import gathered, sharded_shapes, state_shardings
 from bert_jax.sharding.mesh import (
@@ -74,7 +74,7 @@ def new_state(
         params: parameters instead of random ones.
 
     Raises:
-        UserError: the devices have too little memory for it.
+        OptionError: the devices have too little memory for it.
     """
     _check_state(abstract)
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
@@ -105,7 +105,7 @@ def check_memory(task: Task, abstract: TrainState, options: TrainOptions, mesh: 
         mesh: devices of the training.
 
     Raises:
-        UserError: a device has less memory than that.
+        OptionError: a device has less memory than that.
     """
     _check_state(abstract, task.abstract_constants(mesh))
     # Three int32 arrays of the batch, and hidden states of a micro-batch in bfloat16.
@@ -114,10 +114,12 @@ def check_memory(task: Task, abstract: TrainState, options: TrainOptions, mesh: 
     needed = rows * _FEWEST_TOKENS * of_token
     available = reported_memory(list(mesh.devices.flat))
     if available is not None and needed > available:
-        raise UserError(
-            f"a batch of {options.global_batch_size:,} rows needs more than "
-            f"{needed / 2**30:,.1f} GiB of each device, which has {available / 2**30:,.1f} GiB; "
-            "lower train.global_batch_size"
+        raise OptionError(
+            "train.global_batch_size",
+            options.global_batch_size,
+            "lower {train.global_batch_size}",
+            problem=f"a batch of {options.global_batch_size:,} rows needs more than "
+            f"{needed / 2**30:,.1f} GiB of each device, which has {available / 2**30:,.1f} GiB",
         )
 
 
@@ -125,8 +127,8 @@ def _check_state(abstract: TrainState, constants: Any = None) -> None:
     teachers = "" if constants is None else ", the teacher's parameters"
     what = f"the parameters{teachers} and the moments of the optimizer"
     if problem := lack_of_memory((abstract, constants), what):
-        rule = "make the model smaller (model.size, or width and layers), or set mesh.fsdp"
-        raise UserError(f"{problem}; {rule}")
+        rule = "make the model smaller ({model.size}, or width and layers), or set {mesh.fsdp}"
+        raise OptionError("mesh.fsdp", None, rule, problem)
 
 
 def _initial_state(params: Any, optimizer: Optimizer) -> TrainState:

@@ -11,7 +11,7 @@ import jax
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Example
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.files import atomic_directory
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tasks.base.labelled_options import LabelledOptions
@@ -110,16 +110,14 @@ class LabelledEvaluator(Evaluator, Generic[Input, Prediction]):
             if self.is_labelled(eval_set):
                 names = set(self.metric_names(eval_set.examples))
                 if self.splits.train and self.best_metric[0] not in names:
-                    raise UserError(
-                        f"there is no metric {self.best_metric[0]!r}, only "
-                        f"{', '.join(sorted(names))}; "
-                        "set data.best_metric to one of them"
-                    )
+                    name = self.best_metric[0]
+                    problem = f"there is no metric {name!r}, only {', '.join(sorted(names))}"
+                    rule = "set {data.best_metric} to one of them"
+                    raise OptionError("data.best_metric", name, rule, problem)
             elif self.splits.train:
-                raise UserError(
-                    f"{eval_set.source} has no labels to evaluate a training with; "
-                    "give it as data.test to have it predicted"
-                )
+                rule = "give it as {data.test} to have it predicted"
+                problem = f"{eval_set.source} has no labels to evaluate a training with"
+                raise OptionError("data.validation", eval_set.source, rule, problem)
 
     def evaluate(self, model: Model, predict: Predict, directory: Path | None) -> EvalResult:
         validation, test = self.splits.validation, self.splits.test

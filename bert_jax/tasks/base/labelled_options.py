@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bert_jax.data.readers.tables import FileOptions
-from bert_jax.errors import OptionError, UserError, require_at_least, require_between
+from bert_jax.errors import OptionError, require_at_least, require_between
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import BatchOptions
 from bert_jax.tasks.base.train_spec import TaskConfig
@@ -151,12 +151,14 @@ def model_tokenizer(model_init: ModelInit) -> Tokenizer:
     """The tokenizer of the model that is trained.
 
     Raises:
-        UserError: the config names neither a model to start from nor a tokenizer.
+        OptionError: the config names neither a model to start from nor a tokenizer.
     """
     if model_init.tokenizer is None:
-        raise UserError(
-            "init_from is not set; "
+        raise OptionError(
+            "init_from",
+            "",
             "give the model to fine-tune, a directory or a hub id (or, to train from nothing, a "
-            "tokenizer as tokenizer.path)"
+            "tokenizer as {tokenizer.path})",
+            problem="init_from is not set",
         )
     return model_init.tokenizer

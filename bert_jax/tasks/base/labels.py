@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Example
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.process import say
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tasks.base.model_init import ModelInit
@@ -37,15 +37,17 @@ def label_numbers(labels: Sequence[str]) -> Callable[[str, str], int]:
     """The function from a label and its location to the label's number.
 
     Raises:
-        UserError: by the function, where a label is none of `labels`.
+        OptionError: by the function, where a label is none of `labels`.
     """
     numbers = {label: number for number, label in enumerate(labels)}
 
     def number(label: str, location: str) -> int:
         if label not in numbers:
-            raise UserError(
-                f"{location}: label {label!r} is none of {', '.join(labels)}; fix the line, or "
-                "name the labels with data.labels"
+            raise OptionError(
+                "data.labels",
+                labels,
+                "fix the line, or name the labels with {data.labels}",
+                problem=f"{location}: label {label!r} is none of {', '.join(labels)}",
             )
         return numbers[label]
 
@@ -91,7 +93,7 @@ def choose_labels(
         alphabetically.
 
     Raises:
-        UserError: a label of the data is unknown.
+        OptionError: a label of the data is unknown.
     """
     labels = set(present)
     if model_init.is_finished and model_init.description:
@@ -107,9 +109,12 @@ def choose_labels(
     unknown = sorted(labels - set(chosen))
     if unknown:
         location = f"{present[unknown[0]]}: " if isinstance(present, Mapping) else ""
-        raise UserError(
-            f"{location}label {unknown[0]!r} is not a label of {source}: {', '.join(chosen)}; "
-            "fix the data, or name the labels in the order of the model's with data.labels"
+        raise OptionError(
+            "data.labels",
+            named,
+            "fix the data, or name the labels in the order of the model's with {data.labels}",
+            problem=f"{location}label {unknown[0]!r} is not a label of {source}: "
+            f"{', '.join(chosen)}",
         )
     return chosen
 

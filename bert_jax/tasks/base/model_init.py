@@ -12,7 +12,7 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.checkpoints.sentence_transformers import encoder_directory
-from bert_jax.errors import OptionError, UserError, listed
+from bert_jax.errors import OptionError, listed
 from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, find_family
 from bert_jax.models import surgery
 from bert_jax.models.config import EncoderConfig, check_fields
@@ -235,9 +235,12 @@ def model_init(
     if directory and description:
         own = family.load_tokenizer(encoder_directory(directory), config=description.config)
         if tokenizer is not None and tokenizer.fingerprint() != own.fingerprint():
-            raise UserError(
-                f"the tokenizer {tokenizer_path} differs from the tokenizer of the model "
-                f"{directory}; leave tokenizer.path out"
+            raise OptionError(
+                "tokenizer.path",
+                tokenizer_path,
+                "leave {tokenizer.path} out",
+                problem=f"the tokenizer {tokenizer_path} differs from the tokenizer of the model "
+                f"{directory}",
             )
         tokenizer = own
     if options.keep_layers is not None:

@@ -117,7 +117,7 @@ def read_splits(
 
 
 def _sources(data: LabelledData, split: str, default_names: tuple[str, ...]) -> list[str]:
-    named = getattr(data, split)
+    key, named = f"data.{split}", getattr(data, split)
     names = [named] if isinstance(named, str) else list(named)
     directory = as_path(data.directory) if data.directory else None
     sources = []
@@ -127,13 +127,14 @@ def _sources(data: LabelledData, split: str, default_names: tuple[str, ...]) -> 
             continue
         path = directory / name if directory and not is_remote(name) else as_path(name)
         if not _is_file(path):
-            raise UserError(f"{path} does not exist; give another file as data.{split}")
+            problem = f"{path} does not exist"
+            raise OptionError(key, name, f"give another file as {{{key}}}", problem)
         sources.append(str(path))
     if not sources and directory:
         paths = [directory / name for name in default_names]
         sources = [str(path) for path in paths if _is_file(path)]
         if not sources and split == "train" and default_names:
-            rule = f"it has no {default_names[0]}; name the file with data.{split}"
+            rule = f"it has no {default_names[0]}; name the file with {{{key}}}"
             raise OptionError("data.directory", str(directory), rule)
     return sources
 
@@ -157,8 +158,9 @@ def _eval_sets(
     return sets
 
 
-def _no_examples(source: str, split: str) -> UserError:
-    return UserError(f"{source}: no examples; give another file as data.{split}")
+def _no_examples(source: str, split: str) -> OptionError:
+    key, problem = f"data.{split}", f"{source}: no examples"
+    return OptionError(key, source, f"give another file as {{{key}}}", problem)
 
 
 def _validation_count(share: float, count: int) -> int:

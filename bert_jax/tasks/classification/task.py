@@ -277,13 +277,15 @@ def create(config: TaskConfig[ClassificationData], model_init: ModelInit) -> Cla
 
 
 def _check_memory(source: str, texts: int, labels: int) -> None:
-    """Raises UserError if the scores, of which metrics need copies, take over 1/4 of the memory."""
+    """Raises OptionError if scores, of which metrics need copies, take over 1/4 of the memory."""
     needed, available = 4 * texts * labels, host_memory()
     if needed > available // 4:
-        raise UserError(
-            f"{source}: {texts:,} texts by {labels:,} labels take "
-            f"{needed / 2**30:,.1f} GiB of this machine's {available / 2**30:,.1f} GiB; "
-            "use fewer texts; or, if another column has the labels, set data.label_column"
+        raise OptionError(
+            "data.label_column",
+            None,
+            "use fewer texts; or, if another column has the labels, set {data.label_column}",
+            problem=f"{source}: {texts:,} texts by {labels:,} labels take "
+            f"{needed / 2**30:,.1f} GiB of this machine's {available / 2**30:,.1f} GiB",
         )
 
 

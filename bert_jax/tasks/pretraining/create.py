@@ -11,7 +11,7 @@ from bert_jax.data.pretraining.corpus import (
 )
 from bert_jax.data.pretraining.options import PrepareOptions, PretrainingOptions, VocabularyOptions
 from bert_jax.data.pretraining.sources import source_specs
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import OptionError
 from bert_jax.models.config import EncoderConfig
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
@@ -56,10 +56,9 @@ def open_corpora(config: Config, model_init: ModelInit) -> Corpora:
     if config.tokenizer_path:
         corpus.check_tokenizer(model_init.family.load_tokenizer(config.tokenizer_path))
     if model_init.tokenizer and model_init.tokenizer.fingerprint() != tokenizer.fingerprint():
-        raise UserError(
-            f"the model has another tokenizer than the corpus {data.corpus}; "
-            "prepare the corpus with the directory of the model as tokenizer.path"
-        )
+        rule = "prepare the corpus with the directory of the model as {tokenizer.path}"
+        problem = f"the model has another tokenizer than the corpus {data.corpus}"
+        raise OptionError("data.corpus", data.corpus, rule, problem)
     if not data.general_corpus:
         return {"": corpus}, tokenizer
     general = Corpus.open(data.general_corpus)
@@ -125,16 +124,17 @@ def _check_corpus(
             "set 2, or data.objective=none",
         )
     if options.objective == "nsp" and len(corpus.splits["train"].document_offsets) < 3:
-        raise UserError(
-            f"{corpus.path} has 1 document to train on; "
-            "data.objective=nsp draws random next sentences from another one: separate documents "
-            "by blank lines and prepare again, or use sop or none"
+        raise OptionError(
+            "data.objective",
+            options.objective,
+            "{data.objective=nsp} draws random next sentences from another one: separate documents "
+            "by blank lines and prepare again, or use sop or none",
+            problem=f"{corpus.path} has 1 document to train on",
         )
     if not len(corpus.splits["validation"].tokens):
-        raise UserError(
-            f"{corpus.path} has no validation documents; "
-            "prepare it from at least 2 documents with data.validation_fraction above 0"
-        )
+        rule = "prepare it from at least 2 documents with {data.validation_fraction} above 0"
+        problem = f"{corpus.path} has no validation documents"
+        raise OptionError("data.corpus", str(corpus.path), rule, problem)
 
 
 def _task(config: Config, model_init: ModelInit, corpora: Corpora) -> PretrainingTask:

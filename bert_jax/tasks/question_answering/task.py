@@ -13,7 +13,7 @@ import optax
 from bert_jax.data.examples import Example, Question
 from bert_jax.data.readers.squad import QuestionOptions, distinct, read_questions
 from bert_jax.data.windows.passages import PassageWindows
-from bert_jax.errors import UserError, require_one_of
+from bert_jax.errors import OptionError, UserError, require_one_of
 from bert_jax.metrics.squad import best_f1_threshold, score_v1, score_v2
 from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.heads.question_answering import (
@@ -193,7 +193,7 @@ class QuestionAnsweringTask(LabelledTask[Question], Distillable):
         rows = SpanRows.of(self.splits.train, windows)
         if not len(rows.sequences.lengths):
             problem = "no training question has an answer that its passage has"
-            raise UserError(f"{problem}; give another file as data.train")
+            raise OptionError("data.train", None, "give another file as {data.train}", problem)
         return rows
 
     def reading_report(self) -> tuple[str, ...]:
@@ -354,11 +354,8 @@ def _check_answers(
             )
     for question in questions if version == "1.1" else ():
         if question.label == ():
-            raise UserError(
-                f"{question.location}: the passage has no answer, which SQuAD 1.1 does not "
-                "allow; "
-                "set data.version=2.0"
-            )
+            problem = f"{question.location}: the passage has no answer, which SQuAD 1.1 does not "
+            raise OptionError("data.version", version, "set {data.version}=2.0", f"{problem}allow")
 
 
 TRAIN = TrainSpec(

@@ -14,7 +14,7 @@ import numpy as np
 import optax
 
 from bert_jax.data.examples import Example, Pair
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.metrics.similarity import are_related
 from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.layers import cosines, l2_normalize
@@ -80,10 +80,12 @@ class CosineObjective(Objective):
         numbers = numbers_of(examples)
         for example, number in zip(examples, numbers, strict=True):
             if not least <= number <= greatest:
-                raise UserError(
-                    f"{example.location}: the label {number:g} is not between {least:g} and "
-                    f"{greatest:g}; "
-                    "set data.label_range to the range of the labels, as data.label_range=0,5"
+                raise OptionError(
+                    "data.label_range",
+                    self.label_range,
+                    "set {data.label_range} to the range of the labels, as {data.label_range}=0,5",
+                    problem=f"{example.location}: the label {number:g} is not between {least:g} "
+                    f"and {greatest:g}",
                 )
         return ((numbers - least) / (greatest - least)).astype(np.float32)
 
@@ -169,9 +171,11 @@ class MultipleNegativesRanking(Objective):
         middle = sum(self.label_range) / 2
         chosen = [pair for pair in examples if pair.label is None or number_of(pair) > middle]
         if not chosen:
-            raise UserError(
-                f"no training pair has a label above {middle:g}, the middle of their range; "
-                "give pairs that belong together, or set data.label_range"
+            raise OptionError(
+                "data.label_range",
+                self.label_range,
+                "give pairs that belong together, or set {data.label_range}",
+                problem=f"no training pair has a label above {middle:g}, the middle of their range",
             )
         if len(chosen) < len(examples):
             say(
@@ -206,7 +210,7 @@ def numbers_of(examples: Sequence[Example[Pair]]) -> np.ndarray:
     """The labels as numbers, float64 [n].
 
     Raises:
-        UserError: a label is not a number.
+        OptionError: a label is not a number.
     """
     return np.array([number_of(example) for example in examples], np.float64)
 
@@ -215,12 +219,14 @@ def number_of(example: Example[Pair]) -> float:
     """The label as a number.
 
     Raises:
-        UserError: the label is not a number.
+        OptionError: the label is not a number.
     """
     try:
         return float(example.label)  # a tuple raises TypeError
     except (TypeError, ValueError) as error:
-        raise UserError(
-            f"{example.location}: the label {example.label!r:.40} is not a number; "
-            "set data.label_column, or train with data.loss=softmax"
+        raise OptionError(
+            "data.label_column",
+            None,
+            "set {data.label_column}, or train with {data.loss=softmax}",
+            problem=f"{example.location}: the label {example.label!r:.40} is not a number",
         ) from error

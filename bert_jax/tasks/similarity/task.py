@@ -305,8 +305,9 @@ def _description(
     vectors = vectors.chosen(data.pooling or None, None)
     vectors.width(model_init.architecture(tokenizer).hidden_size)  # a named pooling may not fit
     if not vectors.pools_tokens:
-        rule = "set data.pooling=cls or another, since the pooler is not trained"
-        raise UserError(f"the initial model makes vectors with its pooler; {rule}")
+        rule = "set {data.pooling=cls} or another, since the pooler is not trained"
+        problem = "the initial model makes vectors with its pooler"
+        raise OptionError("data.pooling", data.pooling, rule, problem)
     return model_init.describe(tokenizer, "encoder", add_pooling_layer=False, vectors=vectors)
 
 

@@ -88,16 +88,18 @@ class TagSet:
         """Refuses tags that the model does not know.
 
         Raises:
-            UserError: a tag is unknown; the message names file and line of its sentence.
+            OptionError: a tag is unknown; the message names file and line of its sentence.
         """
         for sentence, word, tag in self._unknown(sentences):
             has_types = self.scheme is not None and not self.knows(tag)
             what = "types of entities" if has_types else "tags"
             known = sorted(self.types) if has_types else self.labels
-            raise UserError(
-                f"{sentence.location}: the tag {tag!r} of {word!r} is unknown to the model, "
-                f"which has the {what} {', '.join(known)}; "
-                "fix the data, train with examples of it, or name all tags with data.labels"
+            raise OptionError(
+                "data.labels",
+                self.labels,
+                "fix the data, train with examples of it, or name all tags with {data.labels}",
+                problem=f"{sentence.location}: the tag {tag!r} of {word!r} is unknown to the "
+                f"model, which has the {what} {', '.join(known)}",
             )
 
     def drop_unknown_tags(self, eval_set: EvalSet[Sentence]) -> EvalSet[Sentence]:
@@ -184,10 +186,9 @@ def _of_finished_model(description: ModelDescription, named: tuple[str, ...]) ->
             raise OptionError("data.labels", named, rule)
         labels = named
     if not labels:
-        raise UserError(
-            "the model does not name its tags (id2label in config.json); "
-            f"name them in their order with data.labels, {outputs} in all"
-        )
+        rule = f"name them in their order with {{data.labels}}, {outputs} in all"
+        problem = "the model does not name its tags (id2label in config.json)"
+        raise OptionError("data.labels", named, rule, problem)
     return TagSet(labels, scheme_of(labels))
 
 

@@ -16,7 +16,7 @@ from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.conll import CONLL, add_tag_column, as_columns
 from bert_jax.data.readers.tagged import TaggedOptions, read_tagged
 from bert_jax.data.windows.words import WordWindow, WordWindows
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 from bert_jax.files import write_atomically
 from bert_jax.metrics.classification import ConfusionMatrix
 from bert_jax.metrics.entities import EntityCounts
@@ -327,13 +327,12 @@ class TaggingTask(LabelledTask[Sentence], Distillable):
             balanced: whether every tag has the same weight in the loss; otherwise every word.
 
         Raises:
-            UserError: `balanced` is set with a CRF, where the loss has no term per tag to weight.
+            OptionError: `balanced` is set with a CRF, where the loss has no term per tag to weight.
         """
         if balanced and model.description.config.of_head(TaggingOptions).use_crf:
-            raise UserError(
-                "with a CRF the loss is of whole paths, which have no classes; "
-                "leave out one of data.class_weights and model.use_crf"
-            )
+            rule = "leave out one of {data.class_weights} and {model.use_crf}"
+            problem = "with a CRF the loss is of whole paths, which have no classes"
+            raise OptionError("data.class_weights", balanced, rule, problem)
         super().__init__(splits, model, options)
         self._tag_set = tag_set
         self._balanced = balanced

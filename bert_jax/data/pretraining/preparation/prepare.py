@@ -281,7 +281,8 @@ def _write_corpus(
     except LookupError as error:
         texts = ", ".join(repr(spec.source) for spec in options.sources)
         problem = f"there is no token in the text of {texts}"
-        raise UserError(f"{problem}; give the right data.source") from error
+        rule = "give the right {data.source}"
+        raise OptionError("data.source", texts, rule, problem) from error
     batches = with_moved(join_shards(shards, work), moved)
     counts = write_splits(files, batches, dtype, len(options.sources))
     names = [split_file(split, kind) for split in SPLITS for kind in FILE_KINDS]

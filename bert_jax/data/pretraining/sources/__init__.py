@@ -52,32 +52,39 @@ class SourceSpec:
     def __post_init__(self) -> None:
         for name, known in (("format", FORMATS), ("paragraphs", PARAGRAPHS), ("errors", ERRORS)):
             if (value := getattr(self, name)) not in known:
-                raise UserError(
-                    f"source {self.source!r}: {name} {value!r} is unknown; data.{name} must be "
-                    f"{' or '.join(known)}"
+                raise OptionError(
+                    f"data.{name}",
+                    value,
+                    f"{{data.{name}}} must be {' or '.join(known)}",
+                    problem=f"source {self.source!r}: {name} {value!r} is unknown",
                 )
         is_number = isinstance(self.weight, int | float) and not isinstance(self.weight, bool)
         if not is_number or not (math.isfinite(self.weight) and self.weight > 0):
-            raise UserError(
-                f"source {self.source!r}: weight {self.weight!r} is not a number above 0; correct "
-                "it in data.source"
+            raise OptionError(
+                "data.source",
+                self.source,
+                "correct it in {data.source}",
+                problem=f"source {self.source!r}: weight {self.weight!r} is not a number above 0",
             )
         if not isinstance(self.field, str) or not self.field:
-            raise UserError(
-                f"source {self.source!r}: {self.field!r} names no field; set data.field"
-            )
+            problem = f"source {self.source!r}: {self.field!r} names no field"
+            raise OptionError("data.field", self.field, "set {data.field}", problem)
 
-    def error(self, reason: str) -> UserError:
+    def error(self, reason: str) -> OptionError:
         """The error for a source that cannot be read."""
-        return UserError(f"source {self.source!r}: {reason}; give another data.source")
+        problem = f"source {self.source!r}: {reason}"
+        return OptionError("data.source", self.source, "give another {data.source}", problem)
 
     def check_field(self, fields: Iterable[str], location: str) -> None:
-        """Raises UserError unless a record at `location` has the field with the text."""
+        """Raises OptionError unless a record at `location` has the field with the text."""
         names = list(fields)
         if self.field not in names:
-            raise UserError(
-                f"{location} no field {self.field!r}; its fields are "
-                f"{', '.join(map(repr, names)) or 'none'}; set data.field to one of them"
+            raise OptionError(
+                "data.field",
+                self.field,
+                "set {data.field} to one of them",
+                problem=f"{location} no field {self.field!r}; its fields are "
+                f"{', '.join(map(repr, names)) or 'none'}",
             )
 
 
@@ -185,14 +192,16 @@ def open_source(spec: SourceSpec) -> Source:
     """Opens the source of a spec, without reading it.
 
     Raises:
-        UserError: the kind is unknown, or the location does not exist.
+        OptionError: the kind is unknown, or the location does not exist.
     """
     kind, colon, location = spec.source.partition(":")
     if not colon or kind not in KINDS:
         known = ", ".join(f"{name}:" for name in KINDS)
-        raise UserError(
-            f"source {spec.source!r} does not begin with a known kind ({known}); set data.source, "
-            "for example to text:FILES"
+        raise OptionError(
+            "data.source",
+            spec.source,
+            "set {data.source}, for example to text:FILES",
+            problem=f"source {spec.source!r} does not begin with a known kind ({known})",
         )
     module, _, name = KINDS[kind].partition(".")
     kind_of_source = getattr(importlib.import_module(f"{__name__}.{module}"), name)
@@ -210,7 +219,7 @@ def source_specs(
         defaults: fields of `SourceSpec` for entries that do not set them.
 
     Raises:
-        UserError: there is no source, a key is unknown or a value is out of range.
+        OptionError: there is no source, a key is unknown or a value is out of range.
     """
     if not isinstance(source, str | list | tuple | None):
         raise OptionError("data.source", source, "it must be text:FILES, or a list of such sources")
@@ -220,28 +229,26 @@ def source_specs(
     return tuple(_spec(entry, dict(defaults or {})) for entry in entries)
 
 
-def no_source() -> UserError:
+def no_source() -> OptionError:
     """The error for a corpus without a source."""
-    return UserError("there is no source of text; set data.source, for example to text:FILES")
+    rule = "set {data.source}, for example to text:FILES"
+    return OptionError("data.source", None, rule, problem="there is no source of text")
 
 
 def _spec(entry: str | Mapping[str, object], defaults: dict[str, object]) -> SourceSpec:
+    rule = "correct {data.source}"
     if not isinstance(entry, str) and not hasattr(entry, "items"):  # a ConfigDict is not a Mapping
-        raise UserError(
-            f"source {entry!r} is neither text:FILES nor a mapping; correct data.source"
-        )
+        problem = f"source {entry!r} is neither text:FILES nor a mapping"
+        raise OptionError("data.source", entry, rule, problem)
     fields = {"source": entry} if isinstance(entry, str) else dict(entry.items())
     known = [field.name for field in dataclasses.fields(SourceSpec)]
     for key in fields:
         if key not in known:
             nearest = difflib.get_close_matches(str(key), known, n=1, cutoff=0.0)[0]
-            raise UserError(
-                f"source {entry!r}: unknown key {key!r}, the nearest known is {nearest!r}; correct "
-                "data.source"
-            )
+            problem = f"source {entry!r}: unknown key {key!r}, the nearest known is {nearest!r}"
+            raise OptionError("data.source", entry, rule, problem)
     if not isinstance(fields.get("source"), str):
-        raise UserError(
-            f"the entry {fields} names no source ('source': 'text:FILES'); correct data.source"
-        )
+        problem = f"the entry {fields} names no source ('source': 'text:FILES')"
+        raise OptionError("data.source", entry, rule, problem)
     values = defaults | fields
     return SourceSpec(**values)  # type: ignore[arg-type]  # __post_init__ checks the values

@@ -18,7 +18,7 @@ from bert_jax.data.pretraining.sources import (
 )
 from bert_jax.data.readers.lines import Lines, decompress, named_errors
 from bert_jax.data.readers.tables import parse_object, string_field
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 from bert_jax.files import is_remote, matching_files, open_binary, reachable, state_of
 from bert_jax.files.paths import FileState
 
@@ -84,7 +84,7 @@ def find_files(pattern: str, spec: SourceSpec) -> list[Path]:
     twice is included once.
 
     Raises:
-        UserError: there are no such files.
+        OptionError: there are no such files.
     """
     if not pattern:
         raise spec.error("it names no file, directory or pattern")
@@ -160,9 +160,11 @@ class TextSource(FileSource):
                 inside = False
                 yield None
             elif stripped and not inside:
-                raise UserError(
-                    f"{path}:{number}: text outside of <doc …> and </doc>; "
-                    "set data.format=bert to read the file as plain text"
+                raise OptionError(
+                    "data.format",
+                    self.spec.format,
+                    "set {data.format=bert} to read the file as plain text",
+                    problem=f"{path}:{number}: text outside of <doc …> and </doc>",
                 )
             elif stripped:
                 if stripped != title:
@@ -189,10 +191,12 @@ class JsonLinesSource(FileSource):
             text.encode()
         except UnicodeEncodeError as error:  # half of a surrogate pair, "\\ud83d" in JSON
             if self.spec.errors == "strict":
-                raise UserError(
-                    f"{location}: field {self.spec.field!r} has half a surrogate pair at "
-                    f"character {error.start + 1}; "
-                    "set data.errors=replace to read ? in its place"
+                raise OptionError(
+                    "data.errors",
+                    self.spec.errors,
+                    "set {data.errors=replace} to read ? in its place",
+                    problem=f"{location}: field {self.spec.field!r} has half a surrogate pair at "
+                    f"character {error.start + 1}",
                 ) from error
             return text.encode(errors="replace").decode()
         return text

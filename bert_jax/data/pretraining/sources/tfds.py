@@ -8,7 +8,7 @@ from bert_jax.data.pretraining.sources import Block, Source, SourceSpec, documen
 from bert_jax.data.pretraining.sources.files import REMEDY
 from bert_jax.data.readers.lines import decode
 from bert_jax.data.tensorflow import PreparedDataset
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 
 
 class TensorFlowDataset(Source):
@@ -42,9 +42,11 @@ class TensorFlowDataset(Source):
         parts = value.tolist() if isinstance(value, np.ndarray) else [value]
         lines = [part for part in parts if isinstance(part, bytes)]
         if len(lines) < len(parts):
-            raise UserError(
-                f"source {self.spec.source!r}: field {self.spec.field!r} holds no text; set "
-                "data.field to one that does"
+            raise OptionError(
+                "data.field",
+                self.spec.field,
+                "set {data.field} to one that does",
+                problem=f"source {self.spec.source!r}: field {self.spec.field!r} holds no text",
             )
         location = f"{self.spec.source} example:{number}"
         return decode(b"\n".join(lines), location, self.spec.errors, REMEDY)
