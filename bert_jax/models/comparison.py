@@ -70,8 +70,8 @@ class Comparison:
             no loss, coefficients of outputs: the loss is their sum.
         loss: logits by name, labels, problem type → `losses`, float32 scalars; None: the class has
             no loss.
-        losses_of_class: output of the class, labels, PyTorch's cross entropy → `losses`; None: its
-            only loss.
+        losses_of_class: output of the class, labels, and `cross_entropy` for its tensors →
+            `losses`; None: its only loss.
         reads_padding: whether the loss depends on the logits of padding.
         choices: C, the number of rows of an example.
         features: further arguments of the models for a drawn batch, by name, beside token ids,

@@ -14,7 +14,7 @@ import numpy as np
 from bert_jax.checkpoints.parameters import DECODER, WORD_EMBEDDINGS
 from bert_jax.errors import UserError, first_line
 from bert_jax.families.family import Family, TensorNames
-from bert_jax.models.comparison import linear_form
+from bert_jax.models.comparison import IGNORED_LABEL, linear_form
 from bert_jax.models.head import find_head
 from bert_jax.parity.inputs import ParityInput
 from bert_jax.parity.report import Values, named_values
@@ -68,7 +68,12 @@ class Reference:
         elif compared.losses_of_class is None:
             losses = [output.loss]
         else:
-            cross_entropy = torch.nn.functional.cross_entropy
+
+            def cross_entropy(logits: Any, labels: Any) -> Any:
+                return torch.nn.functional.cross_entropy(
+                    logits.flatten(0, -2), labels.flatten(), ignore_index=IGNORED_LABEL
+                )
+
             losses = compared.losses_of_class(output, labels, cross_entropy)
         losses[-1].backward()
         logits = compared.named_logits(output)

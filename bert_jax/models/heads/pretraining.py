@@ -4,14 +4,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from bert_jax.models.comparison import (
-    IGNORED_LABEL,
-    Arrays,
-    Comparison,
-    DrawnBatch,
-    Labels,
-    cross_entropy,
-)
+from bert_jax.models.comparison import Arrays, Comparison, DrawnBatch, Labels, cross_entropy
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.head import Head
 from bert_jax.models.heads.masked_lm import MaskedLanguageModelHead
@@ -55,11 +48,7 @@ def _loss(logits: Arrays, labels: Arrays, _: str) -> list[jax.Array]:
 
 
 def _losses_of_class(output: Any, labels: Any, cross_entropy: Any) -> list[Any]:
-    words = cross_entropy(
-        output.prediction_logits.flatten(0, 1),
-        labels["labels"].flatten(),
-        ignore_index=IGNORED_LABEL,
-    )
+    words = cross_entropy(output.prediction_logits, labels["labels"])
     pair = cross_entropy(output.seq_relationship_logits, labels["next_sentence_label"])
     return [words, pair, output.loss]
 
