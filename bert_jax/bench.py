@@ -246,7 +246,7 @@ def training_step(
         abstract=abstract,
         microbatches=microbatches,
         seed=0,
-        constants=task.constants(mesh),
+        constants=task.constants.params(mesh),
     )
     placed = [to_global(mesh, batch) for batch in batches]
 

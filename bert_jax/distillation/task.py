@@ -29,6 +29,7 @@ from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.base.summary import DataSummary
 from bert_jax.tasks.base.task import (
     ComputedModel,
+    Constants,
     Distillable,
     Evaluator,
     Sums,
@@ -40,8 +41,35 @@ from bert_jax.tasks.base.train_spec import TaskConfig
 
 # The name of the task's own loss if it has no parts.
 _OWN = "task"
-# The key of a batch with the teacher's scores, if they are kept.
-_SCORES = "teacher_scores"
+# The keys of a batch with the teacher's scores, and with the outputs of its encoder.
+_SCORES, _ENCODED = "teacher_scores", "teacher_encoded"
+
+
+@dataclasses.dataclass(frozen=True)
+class TeacherOutputs(Constants):
+    """The parameters of a teacher, and its outputs in every step.
+
+    Attributes:
+        teacher: the teacher.
+        task: the task of the student.
+        requested: the compared outputs of the teacher's encoder.
+    """
+
+    teacher: Teacher
+    task: Distillable
+    requested: RequestedOutputs
+
+    def abstract_params(self, mesh: Mesh) -> Any:
+        return self.teacher.abstract_params(mesh)
+
+    def params(self, mesh: Mesh) -> Any:
+        return self.teacher.params(mesh)
+
+    def outputs(self, params: Any, batch: dict[str, jax.Array]) -> dict[str, Any]:
+        outputs, encoded = apply_model(
+            self.teacher.module, params, self.task.inputs(batch), encoder_outputs=self.requested
+        )
+        return {_SCORES: self.task.scores(params, outputs, batch), _ENCODED: encoded}
 
 
 class DistillationOutputs(NamedTuple):
@@ -63,8 +91,8 @@ class DistilledTask(Task):
     """A task with a teacher; batches, evaluation and model do not change.
 
     The loss of a training step has the parts of the task, and "soft", "cosine", "hidden",
-    "attention" and "value_relation" as far as they have a weight. The teacher's parameters are
-    `constants` of the step.
+    "attention" and "value_relation" as far as they have a weight. The teacher's scores are in the
+    batch, or `constants` adds them and the outputs of its encoder.
     """
 
     def __init__(
@@ -103,6 +131,7 @@ class DistilledTask(Task):
                 rule = "leave it out: all scores of all words of a corpus would take terabytes"
                 raise OptionError("distillation.keep_logits", options.keep_logits, rule)
             self._kept = TeacherScores(reader, teacher, options.keep_logits)
+        self.constants = self._kept or TeacherOutputs(teacher, task, self._outputs(1))
 
     # The loss of a training.
 
@@ -119,28 +148,8 @@ class DistilledTask(Task):
         of_scores = self.task.score_weights(batch).sum()
         return weights | {part: of_scores if part == "soft" else of_tokens for part in self._parts}
 
-    def abstract_constants(self, mesh: Mesh) -> Any:
-        return None if self._kept else self.teacher.abstract_params(mesh)
-
-    def constants(self, mesh: Mesh) -> Any:
-        if self._kept is None:
-            return self.teacher.params(mesh)
-        self._kept.ready(mesh)
-        return None
-
-    def constant_outputs(self, constants: Any, batch: dict[str, jax.Array]) -> Any:
-        """The outputs of the teacher and of its encoder; None if its scores are kept."""
-        if self._kept is not None:
-            return None
-        inputs = self.task.inputs(batch)
-        return apply_model(self.teacher.module, constants, inputs, encoder_outputs=self._outputs(1))
-
     def forward(
-        self,
-        params: Any,
-        batch: dict[str, jax.Array],
-        dropout_key: jax.Array | None = None,
-        constants: Any = None,
+        self, params: Any, batch: dict[str, jax.Array], dropout_key: jax.Array | None = None
     ) -> DistillationOutputs:
         """The outputs of the student, the teacher's scores, and the losses of the layers."""
         outputs, encoded = apply_model(
@@ -150,14 +159,10 @@ class DistilledTask(Task):
             states = encoded.hidden_states
             states = self.module.apply({"params": params}, states, method="project")
             encoded = encoded._replace(hidden_states=states)
-        if self._kept is not None:
-            return DistillationOutputs(outputs, batch[_SCORES], {})
-        of_teacher, expected = self.constant_outputs(constants, batch)
-        scores = self.task.scores(constants, of_teacher, batch)
         shape = batch["input_ids"].shape
-        compared = self._layer_losses(encoded, expected)
+        compared = self._layer_losses(encoded, batch.get(_ENCODED))
         layers = {part: values.reshape(shape) for part, values in compared}
-        return DistillationOutputs(outputs, scores, layers)
+        return DistillationOutputs(outputs, batch[_SCORES], layers)
 
     def loss(self, params: Any, outputs: DistillationOutputs, batch: dict[str, jax.Array]) -> Sums:
         """The sums of the task's losses, and of the losses against the teacher."""

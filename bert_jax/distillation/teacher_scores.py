@@ -28,6 +28,7 @@ from bert_jax.models.parameter_sharding import gathered
 from bert_jax.process import say
 from bert_jax.sharding.hosts import batch_share, fetch, from_all_hosts, is_main_host, to_global
 from bert_jax.sharding.rules import on_mesh
+from bert_jax.tasks.base.task import Constants
 
 _SCORES = "scores.npy"
 
@@ -35,8 +36,8 @@ _SCORES = "scores.npy"
 Compute = Callable[[Any, dict[str, jax.Array]], jax.Array]
 
 
-class TeacherScores:
-    """The scores of one teacher for the training examples of one task."""
+class TeacherScores(Constants):
+    """The scores of one teacher for the training examples of one task; no parameters in a step."""
 
     def __init__(self, task: Any, teacher: Teacher, directory: str) -> None:
         """Nothing is computed before `ready`.
@@ -55,6 +56,10 @@ class TeacherScores:
             raise OptionError("distillation.keep_logits", directory, rule)
         self._task, self._teacher, self._directory = task, teacher, directory
         self._scores: np.ndarray | None = None
+
+    def params(self, mesh: Mesh) -> None:
+        """Calls `ready`."""
+        self.ready(mesh)
 
     def ready(self, mesh: Mesh) -> None:
         """Maps the scores into memory, after computing them if the disk does not have them.

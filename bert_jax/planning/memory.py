@@ -76,16 +76,18 @@ def trace_activations(task: Task, optimizer: Optimizer) -> Activations:
     """
 
     def backward(params: Any, constants: Any, batch: Any) -> Any:
+        outputs = task.constants.outputs(constants, batch)
+
         def loss(params: Any) -> jax.Array:
             learning = optimizer.stop_frozen_gradients(params)
-            sums = task.loss_sums(learning, batch, jax.random.key(0), constants)
+            sums = task.loss_sums(learning, batch | outputs, jax.random.key(0))
             return means(sums, task.loss_weights(batch), task.total_loss)["loss"]
 
-        return jax.vjp(loss, params)[1], task.constant_outputs(constants, batch)
+        return jax.vjp(loss, params)[1], outputs
 
     config, batch = task.description.config, task.batch_shapes()
     split_axes = {config.intermediate_size, config.num_attention_heads}
-    state = abstract_params(task.module), task.abstract_constants(one_device_mesh())
+    state = abstract_params(task.module), task.constants.abstract_params(one_device_mesh())
     few, many = (
         jax.tree.leaves(jax.eval_shape(backward, *state, with_rows(batch, rows)))
         for rows in (_FEW, _MANY)

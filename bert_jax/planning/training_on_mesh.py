@@ -64,7 +64,7 @@ class TrainingOnMesh:
         mesh: mesh of the devices.
         name: name of the mesh, as on the command line.
         abstract: shapes and shardings of the state.
-        constants: shapes and shardings of `Task.constants`.
+        constants: shapes and shardings of the parameters of `Task.constants`.
         batch: shapes of the global batch.
         rows: rows of a micro-batch on one device.
     """
@@ -80,7 +80,7 @@ class TrainingOnMesh:
         self.name = label(MeshShape(**{axis: self.mesh.shape[axis] for axis in AXES}))
         check_batch_size(options.global_batch_size, self.mesh, options.microbatches)
         self.abstract = abstract_state(task, training.optimizer, self.mesh)
-        self.constants = task.abstract_constants(self.mesh)
+        self.constants = task.constants.abstract_params(self.mesh)
         self.batch = task.batch_shapes()
         rows = next(iter(self.batch.values())).shape[0]
         self.rows = max(1, rows // self._parts)

@@ -107,7 +107,7 @@ def check_memory(task: Task, abstract: TrainState, options: TrainOptions, mesh: 
     Raises:
         OptionError: a device has less memory than that.
     """
-    _check_state(abstract, task.abstract_constants(mesh))
+    _check_state(abstract, task.constants.abstract_params(mesh))
     # Three int32 arrays of the batch, and hidden states of a micro-batch in bfloat16.
     of_token = 12 + 2 * task.description.config.hidden_size / options.microbatches
     rows = options.global_batch_size / (mesh.shape["data"] * mesh.shape["fsdp"])
@@ -144,7 +144,7 @@ class TrainStep:
         rate_at: learning rate of a step.
         mesh: devices of the step.
         seed: seed of the dropout.
-        constants: see `Task.constants`; or their shapes, to `trace` the program only.
+        constants: parameters of `Task.constants`; or their shapes, to `trace` the program only.
     """
 
     program: jax.stages.Wrapped
@@ -198,10 +198,11 @@ def make_train_step(
         microbatches: number of equal parts of the batch, computed one after the other to save
             memory.
         seed: seed of the dropout.
-        constants: `task.constants(mesh)`; None: their shapes, for a step that is only traced.
+        constants: `task.constants.params(mesh)`; None: their shapes, for a step that is only
+            traced.
     """
     if constants is None:
-        constants = task.abstract_constants(mesh)
+        constants = task.constants.abstract_params(mesh)
     # Gradients are sharded like the moments: a device that updates a part of the parameters needs
     # the sum over all devices for this part only.
     gradient_shardings = state_shardings(mesh, abstract.params, optimizer.mesh_axes)
@@ -215,7 +216,12 @@ def make_train_step(
         def loss_of(params: Any, rows: GlobalBatch, key: jax.Array) -> tuple[jax.Array, Sums]:
             params = gathered(mesh, optimizer.stop_frozen_gradients(params))
             fixed = gathered(mesh, constants)
-            forward = functools.partial(task.forward, params, dropout_key=key, constants=fixed)
+
+            def forward(rows: GlobalBatch) -> Any:
+                return task.forward(
+                    params, rows | task.constants.outputs(fixed, rows), dropout_key=key
+                )
+
             outputs = _cached(forward, rows, microbatches) if is_cached else forward(rows)
             sums = task.loss(params, outputs, rows)
             return means(sums, weights, task.total_loss)["loss"], sums

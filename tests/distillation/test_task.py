@@ -46,6 +46,15 @@ def expected_loss(name: str, batch: dict, student, teacher) -> float:
     return float(np.mean(losses))
 
 
+def loss_sums(task):
+    """The function of parameters, batch and the teacher's parameters that a step computes."""
+
+    def compute(params, batch, constants):
+        return task.loss_sums(params, batch | task.constants.outputs(constants, batch))
+
+    return compute
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ROWS)
 def test_the_loss_of_a_task(experiment_of, teacher_of, name):
@@ -58,11 +67,11 @@ def test_the_loss_of_a_task(experiment_of, teacher_of, name):
     if "labels" in batch and name == "tags":
         batch["labels"][-1] = -1
     params = init_params(task.module, jax.random.key(3))
-    constants = task.constants(experiment.mesh)
+    constants = task.constants.params(experiment.mesh)
 
     @jax.jit
     def compute(params, batch, constants):
-        sums = task.loss_sums(params, batch, None, constants)
+        sums = loss_sums(task)(params, batch, constants)
         own = task.task.loss_sums(params, batch)
         outputs = task.task.forward(params, batch)
         of_teacher = apply_model(task.teacher.module, constants, task.inputs(batch))
@@ -90,12 +99,12 @@ def test_kept_scores_give_the_same_loss_and_are_computed_once(
         # Rows of all lengths are in the scores' file, and batches of 16 or of 24 tokens.
         experiment = experiment_of(name, {"data.length": 24}, **chosen)
         task = experiment.task
-        constants = task.constants(experiment.mesh)
+        constants = task.constants.params(experiment.mesh)
         params = jax.jit(lambda key, task=task: init_params(task.module, key))(jax.random.key(3))
-        compute = jax.jit(task.loss_sums)
+        compute = jax.jit(loss_sums(task))
         batches = list(task.train_batches(0, 3, host=0, hosts=1))
         assert {*task.batch_shapes()} == {*batches[0]}
-        result.append([compute(params, batch, None, constants) for batch in batches])
+        result.append([compute(params, batch, constants) for batch in batches])
     assert capsys.readouterr().err.count("are computed once") == 1
     (file,) = (tmp_path / "kept").glob("*/scores.npy")
     for sums in result[1:]:
@@ -114,8 +123,8 @@ def test_attention_weights_of_other_layers_are_not_computed(experiment_of, teach
     task = experiment.task
     batch = next(task.train_batches(0, 1, host=0, hosts=1))
     params = jax.eval_shape(lambda: init_params(task.module, jax.random.key(3)))
-    constants = task.abstract_constants(experiment.mesh)
-    computed = str(jax.make_jaxpr(task.loss_sums)(params, batch, None, constants))
+    constants = task.constants.abstract_params(experiment.mesh)
+    computed = str(jax.make_jaxpr(loss_sums(task))(params, batch, constants))
     (rows, length), heads = batch["input_ids"].shape, task.description.config.num_attention_heads
     assert f"f32[1,{rows},{heads},{length},{length}]" in computed
     assert f"f32[2,{rows},{heads},{length},{length}]" not in computed
@@ -134,9 +143,9 @@ def test_a_student_without_token_types_reads_the_rows_of_its_teacher(experiment_
     assert rows[0, : int(batch["attention_mask"][0].sum())].tolist() == [0] * 4 + [1] * 5
 
     params = jax.jit(lambda key: init_params(task.module, key))(jax.random.key(3))
-    constants = task.constants(experiment.mesh)
-    compute = jax.jit(task.loss_sums)
-    metrics = means(compute(params, batch, None, constants), task.loss_weights(batch))
+    constants = task.constants.params(experiment.mesh)
+    compute = jax.jit(loss_sums(task))
+    metrics = means(compute(params, batch, constants), task.loss_weights(batch))
     model = bert_jax.load(teacher)
     inputs = {name: batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
     of_teacher = model.module.apply({"params": model.params}, **inputs)

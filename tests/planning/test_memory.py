@@ -11,6 +11,7 @@ import pytest
 from bert_jax.planning.memory import Activations, Memory, trace_activations
 from bert_jax.planning.training_on_mesh import read_out_of_memory
 from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.tasks.base.task import Constants
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training_options import OptimizerOptions
 
@@ -94,6 +95,16 @@ class Pair(nn.Module):
         return nn.Dense(32, use_bias=False, name="classifier")(jnp.zeros((1, 16)))
 
 
+class FixedMap(Constants):
+    """A teacher with seven outputs for each vector."""
+
+    def abstract_params(self, mesh):
+        return {"kernel": jax.ShapeDtypeStruct((16, 7), np.float32)}
+
+    def outputs(self, params, batch):
+        return {"teacher": batch["inputs"] @ params["kernel"]}  # [B, 2, 7]
+
+
 class PairTask:
     """Compares the two vectors of each row, or the first vectors of all rows with the second."""
 
@@ -105,25 +116,18 @@ class PairTask:
 
     def __init__(self, compares_all_rows: bool, has_teacher: bool) -> None:
         self._compares_all_rows = compares_all_rows
-        self._has_teacher = has_teacher
-
-    def abstract_constants(self, mesh):
-        shape = jax.ShapeDtypeStruct((16, 7), np.float32)
-        return {"kernel": shape} if self._has_teacher else None
+        self.constants = FixedMap() if has_teacher else Constants()
 
     def batch_shapes(self):
         return {"inputs": jax.ShapeDtypeStruct((10, 2, 16), np.float32)}
 
-    def loss_sums(self, params, batch, dropout_key, constants):
+    def loss_sums(self, params, batch, dropout_key):
         vectors = jnp.tanh(
             batch["inputs"].reshape(-1, 16) @ params["classifier"]["kernel"]
         )  # [2 B, 32]
         first, second = vectors.reshape(-1, 2, 32).swapaxes(0, 1)
         scores = first @ second.T if self._compares_all_rows else (first * second).sum(axis=-1)
         return {"": {"loss": jnp.exp(scores).sum()}}
-
-    def constant_outputs(self, constants, batch):
-        return constants and batch["inputs"] @ constants["kernel"]  # [B, 2, 7]
 
     def loss_weights(self, batch):
         return {"": jnp.float32(1)}

@@ -41,7 +41,7 @@ class LineTask:
     def loss_weights(self, batch):
         return {"": batch["weights"].sum()}
 
-    def forward(self, params, batch, dropout_key=None, constants=None):
+    def forward(self, params, batch, dropout_key=None):
         x = batch["input_ids"]
         if dropout_key is not None:
             x = x * jax.random.bernoulli(dropout_key, 0.9, x.shape)
@@ -52,8 +52,7 @@ class LineTask:
         return {"": {"loss": (batch["weights"] * error**2).sum()}}
 
     global_loss = False
-    constants, abstract_constants = Task.constants, Task.abstract_constants
-    total_loss = Task.total_loss
+    constants, total_loss = Task.constants, Task.total_loss
 
     def summary(self, metrics):
         return {**metrics, "root": metrics.get("loss", 0.0) ** 0.5}

@@ -68,7 +68,7 @@ class HardNegatives(LineTask):
 
     module, global_loss = DualEncoder(), True
 
-    def forward(self, params, batch, dropout_key=None, constants=None):
+    def forward(self, params, batch, dropout_key=None):
         return self.module.apply({"params": params}, batch["query"])
 
     def loss(self, params, outputs, batch):
@@ -130,7 +130,7 @@ def assert_same_in_micro_batches(task, params, batch, devices):
         abstract = abstract_state(task, optimizer, mesh)
         step = make_train_step(
             task, optimizer, mesh=mesh, abstract=abstract, microbatches=microbatches, seed=0,
-            constants=task.constants(mesh),
+            constants=task.constants.params(mesh),
         )  # fmt: skip
         state = new_state(task, optimizer, abstract, seed=0, params=params)
         state, metrics = step(state, to_global(mesh, batch))

@@ -40,7 +40,7 @@ def metrics_of_bert_jax(
         abstract=abstract,
         microbatches=microbatches,
         seed=0,
-        constants=task.constants(mesh),
+        constants=task.constants.params(mesh),
     )
     params, report = model_directory.load_params(
         directory, task.description, task.module, mesh=mesh

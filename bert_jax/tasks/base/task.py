@@ -116,6 +116,22 @@ class ComputedModel:
     rows: tuple[str, ...] = ()
 
 
+class Constants:
+    """Parameters that no step changes and no checkpoint has, such as a teacher's; here none."""
+
+    def abstract_params(self, mesh: Mesh) -> Any:
+        """Shapes, dtypes and shardings of `params`."""
+        return None
+
+    def params(self, mesh: Mesh) -> Any:
+        """The parameters, split over the mesh like trained ones; called before the first step."""
+        return None
+
+    def outputs(self, params: Any, batch: dict[str, jax.Array]) -> dict[str, Any]:
+        """Arrays that are added to a batch for `Task.forward`; they have no gradient."""
+        return {}
+
+
 class Task(abc.ABC):
     """Batches, model and losses of one task.
 
@@ -134,6 +150,7 @@ class Task(abc.ABC):
         global_loss: whether the loss of a row depends on the other rows of the global batch. Then
             the loss of all micro-batches is computed from their outputs together, and `module`
             takes `row_indices`, see `EncoderInputs`.
+        constants: fixed parameters and what they add to the batches of a training.
     """
 
     module: nn.Module
@@ -141,6 +158,7 @@ class Task(abc.ABC):
     tokenizer: Tokenizer
     derived_metrics: tuple[str, ...] = ()
     global_loss: bool = False
+    constants: Constants = Constants()
     load_params: Callable[..., tuple[Any, LoadReport]] = staticmethod(model_directory.load_params)
     """Reads `init_from`, or a finished model; a model of several encoders may read each of them."""
 
@@ -201,15 +219,13 @@ class Task(abc.ABC):
         params: Any,
         batch: dict[str, jax.Array],
         dropout_key: jax.Array | None = None,
-        constants: Any = None,
     ) -> Any:
         """What `loss` reads of a batch: the outputs of `module`, with the batch as axis 0.
 
         Args:
             params: parameters of `module`.
-            batch: a batch as from `train_batches`.
+            batch: a batch as from `train_batches`, with the outputs of `constants`.
             dropout_key: key of the dropout masks in training; None: without dropout.
-            constants: see `constants`.
         """
         return apply_model(self.module, params, self.inputs(batch), dropout_key)
 
@@ -228,10 +244,9 @@ class Task(abc.ABC):
         params: Any,
         batch: dict[str, jax.Array],
         dropout_key: jax.Array | None = None,
-        constants: Any = None,
     ) -> Sums:
         """The `loss` of the outputs of `forward`."""
-        return self.loss(params, self.forward(params, batch, dropout_key, constants), batch)
+        return self.loss(params, self.forward(params, batch, dropout_key), batch)
 
     @functools.cached_property
     def loss_step(self) -> LossStep:
@@ -251,21 +266,6 @@ class Task(abc.ABC):
     def total_loss(self, losses: dict[str, Any]) -> Any:
         """The loss that is minimised, from the mean loss of each part."""
         return sum(losses.values())
-
-    def constants(self, mesh: Mesh) -> Any:
-        """Parameters on a mesh that `forward` uses and no step changes; None: there are none.
-
-        A teacher's parameters, split over the mesh like trained parameters, and in no checkpoint.
-        """
-        return None
-
-    def abstract_constants(self, mesh: Mesh) -> Any:
-        """Shapes, dtypes and shardings of `constants`."""
-        return None
-
-    def constant_outputs(self, constants: Any, batch: dict[str, jax.Array]) -> Any:
-        """The arrays that `forward` computes from `constants` and the batch without `params`."""
-        return None
 
     @abc.abstractmethod
     def examples_as_text(self, count: int) -> str:
