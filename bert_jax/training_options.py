@@ -58,9 +58,9 @@ class TrainOptions:
             require_at_least(f"train.{name}", getattr(self, name), 0)
         require_between("train.epochs", self.epochs, 0)
         if not self.steps and not self.epochs:
-            raise OptionError("train.steps", 0, "it must be at least 1, or train.epochs above 0")
+            raise OptionError("train.steps", 0, "it must be at least 1, or {train.epochs} above 0")
         if self.global_batch_size % self.microbatches:
-            rule = f"it must be a multiple of train.microbatches, {self.microbatches}"
+            rule = f"it must be a multiple of {{train.microbatches}}, {self.microbatches}"
             raise OptionError("train.global_batch_size", self.global_batch_size, rule)
         require_between("train.eval_every", self.eval_every, 0, INT32_MAX)
         require_one_of("train.export", self.export, EXPORTS)
@@ -159,8 +159,9 @@ class OptimizerOptions:
             raise OptionError(
                 "optimizer.learning_rate",
                 self.learning_rate,
-                "it must be above 0 beside optimizer.head_learning_rate; to train the head alone, "
-                "give its rate as optimizer.learning_rate, and optimizer.freeze_encoder=true",
+                "it must be above 0 beside {optimizer.head_learning_rate}; to train the head "
+                "alone, give its rate as {optimizer.learning_rate}, and "
+                "{optimizer.freeze_encoder=true}",
             )
         for key in ("beta1", "beta2"):
             require_between(f"optimizer.{key}", getattr(self, key), 0, 1, without_high=True)

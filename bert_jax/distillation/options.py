@@ -50,7 +50,7 @@ class DistillationOptions:
             rule = "give a layer of the teacher, from 1"
             raise OptionError("distillation.layer_map", self.layer_map, rule)
         if self.teacher and not self.parts:
-            rule = "give it a weight above 0; without the teacher, leave distillation.teacher out"
+            rule = "give it a weight above 0; without the teacher, leave {distillation.teacher} out"
             raise OptionError("distillation.soft_weight", self.soft_weight, rule)
         if self.keep_logits and self.compares_layers:
             rule = "only scores are kept: leave it out, or the weights of layers"

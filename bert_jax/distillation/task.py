@@ -295,7 +295,7 @@ def _compared_layers(
     widths = own.hidden_size, other.hidden_size
     by_number = (
         f"the student's hidden states have {widths[0]} numbers and the teacher's {widths[1]}; "
-        "give distillation.hidden_weight instead, which projects them"
+        "give {distillation.hidden_weight} instead, which projects them"
     )
     for name, sizes, rule in (
         ("attention_weight", heads, by_head),
@@ -334,7 +334,7 @@ def distilled(
             raise OptionError("distillation.teacher", options.teacher, rule, problem)
         return task
     if not isinstance(task, Distillable) or not task.score_kind:
-        rule = "this task has no distillation: leave distillation.teacher out"
+        rule = "this task has no distillation: leave {distillation.teacher} out"
         raise OptionError("distillation.teacher", options.teacher, rule)
     if isinstance(task, LabelledTask):  # the student's length, also for the teacher's rows
         data = dataclasses.replace(config.data, length=task.options.length)

@@ -143,7 +143,7 @@ class Teacher:
 
 
 def _check(path: str, description: ModelDescription, task: Distillable) -> None:
-    """Raises UserError if a teacher's outputs cannot be compared with the student's."""
+    """Raises OptionError if a teacher's outputs cannot be compared with the student's."""
     student, head = task.description, task.description.head
     words = ("pretraining", "masked_lm")
     sizes = description.config.vocab_size, student.config.vocab_size
@@ -169,10 +169,10 @@ def _check(path: str, description: ModelDescription, task: Distillable) -> None:
         labels := _different_labels(label_names(description), label_names(student))
     ):
         problem = f"{labels}; the student's labels are {', '.join(label_names(student))}"
-        rule = "train the student from the teacher's directory (init_from), or give another"
+        rule = "train the student from the teacher's directory ({init_from}), or give another"
     else:
         return
-    raise UserError(f"the teacher {path} {problem}; {rule}")
+    raise OptionError("distillation.teacher", path, rule, f"the teacher {path} {problem}")
 
 
 def _different_labels(teacher: Sequence[str], student: Sequence[str]) -> str:

@@ -98,7 +98,7 @@ class TeacherScores(Constants):
             length: T of the batch.
         """
         if self._scores is None:
-            rule = "leave distillation.keep_logits out to time a step"
+            rule = "leave {distillation.keep_logits} out to time a step"
             raise OptionError("distillation.keep_logits", self._directory, rule)
         shape = self._shape(len(examples), length)
         return np.asarray(self._scores[_part(examples, shape)])

@@ -97,8 +97,8 @@ def check_batch_size(global_batch_size: int, mesh: Mesh, microbatches: int = 1) 
         raise OptionError(
             "train.global_batch_size",
             global_batch_size,
-            f"it must be a multiple of {parts} devices (mesh.data × mesh.fsdp) × {microbatches} "
-            "micro-batches",
+            f"it must be a multiple of {parts} devices ({{mesh.data}} × {{mesh.fsdp}}) "
+            f"× {microbatches} micro-batches",
         )
     batch_share(mesh)
 

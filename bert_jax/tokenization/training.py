@@ -283,10 +283,10 @@ def _explained(error: RuntimeError, vocab_size: int) -> OptionError:
         rule = f"the text is enough for {limit[1]} pieces: give at most {limit[1]}, or more text"
         return OptionError("tokenizer.vocab_size", vocab_size, rule)
     if limit := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
-        return _too_small(vocab_size, int(limit[1]), ", or lower tokenizer.character_coverage")
+        return _too_small(vocab_size, int(limit[1]), ", or lower {tokenizer.character_coverage}")
     problem = f"SentencePiece cannot train {vocab_size} pieces: {message}"
     return OptionError(
-        "tokenizer.vocab_size", vocab_size, "give another tokenizer.vocab_size", problem
+        "tokenizer.vocab_size", vocab_size, "give another {tokenizer.vocab_size}", problem
     )
 
 

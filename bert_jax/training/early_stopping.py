@@ -54,8 +54,8 @@ class EarlyStopping:
                 raise OptionError(
                     "train.patience",
                     self.patience,
-                    "it needs labelled examples to evaluate on; set data.validation, or "
-                    "train.patience=0",
+                    "it needs labelled examples to evaluate on; set {data.validation}, or "
+                    "{train.patience=0}",
                 )
             return False
         value = float(metrics[name])

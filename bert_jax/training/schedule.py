@@ -42,7 +42,8 @@ def learning_rate(
     require_one_of("optimizer.decay", decay, DECAYS)
     require_one_of("optimizer.decay_from", decay_from, DECAY_STARTS)
     if not 0 <= warmup_steps <= steps:
-        rule = f"it must lie between 0 and train.steps, {steps}; or give optimizer.warmup_ratio"
+        rule = f"it must lie between 0 and {{train.steps}}, {steps}; "
+        rule += "or give {optimizer.warmup_ratio}"
         raise OptionError("optimizer.warmup_steps", warmup_steps, rule)
     start = 0 if decay_from == "start" else warmup_steps
     length = max(1, steps - start)
@@ -70,7 +71,7 @@ def steps_of_warmup(steps: int, ratio: float, all_steps: int) -> int:
     require_between("optimizer.warmup_ratio", ratio, 0, 1)
     if steps and ratio:
         raise OptionError(
-            "optimizer.warmup_ratio", ratio, f"set it or optimizer.warmup_steps ({steps}) to 0"
+            "optimizer.warmup_ratio", ratio, f"set it or {{optimizer.warmup_steps}} ({steps}) to 0"
         )
     return steps or round(ratio * all_steps)
 

@@ -40,10 +40,10 @@ class VocabularyOptions:
     def __post_init__(self) -> None:
         require_one_of("tokenizer.kind", self.kind, (WORDPIECE, SENTENCEPIECE, BYTE_LEVEL_BPE))
         if self.lowercase and self.kind == BYTE_LEVEL_BPE:
-            rule = "byte-level BPE keeps upper and lower case: set tokenizer.lowercase to false"
+            rule = "byte-level BPE keeps upper and lower case: set {tokenizer.lowercase} to false"
             raise OptionError("tokenizer.lowercase", True, rule)
         if self.character_coverage != COVERAGE and self.kind == BYTE_LEVEL_BPE:
-            rule = "byte-level BPE knows every character: leave tokenizer.character_coverage out"
+            rule = "byte-level BPE knows every character: leave {tokenizer.character_coverage} out"
             raise OptionError("tokenizer.character_coverage", self.character_coverage, rule)
         require_between(
             "tokenizer.character_coverage", self.character_coverage, 0, 1, without_low=True
@@ -155,17 +155,21 @@ class PretrainingOptions:
         require_between("data.mask_replace_prob", self.mask_replace_prob, 0, 1)
         require_between("data.random_replace_prob", self.random_replace_prob, 0, 1)
         if self.mask_replace_prob + self.random_replace_prob > 1:
-            rule = f"with data.mask_replace_prob, {self.mask_replace_prob}, it must be at most 1"
+            rule = (
+                f"with {{data.mask_replace_prob}}, {self.mask_replace_prob}, it must be at most 1"
+            )
             raise OptionError("data.random_replace_prob", self.random_replace_prob, rule)
         require_one_of("data.objective", self.objective, OBJECTIVES)
         require_between("data.short_probability", self.short_probability, 0, 1)
         if self.cross_documents and self.objective != "none":
-            rule = f"only data.objective=none continues in the next document, not {self.objective}"
+            rule = (
+                f"only {{data.objective=none}} continues in the next document, not {self.objective}"
+            )
             raise OptionError("data.cross_documents", self.cross_documents, rule)
         require_at_least("data.max_span_targets", self.max_span_targets, 1)
         if self.span_boundary and self.masking != "span":
-            rule = f"set data.masking=span, which is {self.masking}"
+            rule = f"set {{data.masking=span}}, which is {self.masking}"
             raise OptionError("data.span_boundary", self.span_boundary, rule)
         if self.span_boundary and self.objective != "none":
-            rule = f"set data.objective=none, which is {self.objective}: it is for single texts"
+            rule = f"set {{data.objective=none}}, which is {self.objective}: it is for single texts"
             raise OptionError("data.span_boundary", self.span_boundary, rule)

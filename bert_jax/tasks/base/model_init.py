@@ -154,7 +154,7 @@ class ModelInit:
                 raise OptionError(
                     f"model.{name}",
                     new,
-                    f"init_from has a model with {old!r}; give the same one, or leave section "
+                    f"{{init_from}} has a model with {old!r}; give the same one, or leave section "
                     "model out",
                 )
         return described
@@ -263,7 +263,9 @@ def _with_layers(
 ) -> ModelDescription:
     """The description of the model to start from, with a part of its layers."""
     if description is None:
-        rule = "it chooses layers of the model init_from: give one, or leave model.keep_layers out"
+        rule = (
+            "it chooses layers of the model {init_from}: give one, or leave {model.keep_layers} out"
+        )
         raise OptionError("model.keep_layers", layers, rule)
     fewer, _ = surgery.with_layers(description.config, layers)
     return dataclasses.replace(description, config=fewer)
@@ -298,7 +300,7 @@ def _in_family(description: ModelDescription, family: Family) -> EncoderConfig:
     if family.tokenizer_kind != source.tokenizer_kind:
         differing.append("kind of tokenizer")
     if differing:
-        rule = f"init_from holds a model of the family {source.model_type}, with another "
+        rule = f"{{init_from}} holds a model of the family {source.model_type}, with another "
         raise OptionError(
             "model.family", family.model_type, f"{rule}{', '.join(differing)}; leave it out"
         )

@@ -165,10 +165,10 @@ def _no_examples(source: str, split: str) -> OptionError:
 
 def _validation_count(share: float, count: int) -> int:
     if not 0 < share < 1:
-        rule = "without data.validation it must lie between 0 and 1"
+        rule = "without {data.validation} it must lie between 0 and 1"
         raise OptionError("data.validation_fraction", share, rule)
     chosen = round(share * count)
     if not 0 < chosen < count:
-        rule = f"of {count} examples it is {chosen}; give more examples, or data.validation"
+        rule = f"of {count} examples it is {chosen}; give more examples, or {{data.validation}}"
         raise OptionError("data.validation_fraction", share, rule)
     return chosen

@@ -107,7 +107,7 @@ def _check_corpus(
             "data.length",
             options.length,
             f"the model has {config.max_length} positions: lower it, or raise "
-            "model.max_position_embeddings",
+            "{model.max_position_embeddings}",
         )
     if config.vocab_size < tokenizer.vocab_size:
         raise OptionError(
@@ -120,8 +120,8 @@ def _check_corpus(
         raise OptionError(
             "model.type_vocab_size",
             config.type_vocab_size,
-            f"data.objective={options.objective} has pairs of segments, each with a token type: "
-            "set 2, or data.objective=none",
+            f"{{data.objective={options.objective}}} has pairs of segments, each with a token "
+            "type: set 2, or {data.objective=none}",
         )
     if options.objective == "nsp" and len(corpus.splits["train"].document_offsets) < 3:
         raise OptionError(
@@ -142,7 +142,7 @@ def _task(config: Config, model_init: ModelInit, corpora: Corpora) -> Pretrainin
     head = "masked_lm" if objective == "none" else "pretraining"
     if head not in model_init.family.class_names:
         kind = model_init.family.model_type
-        rule = f"models of the family {kind} have no head for pairs: set data.objective=none"
+        rule = f"models of the family {kind} have no head for pairs: set {{data.objective=none}}"
         raise OptionError("data.objective", objective, rule)
     return make_task(PretrainingTask, head, config, model_init, corpora)
 

@@ -96,7 +96,7 @@ class SimilarityData(LabelledData, TextOptions):
         except (ValueError, OptionError):  # not two, or not numbers
             is_range = False
         if not is_range:
-            rule = "give the least and the greatest label, as data.label_range=0,5"
+            rule = "give the least and the greatest label, as {data.label_range}=0,5"
             raise OptionError("data.label_range", self.label_range, rule)
         return float(low), float(high)
 
@@ -275,7 +275,7 @@ def _check_training(config: TaskConfig[SimilarityData], description: ModelDescri
             f"optimizer.{key}",
             getattr(frozen, key),
             "that leaves nothing to train, since task similarity trains an encoder alone: freeze "
-            "fewer layers with optimizer.freeze_layers",
+            "fewer layers with {optimizer.freeze_layers}",
         )
 
 
