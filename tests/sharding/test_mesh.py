@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.sharding.mesh import (
     AXES,
     BatchShare,
@@ -65,8 +65,9 @@ def test_the_default_is_all_devices():
     ],
 )
 def test_sizes_that_do_not_fit(shape, count, message):
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(OptionError, match=message) as error:
         make_mesh(MeshShape(**shape), devices(count))
+    assert error.value.key == "mesh"
 
 
 def test_auto_takes_no_sizes():

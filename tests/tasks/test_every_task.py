@@ -14,7 +14,7 @@ from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.config import complete_config
 from bert_jax.data.outputs import to_json
 from bert_jax.data.readers.tables import Record
-from bert_jax.errors import NotFiniteError, UserError
+from bert_jax.errors import NotFiniteError, OptionError, UserError
 from bert_jax.experiment import Experiment
 from bert_jax.inference.engine import Engine
 from bert_jax.inference.predict import predict
@@ -74,7 +74,7 @@ def test_an_unknown_metric_is_refused_before_a_training(base_model, labelled, na
     config = complete_config(
         {"task": name, "init_from": str(base_model), "data": data}, where="test"
     )
-    with pytest.raises(UserError, match="there is no metric 'f_one', only ") as error:
+    with pytest.raises(OptionError, match="there is no metric 'f_one', only ") as error:
         _ = Experiment.from_config(config).task
     # Each metric in the message is accepted.
     names = str(error.value).rpartition("only ")[2].partition(";")[0].split(", ")

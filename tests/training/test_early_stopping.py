@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.training.early_stopping import EarlyStopping
 
 HIGHER, LOWER = ("accuracy", True), ("loss", False)
@@ -62,8 +62,9 @@ def test_it_survives_in_a_checkpoint():
 
 
 def test_a_metric_that_is_not_there():
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(OptionError) as raised:
         EarlyStopping(0, HIGHER).update({"f1": 1.0, "f1_{patience}": 2.0})  # of a label in braces
+    assert (raised.value.key, raised.value.value) == ("data.best_metric", "accuracy")
     assert str(raised.value) == (
         "there is no metric 'accuracy', only f1, f1_{patience}; set data.best_metric to one of them"
     )

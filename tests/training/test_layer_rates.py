@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.families import bert
 from bert_jax.models.encoder import Encoder, abstract_params
 from bert_jax.models.head import find_head
@@ -115,11 +115,13 @@ def test_every_encoder_of_a_model_has_the_rates_of_an_encoder():
 
 
 def test_invalid_freezing_is_refused():
-    with pytest.raises(UserError, match=r"^optimizer.freeze_layers is 4; this model has 3 layers$"):
+    with pytest.raises(
+        OptionError, match=r"^optimizer.freeze_layers is 4; this model has 3 layers$"
+    ):
         factors_of("classification", frozen_layers=4)
     nothing = abstract_params(Encoder(CONFIG, add_pooling_layer=False))
     with pytest.raises(
-        UserError, match="nothing else is left to train; change optimizer.freeze_encoder or"
+        OptionError, match="nothing else is left to train; change optimizer.freeze_encoder or"
     ):
         rate_factors(nothing, freeze_encoder=True)
 

@@ -13,7 +13,7 @@ from bert_jax.data.pretraining.sources import (
     source_specs,
 )
 from bert_jax.data.pretraining.sources.python_docs import PythonDocs, prose
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 
 
 def blocks(location, kind="text", **options):
@@ -56,7 +56,7 @@ def test_one_string_or_a_mixture_of_mappings_strings_and_config_dicts():
     ],
 )  # fmt: skip
 def test_wrong_specs_say_what_is_wrong(source, message):
-    with pytest.raises(UserError) as error:
+    with pytest.raises(OptionError) as error:
         open_source(*source_specs(source))
     assert message in str(error.value)
 
