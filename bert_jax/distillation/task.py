@@ -333,7 +333,7 @@ def distilled(
             problem = "section distillation is set, and it names no teacher"
             raise OptionError("distillation.teacher", options.teacher, rule, problem)
         return task
-    if not isinstance(task, Distillable) or not task.score_kind:
+    if not isinstance(task, Distillable):
         rule = "this task has no distillation: leave {distillation.teacher} out"
         raise OptionError("distillation.teacher", options.teacher, rule)
     if isinstance(task, LabelledTask):  # the student's length, also for the teacher's rows

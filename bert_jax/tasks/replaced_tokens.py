@@ -98,7 +98,6 @@ class ReplacedTokensTask(PretrainingTask):
     """
 
     best_metric = ("rtd_loss", False)  # lower is better
-    score_kind = ""
 
     @property
     def _replaced_tokens(self) -> ReplacedTokenOptions:

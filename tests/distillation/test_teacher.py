@@ -19,6 +19,23 @@ from bert_jax.tasks.base.model_init import initial_params
 from bert_jax.tasks.base.task import ComputedModel
 
 
+@pytest.mark.parametrize(
+    ("task", "family", "data"),
+    [
+        ("pretraining", "bert", {"masking": "span", "objective": "none", "span_boundary": True}),
+        ("replaced_tokens", "electra", {}),
+    ],
+)
+def test_pretraining_with_a_head_that_no_teacher_has_is_refused(tiny_corpus, task, family, data):
+    keys = {"task": task, "data": {"corpus": str(tiny_corpus), "length": 32, **data}}
+    keys |= {
+        "model": {"size": "tiny", "family": family},
+        "distillation": {"teacher": "models/teacher"},
+    }
+    with pytest.raises(UserError, match="this task has no distillation"):
+        _ = Experiment.from_config(complete_config(keys, where="test")).task
+
+
 def test_a_teacher_that_does_not_fit_is_refused(experiment_of, make_model, tmp_path):
     task = experiment_of("classes").task
     labels = {"labels": ("x", "y", "z")}

@@ -285,15 +285,17 @@ class Distillable(Task):
     """A task that a student can learn from a teacher, see `distillation`.
 
     Attributes:
-        score_kind: meaning of `scores`: "classes" (one of C), "labels" (any of C), "values", or
-            "vectors"; "": this model has outputs that no teacher has.
         scores_tokens: whether each token has `scores`; otherwise each example.
         reads_pairs: whether a row may hold two texts, which families mark in different ways.
     """
 
-    score_kind: str
     scores_tokens: bool = False
     reads_pairs: bool = True
+
+    @property
+    @abc.abstractmethod
+    def score_kind(self) -> str:
+        """Meaning of `scores`: "classes" (one of C), "labels" (any of C), "values" or "vectors"."""
 
     @abc.abstractmethod
     def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:

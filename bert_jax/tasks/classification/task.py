@@ -196,7 +196,7 @@ class ClassificationTask(LabelledTask[Text], Distillable):
         return {"": weighted_sums(batch["weights"], values)}
 
     @property
-    def score_kind(self) -> str:  # type: ignore[override]
+    def score_kind(self) -> str:
         return self._problem.score_kind
 
     def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:

@@ -43,6 +43,7 @@ from bert_jax.tasks.base.task import (
     Evaluator,
     Predict,
     Sums,
+    Task,
     classification_sums,
     mean_losses,
     with_rows,
@@ -100,7 +101,7 @@ _TERMS = {
 }
 
 
-class PretrainingTask(Distillable):
+class PretrainingTask(Task):
     """MLM and NSP (or SOP, or only MLM, or with SBO) on a corpus.
 
     Metrics: `mlm_loss`, `mlm_accuracy`, `mlm_perplexity`, and loss and accuracy of `nsp` (NSP or
@@ -109,8 +110,6 @@ class PretrainingTask(Distillable):
 
     best_metric = ("mlm_loss", False)  # lower is better
     derived_metrics = ("mlm_perplexity",)  # of mlm_loss
-    score_kind = "classes"
-    scores_tokens = True
 
     def __init__(
         self,
@@ -137,8 +136,6 @@ class PretrainingTask(Distillable):
         self.tokenizer = tokenizer
         self.description = description
         self.module = self.make_module(execution)
-        if options.span_boundary:
-            self.score_kind = ""  # a teacher has no such head
         self.reads_pairs = options.objective in ("nsp", "sop")
         self._examples = PretrainingBatches(corpus.splits["train"], tokenizer, options)
         self._train = PackedBatches(self._examples) if options.packing else self._examples
@@ -220,7 +217,7 @@ class PretrainingTask(Distillable):
     def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
         """Cross-entropies and numbers of correct predictions of all heads."""
         logits: dict[str, Any] = {
-            "mlm": self.scores(params, outputs, batch),
+            "mlm": getattr(outputs, "prediction_logits", outputs),  # BPV
             "nsp": getattr(outputs, "seq_relationship_logits", None),
             "sbo": getattr(outputs, "span_logits", None),
         }
@@ -229,12 +226,6 @@ class PretrainingTask(Distillable):
             for term, (labels, weights) in _TERMS.items()
             if weights in batch
         }
-
-    def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
-        return getattr(outputs, "prediction_logits", outputs)  # BPV
-
-    def score_weights(self, batch: dict[str, jax.Array]) -> jax.Array:
-        return batch["masked_lm_weights"]
 
     def summary(self, metrics: dict[str, float]) -> dict[str, float]:
         """Adds the perplexity of the masked words."""
@@ -263,6 +254,19 @@ class PretrainingTask(Distillable):
                 )
             ),
         )
+
+
+class MaskedLanguageTask(PretrainingTask, Distillable):
+    """Pre-training with the heads that a teacher has too: all but SBO."""
+
+    score_kind = "classes"
+    scores_tokens = True
+
+    def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
+        return getattr(outputs, "prediction_logits", outputs)  # BPV
+
+    def score_weights(self, batch: dict[str, jax.Array]) -> jax.Array:
+        return batch["masked_lm_weights"]
 
 
 @dataclasses.dataclass(frozen=True)
