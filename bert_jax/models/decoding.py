@@ -56,7 +56,10 @@ class KeyValueCache:
         return cls(zeros, zeros, jnp.zeros((rows, size), jnp.int32), jnp.int32(0))
 
     def append(self, key: jax.Array, value: jax.Array, key_ids: jax.Array) -> Self:
-        """The cache with T more tokens: [B, N, T, H] twice, and int32 [B, T]."""
+        """The cache with T more tokens: [B, N, T, H] twice, and int32 [B, T].
+
+        The caller appends at most S tokens in all: more would overwrite the last ones.
+        """
 
         def put(old: jax.Array, new: jax.Array, axis: int) -> jax.Array:
             return jax.lax.dynamic_update_slice_in_dim(old, new, self.length, axis)

@@ -129,6 +129,9 @@ class LayerStack(nn.Module):
             hidden, values = _in_parts(layers, rows, hidden, tokens)
         if is_grouped:
             values = jax.tree.map(_all_layers, values)
+        if values.cache is not None:
+            cache_of_layer = jax.tree.map(lambda leaf: leaf[0], values.cache)
+            tokens = tokens._replace(mask=cache_of_layer.mask(tokens.mask))
         scale = self.config.attention_scale
         intermediates = _intermediates(requested, embedded, values, tokens, scale)
         return hidden, intermediates, values.cache
@@ -318,18 +321,16 @@ class Encoder(nn.Module):
                 causal.
 
         Raises:
-            ValueError: there is a cache, but no `position_ids`; or packed rows, or trigrams.
+            ValueError: there is a cache, but no `position_ids`; or packed rows, trigrams or value
+                relations.
         """
-        if cache is not None and (
-            inputs.position_ids is None or inputs.packed_rows or self.config.trigram_input
-        ):
-            raise ValueError("a cache needs position_ids, and no packed rows and no trigrams")
-        input_ids, segment_ids, packed_rows = (
-            inputs.input_ids,
-            inputs.segment_ids,
-            inputs.packed_rows,
-        )
+        input_ids, segment_ids = inputs.input_ids, inputs.segment_ids
+        packed_rows = inputs.packed_rows
         requested = requested or RequestedOutputs()
+        refused = packed_rows or self.config.trigram_input or requested.value_relations
+        if cache is not None and (inputs.position_ids is None or refused):
+            problem = "a cache needs position_ids, and no packed rows, trigrams or value relations"
+            raise ValueError(problem)
         token_type_ids = inputs.token_type_ids
         if token_type_ids is None:
             token_type_ids = jnp.zeros_like(input_ids)

@@ -45,11 +45,11 @@ def test_token_after_token_with_a_cache_is_causal_attention(groups, window):
     """Three tokens at once, then one by one, with parameters of four layers or of two groups."""
     config = dataclasses.replace(CONFIG, num_hidden_groups=groups)
     module = LayerStack(config, Execution())
-    call = functools.partial(module.apply, deterministic=True, requested=RequestedOutputs())
-    start = functools.partial(module.init, deterministic=True, requested=RequestedOutputs())
+    options = {"deterministic": True, "requested": RequestedOutputs(attentions=True)}
+    call, start = (functools.partial(method, **options) for method in (module.apply, module.init))
     whole = causal_tokens(LENGTH, window)
     params = drawn(jax.eval_shape(start, jax.random.key(0), HIDDEN, whole))
-    expected, _, no_cache = jax.jit(call)(params, HIDDEN, whole)
+    expected, (_, expected_weights, _), no_cache = jax.jit(call)(params, HIDDEN, whole)
     assert no_cache is None
 
     # A cache for one token more than there are.
@@ -57,12 +57,16 @@ def test_token_after_token_with_a_cache_is_causal_attention(groups, window):
     layers = config.num_hidden_layers
     cache = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (layers, *leaf.shape)), layer)
     step = jax.jit(lambda hidden, tokens, cache: call(params, hidden, tokens, cache=cache))
-    outputs = []
+    outputs, weights = [], []
     for begin, end in ((0, 3), (3, 4), (4, 5)):
         tokens = causal_tokens(end - begin, window)
-        hidden, _, cache = step(HIDDEN[:, begin:end], tokens, cache)
+        hidden, (_, attentions, _), cache = step(HIDDEN[:, begin:end], tokens, cache)
         outputs.append(hidden)
+        weights.append(attentions)
     np.testing.assert_allclose(np.concatenate(outputs, axis=1), expected, atol=1e-5)
+    seen, empty = np.split(np.concatenate(weights, axis=3), [LENGTH], axis=4)
+    np.testing.assert_allclose(seen, expected_weights, atol=1e-5)
+    assert not empty.any()
     assert cache.length.tolist() == [LENGTH] * layers
     assert cache.key_ids[0].tolist() == [[1, 1, 1, 1, 1, 0]] * ROWS
 
@@ -95,6 +99,28 @@ def test_an_encoder_takes_and_returns_a_cache():
     assert second.cache.length.tolist() == [LENGTH] * CONFIG.num_hidden_layers
     with pytest.raises(ValueError, match="a cache needs position_ids"):
         encode(3, LENGTH, first.cache, with_positions=False)
+
+
+def test_attention_weights_of_three_tokens_one_at_a_time():
+    """With parameters of 0 all scores are equal."""
+    config = dataclasses.replace(CONFIG, num_hidden_layers=1)
+    module = Encoder(config, add_pooling_layer=False)
+    params = jax.tree.map(jnp.zeros_like, init_params(module, jax.random.key(0)))
+    cache = jax.tree.map(lambda leaf: leaf[None], KeyValueCache.empty(config, Execution(), 1, 3))
+
+    def encode(position, cache, requested):
+        inputs = EncoderInputs(np.int32([[7]]), position_ids=np.int32([[position]]))
+        return module.apply(
+            {"params": params}, inputs, True, requested, cache=cache, method="encode"
+        )
+
+    for position, expected in enumerate([[1, 0, 0], [0.5, 0.5, 0], [1 / 3, 1 / 3, 1 / 3]]):
+        output = encode(position, cache, RequestedOutputs(attentions=True))
+        cache = output.cache
+        assert output.attentions.shape == (1, 1, 2, 1, 3)
+        np.testing.assert_allclose(output.attentions[0, 0, :, 0], [expected] * 2, rtol=1e-6)
+    with pytest.raises(ValueError, match="no packed rows, trigrams or value relations"):
+        encode(0, cache, RequestedOutputs(value_relations=True))
 
 
 def test_a_bias_reaches_every_layer_and_the_attention_weights():
