@@ -248,12 +248,14 @@ def row_kinds(batch: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
     The arrays of the only kind have plain names, and it is called "". Rows that have their own B
     and T, such as queries and passages, have a prefix: "query/input_ids", "passage/input_ids".
+    `row_indices` without a prefix count the rows of every kind.
     """
+    shared = {"row_indices": batch["row_indices"]} if "row_indices" in batch else {}
     kinds: dict[str, dict[str, Any]] = {}
     for name, array in batch.items():
         kind, _, plain = name.rpartition("/")
         kinds.setdefault(kind, {})[plain] = array
-    return {kind: rows for kind, rows in kinds.items() if "input_ids" in rows}
+    return {kind: shared | rows for kind, rows in kinds.items() if "input_ids" in rows}
 
 
 def apply_model(

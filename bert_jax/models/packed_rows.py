@@ -34,8 +34,8 @@ class EncoderInputs(NamedTuple):
             only.
         packed_rows: if set, the layers compute rows without `segment_ids` in packed rows; then
             their hidden states, attention weights and value relations are not available.
-        row_indices: int32 [B], index of each row in the global batch, so that dropout masks do not
-            depend on micro-batches; None for 0 … B-1.
+        row_indices: int32 [B], index of each row in the global batch, so that the encoder's dropout
+            masks do not depend on micro-batches; None for 0 … B-1. Ignored with `packed_rows`.
     """
 
     input_ids: jax.Array

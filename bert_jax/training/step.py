@@ -254,7 +254,8 @@ def _cached(forward: Callable[[GlobalBatch], Any], batch: GlobalBatch, parts: in
 
     They are computed again when their gradient is known, so that only the activations of one part
     are in memory (GradCache: Gao et al., 2021, https://arxiv.org/abs/2101.06983). Row indices
-    count within the whole batch, so the dropout masks are the same as without parts.
+    count within the whole batch, so the encoder's dropout masks are the same as without parts; a
+    head's are repeated in each part.
     """
     rows = batch | {"row_indices": jnp.arange(len(next(iter(batch.values()))))}
     outputs = jax.lax.map(jax.checkpoint(forward, prevent_cse=False), _split_rows(rows, parts))

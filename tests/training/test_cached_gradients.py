@@ -13,6 +13,7 @@ import pytest
 from bert_jax.config import complete_config
 from bert_jax.experiment import Experiment
 from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder_with_head import row_kinds
 from bert_jax.models.heads.multiple_choice import MultipleChoiceModel
 from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.mesh import MeshShape, make_mesh
@@ -111,6 +112,14 @@ def test_a_head_with_dropout_in_its_encoder():
     task = GlobalChoices()
     batch = {"input_ids": ids, "weights": np.ones(16, np.float32)}
     assert_same_in_micro_batches(task, random_params(task.module), batch, devices=1)
+
+
+def test_each_kind_of_rows_has_the_row_indices():
+    batch = {"query/input_ids": 1, "passage/input_ids": 2, "weights": 3, "row_indices": 4}
+    assert row_kinds(batch) == {
+        "query": {"input_ids": 1, "row_indices": 4},
+        "passage": {"input_ids": 2, "row_indices": 4},
+    }
 
 
 def test_pairs_of_texts_with_dropout(task):
