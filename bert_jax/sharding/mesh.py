@@ -43,7 +43,7 @@ class MeshShape:
             raise OptionError("mesh", str(self), rule, problem=f"there is no mesh {self}")
         if self.auto and (self.data, self.fsdp, self.tensor) != (-1, 1, 1):
             problem = f"mesh=auto chooses the sizes, but {self} are set"
-            raise OptionError("mesh", "auto", f"leave out {{mesh=auto}}, or {_SIZES}", problem)
+            raise OptionError("mesh.auto", True, f"leave out mesh=auto, or {_SIZES}", problem)
 
     @property
     def sizes(self) -> list[int]:

@@ -149,6 +149,10 @@ def test_the_search_for_the_largest_microbatch(limit, known, guess, tried, resul
             ("--topology", "h100:7", "--mesh", "all"),
             "global_batch_size is 8; it must be a multiple of 7 devices",
         ),
+        (
+            ("--topology", "h100:8", "--config.mesh=auto", "--config.mesh.fsdp=2"),
+            "are set; leave out mesh=auto, or mesh.data, mesh.fsdp and mesh.tensor",
+        ),
     ],
 )
 def test_errors_are_one_line(run, arguments, message):
