@@ -105,8 +105,9 @@ def time_work(options: BenchOptions, workload: Workload) -> dict[str, Any]:
     """
     task, mesh, execution = workload.task, workload.mesh, workload.execution
     is_pipeline = options.work == "pipeline"
+    rule = "lower {train.global_batch_size}"
     work = f"a batch of {workload.train_options.global_batch_size} rows"
-    with explain_out_of_memory(work, "lower train.global_batch_size"):
+    with explain_out_of_memory(work, "train.global_batch_size", rule):
         step, batches = make_step(options.work, workload)
         # Each batch once: another length is another program.
         warmup = _WARMUP_OF_PIPELINE if is_pipeline else len(batches)

@@ -162,7 +162,7 @@ def set_keys(config: ConfigDict, values: Mapping[str, Any], *, where: str) -> Co
         try:
             keys = keys_of_preset(preset, config.task)
         except OptionError as error:
-            raise UserError(f"{where}: {error}") from error
+            raise error.at(where) from error
         values = {key: value for key, value in keys.items() if key in defaults} | dict(values)
     for key, value in values.items():
         set_key(config, key, value, where=where)

@@ -16,7 +16,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udff
 # The number of characters at the beginning and at the end (the remedy) of a long message.
 _HEAD, _TAIL = 1000, 500
 # An option in the rule of an `OptionError`.
-_OPTION = re.compile(r"\{([\w.]+(=\w+)?)\}")
+_OPTION = re.compile(r"\{([\w.]+(=[\w.,-]+)?)\}")
 
 
 class UserError(Exception):
@@ -45,7 +45,7 @@ class OptionError(UserError):
 
     Attributes:
         key: the option.
-        value: value of the option.
+        value: value of the option; None also where the remedy is an option that was not read.
         rule: requirement on the value, or the remedy. An option in braces is renamed with `key`.
         problem: replaces "KEY is VALUE"; it may contain names from data and files.
     """
@@ -66,6 +66,11 @@ class OptionError(UserError):
         """
         rule = _OPTION.sub(lambda option: name(option[1]), self.rule)
         return OptionError(name(self.key), self.value, rule, self.problem)
+
+    def at(self, location: object) -> "OptionError":
+        """The same error with the location of the value, such as a file."""
+        problem = self.problem or f"{self.key} is {self.value!r}"
+        return OptionError(self.key, self.value, self.rule, f"{location}: {problem}")
 
 
 def require_at_least(key: str, value: Any, least: int, most: int = INT32_MAX) -> None:

@@ -33,7 +33,7 @@ from bert_jax.checkpoints.runs import RunCheckpoints, newest_step
 from bert_jax.checkpoints.sentence_transformers.reading import module_shapes, read_vectors
 from bert_jax.checkpoints.sentence_transformers.writing import vector_files
 from bert_jax.config import Sections, complete_config, differing_keys
-from bert_jax.errors import UserError, listed
+from bert_jax.errors import OptionError, UserError, listed
 from bert_jax.files import (
     check_undamaged,
     is_remote,
@@ -216,15 +216,14 @@ def _change_length(workdir: Path, done: int, before: int, now: int) -> None:
     """Checks and announces another number of steps; the run is not finished any more.
 
     Raises:
-        UserError: more steps are done.
+        OptionError: more steps are done.
     """
     if now == before:
         return
     if now < done:
-        raise _unusable(
-            f"{workdir} has done {done} steps already, and the config sets {now}",
-            f"use another --workdir, or at least train.steps={done}",
-        )
+        problem = f"{workdir} has done {done} steps already, and the config sets {now}"
+        rule = f"use another --workdir, or at least {{train.steps={done}}}"
+        raise OptionError("train.steps", now, rule, problem)
     if is_main_host():
         say(
             f"{workdir}: {before} steps before, {now} now, {done} of them done; from here on the "

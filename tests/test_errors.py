@@ -40,9 +40,11 @@ def test_an_option_is_named_by_its_key_and_on_the_command_line_by_its_flag():
         f"{problem}set --text-column, or --no-header if this line is a row",
         2,
     )
-    error = OptionError("data.format", "x", "set {data.format=text}, see data.tsv and {data.other}")
+    error = OptionError(
+        "data.format", "x", "set {data.format=text}, see data.tsv and {data.other=0,2.5}"
+    )
     assert outcome(error, parser)[0] == (
-        "--input-format is 'x'; set --input-format text, see data.tsv and data.other"
+        "--input-format is 'x'; set --input-format text, see data.tsv and data.other=0,2.5"
     )
     # A verb with a config has other options under the same names.
     parser.add_argument("--config")

@@ -4,7 +4,7 @@ import pytest
 
 from bert_jax import presets
 from bert_jax.config import _flat_defaults, complete_config, override_keys
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 from bert_jax.experiment import Experiment
 from bert_jax.families.family import find_family
 from bert_jax.presets import PRESETS, keys_of_preset
@@ -73,5 +73,7 @@ def test_an_unknown_preset_is_named():
         ("a test", lambda: complete_config({"preset": "bart"}, where="a test")),
         ("--config", lambda: override_keys(complete_config({}, where=""), [("preset", "x")])),
     ):
-        with pytest.raises(UserError, match=f"^{where}: preset is '.*'; known are google, hugging"):
+        message = f"^{where}: preset is '.*'; known are google, hugging"
+        with pytest.raises(OptionError, match=message) as error:
             make()
+        assert error.value.key == "preset"

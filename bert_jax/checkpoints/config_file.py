@@ -185,8 +185,7 @@ def read_config(path: Path, default_type: str = DEFAULT_MODEL_TYPE) -> ModelDesc
         config = family.config(known)
     except OptionError as error:
         names = {f"model.{name}": key for name, key in keys.items()}
-        error = error.renamed(lambda key: names.get(key, key))
-        raise UserError(f"{path}: {error}") from error
+        raise error.renamed(lambda key: names.get(key, key)).at(path) from error
     owned = _OWN if labels or named is None else set(_OWN).difference(LABEL_KEYS)
     return ModelDescription(
         config=config,

@@ -151,7 +151,7 @@ class Engine(Generic[Example, Prediction]):
 
         Raises:
             NotFiniteError: an output is not finite.
-            UserError: a device ran out of memory.
+            OptionError: a device ran out of memory.
         """
         return [prediction for window in self.run(examples) for prediction in window.predictions]
 
@@ -193,10 +193,11 @@ class Engine(Generic[Example, Prediction]):
             ExampleError: with `strict`, before any example of its window is computed; the windows
                 before it are complete.
             NotFiniteError: an output is not finite.
-            UserError: a device ran out of memory.
+            OptionError: a device ran out of memory.
         """
         work = f"batches of {self.predictor.options.batch_size} rows"
-        with explain_out_of_memory(work, "lower the batch size or the maximum length"):
+        rule = "lower the batch size or the maximum length"
+        with explain_out_of_memory(work, "batch_size", rule):
             for step in _begun_ahead(self._begin(examples, strict, cache), self._batches_ahead):
                 if strict and step.window.error:
                     raise step.window.error

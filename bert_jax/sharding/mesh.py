@@ -181,15 +181,16 @@ def lack_of_memory(tree: Any, what: str) -> str:
 
 
 @contextlib.contextmanager
-def explain_out_of_memory(work: str, remedy: str) -> Iterator[None]:
+def explain_out_of_memory(work: str, key: str, rule: str) -> Iterator[None]:
     """Replaces XLA's long message about a full device by one line with remedies.
 
     Args:
         work: the work that does not fit, such as "32 rows at a time".
-        remedy: what to change, for people.
+        key: the option that the remedy changes first.
+        rule: the remedy, see `OptionError`.
 
     Raises:
-        UserError: a device ran out of memory.
+        OptionError: a device ran out of memory.
     """
     try:
         yield
@@ -197,7 +198,7 @@ def explain_out_of_memory(work: str, remedy: str) -> Iterator[None]:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
         problem = f"the memory of a device does not suffice for {work}: {first_line(error)}"
-        raise UserError(f"{problem}; {remedy}") from error
+        raise OptionError(key, None, rule, problem) from error
 
 
 def _device_grid(devices: list[jax.Device], sizes: list[int]) -> np.ndarray:

@@ -311,6 +311,7 @@ def explain_step_out_of_memory(
     return explain_out_of_memory(
         f"{rows // parts} rows at a time (global batch of {options.global_batch_size}, "
         f"{options.microbatches} micro-batches, {parts} parts of the batch)",
-        "set model.remat=full, split the state by mesh.fsdp, or start a new run with more "
-        "train.microbatches; `bert-jax plan` shows what fits",
+        "model.remat",
+        "set {model.remat=full}, split the state by {mesh.fsdp}, or start a new run with more "
+        "{train.microbatches}; `bert-jax plan` shows what fits",
     )

@@ -12,7 +12,7 @@ from bert_jax.checkpoints.config_file import (
     read_config,
     write_config,
 )
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.families.bert import FAMILY
 from bert_jax.families.family import Family
 from bert_jax.models.config import EncoderConfig
@@ -191,8 +191,10 @@ def test_options_of_heads_that_only_bert_jax_has(tmp_path, head, field, value):
     assert read_config(path).config == other
     path.write_text(path.read_text().replace('"joint"', '"both"'))
     if field == "qa_head":
-        with pytest.raises(UserError, match="qa_head is 'both'; known are independent, joint"):
+        message = "config.json: qa_head is 'both'; known are independent, joint"
+        with pytest.raises(OptionError, match=message) as error:
             read_config(path)
+        assert (error.value.key, error.value.value) == ("qa_head", "both")
 
 
 @pytest.mark.parametrize(

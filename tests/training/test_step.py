@@ -14,7 +14,7 @@ from jax.extend.core import jaxprs_in_params
 from jax.sharding import NamedSharding, PartitionSpec
 from scipy.special import log_softmax
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.inference.evaluation import evaluate
 from bert_jax.models.execution import Execution
 from bert_jax.models.surgery import without_padding
@@ -322,12 +322,13 @@ def test_a_new_state_from_parameters(make_tiny_task, tiny_config, monkeypatch):
 
 def test_too_little_memory_is_one_line_with_its_remedy():
     options = TrainOptions(global_batch_size=64, microbatches=2)
-    with pytest.raises(UserError) as actual, explain_step_out_of_memory(options, MESH):
+    with pytest.raises(OptionError) as actual, explain_step_out_of_memory(options, MESH):
         jax.block_until_ready(jnp.zeros(1 << 50, jnp.int8))
     (line,) = str(actual.value).splitlines()
     assert line.startswith("the memory of a device does not suffice for 32 rows at a time")
     assert "RESOURCE_EXHAUSTED" in line
-    assert "set model.remat=full" in line
+    assert actual.value.key == "model.remat"
+    assert "set model.remat=full, split the state by mesh.fsdp" in line
 
 
 def test_a_training_that_can_never_fit_is_refused():

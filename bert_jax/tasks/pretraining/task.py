@@ -298,9 +298,9 @@ class LossEvaluator(Evaluator):
         batches = task.evaluation_batches(
             host=share.index, hosts=share.count, divisor=divisor, examples=examples
         )
-        rule = "lower train.global_batch_size or raise train.microbatches"
+        rule = "lower {train.global_batch_size} or raise {train.microbatches}"
         work = "a batch of the evaluation, with the rows of a micro-batch"
-        with explain_out_of_memory(work, rule):
+        with explain_out_of_memory(work, "train.global_batch_size", rule):
             return mean_losses(task, model.params, batches, mesh)
 
     def baseline_warning(self, metrics: Mapping[str, float], baselines: Mapping[str, float]) -> str:

@@ -355,7 +355,7 @@ def _check_answers(
     for question in questions if version == "1.1" else ():
         if question.label == ():
             problem = f"{question.location}: the passage has no answer, which SQuAD 1.1 does not "
-            raise OptionError("data.version", version, "set {data.version}=2.0", f"{problem}allow")
+            raise OptionError("data.version", version, "set {data.version=2.0}", f"{problem}allow")
 
 
 TRAIN = TrainSpec(

@@ -83,7 +83,7 @@ class CosineObjective(Objective):
                 raise OptionError(
                     "data.label_range",
                     self.label_range,
-                    "set {data.label_range} to the range of the labels, as {data.label_range}=0,5",
+                    "set {data.label_range} to the range of the labels, as {data.label_range=0,5}",
                     problem=f"{example.location}: the label {number:g} is not between {least:g} "
                     f"and {greatest:g}",
                 )

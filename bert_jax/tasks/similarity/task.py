@@ -96,7 +96,7 @@ class SimilarityData(LabelledData, TextOptions):
         except (ValueError, OptionError):  # not two, or not numbers
             is_range = False
         if not is_range:
-            rule = "give the least and the greatest label, as {data.label_range}=0,5"
+            rule = "give the least and the greatest label, as {data.label_range=0,5}"
             raise OptionError("data.label_range", self.label_range, rule)
         return float(low), float(high)
 

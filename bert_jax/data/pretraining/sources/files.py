@@ -22,7 +22,7 @@ from bert_jax.errors import OptionError
 from bert_jax.files import is_remote, matching_files, open_binary, reachable, state_of
 from bert_jax.files.paths import FileState
 
-REMEDY = "convert the file, or set data.errors=replace to read U+FFFD in its place"
+REMEDY = "convert the file, or set {data.errors=replace} to read U+FFFD in its place"
 
 
 class FileSource(Source):
