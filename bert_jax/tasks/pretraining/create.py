@@ -15,7 +15,7 @@ from bert_jax.errors import OptionError
 from bert_jax.models.config import EncoderConfig
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
-from bert_jax.tasks.pretraining.task import CorpusData, MaskedLanguageTask, PretrainingTask
+from bert_jax.tasks.pretraining.task import CorpusData, DistillablePretrainingTask, PretrainingTask
 from bert_jax.tokenization import Tokenizer
 
 _OF_A_SOURCE = ("format", "field", "paragraphs", "errors", "data_dir")
@@ -144,7 +144,7 @@ def _task(config: Config, model_init: ModelInit, corpora: Corpora) -> Pretrainin
         kind = model_init.family.model_type
         rule = f"models of the family {kind} have no head for pairs: set {{data.objective=none}}"
         raise OptionError("data.objective", objective, rule)
-    made = PretrainingTask if config.data.span_boundary else MaskedLanguageTask
+    made = PretrainingTask if config.data.span_boundary else DistillablePretrainingTask
     return make_task(made, head, config, model_init, corpora)
 
 

@@ -106,6 +106,9 @@ class PretrainingTask(Task):
 
     Metrics: `mlm_loss`, `mlm_accuracy`, `mlm_perplexity`, and loss and accuracy of `nsp` (NSP or
     SOP) and `sbo`, if the objective has them.
+
+    Attributes:
+        reads_pairs: whether a row has two texts, for NSP or SOP.
     """
 
     best_metric = ("mlm_loss", False)  # lower is better
@@ -256,7 +259,7 @@ class PretrainingTask(Task):
         )
 
 
-class MaskedLanguageTask(PretrainingTask, Distillable):
+class DistillablePretrainingTask(PretrainingTask, Distillable):
     """Pre-training with the heads that a teacher has too: all but SBO."""
 
     score_kind = "classes"
