@@ -58,7 +58,7 @@ class TeacherScores(Constants):
         self._scores: np.ndarray | None = None
 
     def params(self, mesh: Mesh) -> None:
-        """Calls `ready`."""
+        """Maps the scores into memory for `of`; there are no parameters."""
         self.ready(mesh)
 
     def ready(self, mesh: Mesh) -> None:

@@ -25,9 +25,10 @@ from bert_jax.tokenization import Encoding
 
 @dataclasses.dataclass(frozen=True)
 class AttentionsPredictOptions(TextPredictOptions):
-    """The options of `bert-jax predict`.
+    """The options of `bert-jax predict` for attention weights.
 
     Attributes:
+        batch_size: maximum number of rows per batch; each has L · N · T² values.
         layers: numbers of layers from 1, or -1, -2, … from the end; None: all.
     """
 

@@ -24,7 +24,14 @@ from bert_jax.tokenization import Encoding, Tokenizer
 
 @dataclasses.dataclass(frozen=True)
 class EmbedPredictOptions(TextPredictOptions):
-    """Attributes: `pooling`, `normalize`, `prompt`: see `LoadedModel.embed`."""
+    """The options of `bert-jax predict` for vectors.
+
+    Attributes:
+        pooling: one or more of `POOLINGS`, as "mean" or "cls,max"; None: as the model's files say.
+        normalize: whether vectors are scaled to length 1; None: as the model's files say.
+        prompt: name of a prompt of the model, or a text, which is put before each text; None: the
+            model's default prompt.
+    """
 
     pooling: str | None = None
     normalize: bool | None = None

@@ -141,12 +141,7 @@ def train(
 
 @dataclasses.dataclass
 class _Run:
-    """The state of a running training.
-
-    Attributes:
-        unlogged: metrics of the steps since the last log, still on the devices.
-        compiled: shapes of the batches so far.
-    """
+    """The state of a running training."""
 
     task: Task
     evaluate: Evaluate
@@ -157,7 +152,9 @@ class _Run:
     progress: ProgressBar
     early_stopping: EarlyStopping
     predictions: Path | None
+    # Metrics of the steps since the last log, still on the devices.
     unlogged: list[tuple[int, dict[str, jax.Array]]] = dataclasses.field(default_factory=list)
+    # Shapes of the batches so far.
     compiled: set[tuple[Any, ...]] = dataclasses.field(default_factory=set)
     throughput: Throughput = dataclasses.field(default_factory=Throughput)
 

@@ -147,7 +147,8 @@ def _joined(parts: Sequence[EncodedExample | ExampleError]) -> EncodedExample | 
 class TextPredictor(Predictor[Text, Prediction]):
     """A predictor of texts and pairs of texts, one row each.
 
-    Subclasses define the computation, and how each row of its result becomes a prediction.
+    Subclasses define how each row of the result becomes a prediction, and may define another
+    computation.
     """
 
     def __init__(

@@ -49,7 +49,11 @@ _PREDICTION = "prediction"
 
 @dataclasses.dataclass(frozen=True)
 class ClassificationPredictOptions(TextPredictOptions):
-    """Attributes: `raw_scores`: see `LoadedModel.classify`."""
+    """The options of `bert-jax predict` for labels.
+
+    Attributes:
+        raw_scores: whether scores are the model's outputs, without an activation such as softmax.
+    """
 
     raw_scores: bool = False
 

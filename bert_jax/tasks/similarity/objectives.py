@@ -190,7 +190,7 @@ class MultipleNegativesRanking(Objective):
 
     def losses(self, output: PairOutput, targets: jax.Array, is_pair: jax.Array) -> jax.Array:
         first, second = map(l2_normalize, jnp.unstack(output.vectors, axis=1))
-        scores = self.scale * jnp.inner(first, second)
+        scores = self.scale * jnp.inner(first, second)  # BB: each first text with each second
         same = are_related(targets, targets)
         positive = jnp.eye(len(targets), dtype=bool)
         scores = jnp.where(positive | (~same & is_pair[None, :]), scores, MASK_VALUE)

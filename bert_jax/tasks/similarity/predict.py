@@ -33,7 +33,13 @@ from bert_jax.tasks.embed import EmbeddingPredictor
 
 @dataclasses.dataclass(frozen=True)
 class SimilarityPredictOptions(TextPredictOptions):
-    """Attributes: `pooling`, `prompt`: see `LoadedModel.embed`."""
+    """The options of `bert-jax predict` for the similarity of two texts.
+
+    Attributes:
+        pooling: one or more of `POOLINGS`, as "mean" or "cls,max"; None: as the model's files say.
+        prompt: name of a prompt of the model, or a text, which is put before each text; None: the
+            model's default prompt.
+    """
 
     pooling: str | None = None
     prompt: str | None = None
