@@ -5,7 +5,9 @@ The metrics equal the official scripts to the last digit.
 
 import re
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+from bert_jax.errors import OptionError
 
 
 def baselines_of(metric: str, baselines: Mapping[str, float]) -> dict[str, float]:
@@ -37,3 +39,9 @@ def baseline_warning(metric: tuple[str, bool], value: float, baselines: Mapping[
         if (value <= base) if higher_is_better else (value >= base):
             return f"{name} {value:.4f} is not better than {key} {base:.4f}"
     return ""
+
+
+def unknown_metric(name: str, known: Iterable[str]) -> OptionError:
+    """The error for a `data.best_metric` that is none of the metrics."""
+    problem = f"there is no metric {name!r}, only {', '.join(known)}"
+    return OptionError("data.best_metric", name, "set {data.best_metric} to one of them", problem)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_jax.errors import OptionError
+from bert_jax.metrics import unknown_metric
 
 
 @dataclasses.dataclass
@@ -47,9 +48,7 @@ class EarlyStopping:
         name, higher_is_better = self.metric
         if name not in metrics:
             if metrics:
-                problem = f"there is no metric {name!r}, only {', '.join(metrics)}"
-                rule = "set {data.best_metric} to one of them"
-                raise OptionError("data.best_metric", name, rule, problem)
+                raise unknown_metric(name, metrics)
             if self.patience:
                 raise OptionError(
                     "train.patience",

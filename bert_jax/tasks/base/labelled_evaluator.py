@@ -13,6 +13,7 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Example
 from bert_jax.errors import OptionError, UserError
 from bert_jax.files import atomic_directory
+from bert_jax.metrics import unknown_metric
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tasks.base.labelled_options import LabelledOptions
 from bert_jax.tasks.base.predict_spec import EXPECTED, JSONL, PredictSpec
@@ -110,10 +111,7 @@ class LabelledEvaluator(Evaluator, Generic[Input, Prediction]):
             if self.is_labelled(eval_set):
                 names = set(self.metric_names(eval_set.examples))
                 if self.splits.train and self.best_metric[0] not in names:
-                    name = self.best_metric[0]
-                    problem = f"there is no metric {name!r}, only {', '.join(sorted(names))}"
-                    rule = "set {data.best_metric} to one of them"
-                    raise OptionError("data.best_metric", name, rule, problem)
+                    raise unknown_metric(self.best_metric[0], sorted(names))
             elif self.splits.train:
                 rule = "give it as {data.test} to have it predicted"
                 problem = f"{eval_set.source} has no labels to evaluate a training with"

@@ -54,6 +54,16 @@ def label_numbers(labels: Sequence[str]) -> Callable[[str, str], int]:
     return number
 
 
+def class_numbers(labels: Sequence[str], examples: Sequence[Example[Any]]) -> np.ndarray:
+    """The number of each example's class, int32 [n].
+
+    Raises:
+        UserError: an example has several classes, or one that is none of `labels`.
+    """
+    number = label_numbers(labels)
+    return np.array([number(class_of(example), example.location) for example in examples], np.int32)
+
+
 def class_of(example: Example[Any]) -> str:
     """The class of an example, for tasks where each has one.
 

@@ -20,7 +20,7 @@ from bert_jax.errors import UserError, listed, require_one_of
 from bert_jax.files import save_figure, write_atomically
 from bert_jax.metrics.classification import ConfusionMatrix, LabelSets
 from bert_jax.metrics.similarity import mean_squared_error, pearson, spearman
-from bert_jax.tasks.base.labels import class_of, drop_labels, label_numbers
+from bert_jax.tasks.base.labels import class_numbers, drop_labels, label_numbers
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.splits import EvalSet
 from bert_jax.tasks.classification.predict import problem_type
@@ -101,8 +101,7 @@ class SingleLabel(Problem):
 
     def targets(self, examples: Sequence[Example[Text]]) -> np.ndarray:
         """Class numbers, int32 [n]."""
-        number = label_numbers(self.labels)
-        return np.array([number(class_of(row), row.location) for row in examples], np.int32)
+        return class_numbers(self.labels, examples)
 
     def losses(self, logits: jax.Array, targets: jax.Array) -> jax.Array:
         """Cross-entropy."""

@@ -220,7 +220,7 @@ class PretrainingTask(Task):
     def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
         """Cross-entropies and numbers of correct predictions of all heads."""
         logits: dict[str, Any] = {
-            "mlm": getattr(outputs, "prediction_logits", outputs),  # BPV
+            "mlm": _word_logits(outputs),
             "nsp": getattr(outputs, "seq_relationship_logits", None),
             "sbo": getattr(outputs, "span_logits", None),
         }
@@ -259,6 +259,11 @@ class PretrainingTask(Task):
         )
 
 
+def _word_logits(outputs: Any) -> jax.Array:
+    """The logits of the masked words, [B, P, V]; with a second head, a field of the outputs."""
+    return getattr(outputs, "prediction_logits", outputs)
+
+
 class DistillablePretrainingTask(PretrainingTask, Distillable):
     """Pre-training with the heads that a teacher has too: all but SBO."""
 
@@ -266,7 +271,7 @@ class DistillablePretrainingTask(PretrainingTask, Distillable):
     scores_tokens = True
 
     def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
-        return getattr(outputs, "prediction_logits", outputs)  # BPV
+        return _word_logits(outputs)
 
     def score_weights(self, batch: dict[str, jax.Array]) -> jax.Array:
         return batch["masked_lm_weights"]

@@ -20,7 +20,7 @@ from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.layers import cosines, l2_normalize
 from bert_jax.models.sentence_pairs import PairOutput
 from bert_jax.process import say
-from bert_jax.tasks.base.labels import class_of, label_numbers
+from bert_jax.tasks.base.labels import class_numbers
 
 
 class Objective(abc.ABC):
@@ -135,8 +135,7 @@ class SoftmaxObjective(Objective):
 
     def targets(self, examples: Sequence[Example[Pair]]) -> np.ndarray:
         """Class numbers, int32 [n]."""
-        number = label_numbers(self.labels)
-        return np.array([number(class_of(pair), pair.location) for pair in examples], np.int32)
+        return class_numbers(self.labels, examples)
 
     def can_evaluate(self, examples: Sequence[Example[Pair]]) -> bool:
         """Whether there is a classifier, and the pairs have its labels."""
