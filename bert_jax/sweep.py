@@ -247,7 +247,7 @@ def _init_workdir(workdir: Path, kind: str) -> None:
             )
         if old != kind:
             raise UserError(f"{workdir} holds the runs of {old}; use another --workdir")
-    elif (workdir / "config.json").exists():
+    elif (workdir / run_directory.CONFIG).exists():
         raise UserError(f"{workdir} is a single run; use another --workdir for several")
     if is_main_host():
         write_atomically(path, (json.dumps({"kind": kind}) + "\n").encode())
