@@ -12,7 +12,7 @@ from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.base.train_spec import TaskConfig
-from bert_jax.tasks.pretraining.task import CorpusData, PretrainingTask
+from bert_jax.tasks.pretraining.task import CorpusData, DistillablePretrainingTask, PretrainingTask
 from bert_jax.training_options import OptimizerOptions, TrainOptions
 
 EXECUTION = Execution()
@@ -30,7 +30,7 @@ def make_tiny_task(tiny_corpus: Path) -> Callable[..., PretrainingTask]:
 
     def make(config: EncoderConfig, execution: Execution = EXECUTION) -> PretrainingTask:
         corpus = Corpus.open(tiny_corpus)
-        return PretrainingTask(
+        return DistillablePretrainingTask(
             TaskConfig(OPTIONS, TrainOptions(global_batch_size=8), OptimizerOptions()),
             {"": corpus},
             corpus.tokenizer(),
