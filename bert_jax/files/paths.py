@@ -246,7 +246,7 @@ def _await_answer(bucket: str) -> None:
     except FSTimeoutError:
         raise TimeoutError(f"no answer within {_FIRST_ANSWER_SECONDS:.0f} s") from None
     except Exception:
-        pass  # an answer, too; the next call reports it
+        pass  # the store has answered; the next call reports its error
 
 
 def _prepare_stores() -> None:

@@ -8,19 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.runs import assert_same_metrics
+
 pytestmark = pytest.mark.slow
 
 CONFIG = Path(__file__).parents[2] / "configs" / "distill.py"
 # Teacher and student are split over the devices of each host.
 MESH = ["--config.mesh.fsdp=2", "--config.mesh.data=2"]
-
-
-def records_of(workdir: Path) -> list[dict[str, float]]:
-    lines = [json.loads(line) for line in (workdir / "metrics.jsonl").open()]
-    return [
-        {name: value for name, value in row.items() if name != "split" and "per_sec" not in name}
-        for row in lines
-    ]
 
 
 def test_a_teacher_is_split_over_devices_and_hosts(
@@ -52,15 +46,10 @@ def test_a_teacher_is_split_over_devices_and_hosts(
         return json.loads(texts[0][0].splitlines()[-1])
 
     expected, result = alone("one", *layers), together("two", *layers)
-    for row, reference in zip(
-        records_of(tmp_path / "two"), records_of(tmp_path / "one"), strict=True
-    ):
-        assert row == pytest.approx(reference, rel=1e-4)
+    assert_same_metrics(tmp_path / "two", tmp_path / "one")
     for name in ("teacher_parameters", "student_parameters", "teacher_accuracy"):
         assert result[name] == expected[name]
 
     together("kept", *kept)
     alone("without")
-    with_scores, without = (records_of(tmp_path / name) for name in ("kept", "without"))
-    for row, reference in zip(with_scores, without, strict=True):
-        assert row == pytest.approx(reference, rel=1e-4)
+    assert_same_metrics(tmp_path / "kept", tmp_path / "without")

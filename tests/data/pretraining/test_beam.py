@@ -27,23 +27,16 @@ def command(tmp_path, tiny_vocabulary):
     return ["prepare", "--config", config]
 
 
-def refused(capsys, *arguments):
-    assert cli.main([str(argument) for argument in arguments]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1, said
-    return said.strip()
-
-
-def test_options_without_beam_are_refused(command, tmp_path, capsys):
+def test_options_without_beam_are_refused(command, tmp_path, refused):
     output = tmp_path / "corpus"
-    line = refused(capsys, *command, "--output", output, "--runner-options", "--project=p")
+    line = refused(*command, "--output", output, "--runner-options", "--project=p")
     assert "--runner-options are Beam's; add --runner beam" in line
 
 
-def test_without_beam_the_extra_is_named(command, tmp_path, capsys, monkeypatch):
+def test_without_beam_the_extra_is_named(command, tmp_path, refused, monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     monkeypatch.setitem(sys.modules, "apache_beam.options", None)
-    line = refused(capsys, *command, "--output", tmp_path / "corpus", "--runner", "beam")
+    line = refused(*command, "--output", tmp_path / "corpus", "--runner", "beam")
     assert "--runner is 'beam'; it needs the extra [beam]: pip install 'bert_jax[beam]'" in line
 
 
@@ -64,15 +57,15 @@ def test_the_corpus_is_that_of_the_local_command(command, tmp_path, more):
 
 
 @pytest.mark.slow
-def test_mistakes_are_one_line(command, tmp_path, capsys):
+def test_mistakes_are_one_line(command, tmp_path, refused, capsys):
     pytest.importorskip("apache_beam")
     capsys.readouterr()  # what its import says
     beam = [*command, "--output", tmp_path / "corpus", "--runner", "beam", "--runner-options"]
-    assert "Beam does not know --projct=p" in refused(capsys, *beam, "--projct=p")
-    assert "No closing quotation" in refused(capsys, *beam, "--project='p")
-    assert "argument --project: expected one argument" in refused(capsys, *beam, "--project")
+    assert "Beam does not know --projct=p" in refused(*beam, "--projct=p")
+    assert "No closing quotation" in refused(*beam, "--project='p")
+    assert "argument --project: expected one argument" in refused(*beam, "--project")
     assert "give --output gs://BUCKET/CORPUS" in refused(
-        capsys, *beam, "--runner=DataflowRunner --project=p --region=r --temp_location=gs://b/t"
+        *beam, "--runner=DataflowRunner --project=p --region=r --temp_location=gs://b/t"
     )
     (tmp_path / "1.txt").write_bytes(b"the cat\xff\n")
     assert cli.main([str(argument) for argument in (*beam, "")]) == 2
