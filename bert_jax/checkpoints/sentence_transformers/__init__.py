@@ -17,10 +17,11 @@ from bert_jax.checkpoints.tensors import SAFETENSORS
 from bert_jax.errors import UserError
 from bert_jax.families.family import family_names
 from bert_jax.files import below, is_there, read_json
-from bert_jax.models.heads.text_vectors import TextVectors
 
 MODULES, MODEL = "modules.json", "config_sentence_transformers.json"
 ENCODER, CONFIG = "sentence_bert_config.json", "config.json"
+METADATA = "artifact.metadata"
+"""A file of Stanford's ColBERT, see `colbert`."""
 
 # Version 0 has a class, and a name of this file, for each family.
 ENCODER_FILES = (
@@ -29,7 +30,11 @@ ENCODER_FILES = (
 )
 ENCODERS = ("transformer", *(name.replace("_", "") for name in family_names()))
 
-VECTOR_FILES = (MODULES, MODEL, "sentence_*_config.json")
+MLM_ENCODER = "MLMTransformer"
+"""The class of an encoder with the head of the masked language model; since version 5.4 also
+"Transformer"."""
+
+VECTOR_FILES = (MODULES, MODEL, METADATA, "sentence_*_config.json")
 """Patterns of the files beside an encoder; for the folders of modules see `module_folders`."""
 
 OBSOLETE = (*VECTOR_FILES, f"[0-9]*_*/{CONFIG}", f"[0-9]*_*/{SAFETENSORS}")
@@ -50,15 +55,9 @@ OF_OTHER_METHODS = ("unpad_inputs", "query_length", "document_length", "query_ex
 
 TO_TOKENS = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
 TO_POOLER = {"text": {"method": "forward", "method_output_name": "pooler_output"}}
-"""`modality_config` of an encoder: its last hidden states, or the output of its pooler."""
-
-OF_MODEL = {
-    "prompts": "prompts",
-    "default_prompt_name": "default_prompt_name",
-    "similarity_fn_name": "similarity",
-    "truncate_dim": "truncate_dim",
-}
-"""Field of MODEL → field of `TextVectors`."""
+TO_LOGITS = {"text": {"method": "forward", "method_output_name": "logits"}}
+"""`modality_config` of an encoder: its last hidden states, the output of its pooler, or the logits
+of its head."""
 
 _TENSORS = {
     "dense/kernel": "linear.weight",
@@ -91,7 +90,7 @@ def encoder_directory(directory: Path) -> Path:
     if not entries:
         return directory
     kind, folder = kind_of(entries[0]), entries[0]["path"]
-    if kind and kind.lower() not in ENCODERS:
+    if kind and kind.lower() not in (*ENCODERS, MLM_ENCODER.lower()):
         what = f"{directory / MODULES} begins with the module {entries[0]['type']}"
         raise UserError(f"{what}, which is not supported; give a model with a single encoder")
     return directory / folder if folder else directory
@@ -126,16 +125,9 @@ def entries_of(directory: Path) -> list[dict[str, Any]]:
 
 
 def kind_of(entry: Mapping[str, Any]) -> str:
-    """The class of a module of sentence-transformers; "" for one of somebody else."""
+    """The class of a module of sentence-transformers or PyLate; "" for one of somebody else."""
     package, _, kind = entry["type"].rpartition(".")
-    return kind if package.partition(".")[0] == "sentence_transformers" else ""
-
-
-def folders_of(vectors: TextVectors) -> list[str]:
-    """The folder of each module that is written; "" for the encoder, in the directory itself."""
-    pooling = ["Pooling"] if vectors.pools_tokens else []
-    kinds = [*pooling, *(type(module).__name__ for module in vectors.modules)]
-    return ["", *(f"{number}_{kind}" for number, kind in enumerate(kinds, start=1))]
+    return kind if package.partition(".")[0] in ("sentence_transformers", "pylate") else ""
 
 
 def tensors_of(number: int, parameters: Iterable[str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from bert_jax.checkpoints.sentence_transformers import (
     MODEL,
     MODULES,
     OF_OTHER_METHODS,
+    entries_of,
 )
 from bert_jax.errors import UserError
 from bert_jax.files import is_there, read_json_object
@@ -38,6 +39,8 @@ def with_activation(directory: Path, other: Mapping[str, Any]) -> dict[str, Any]
     # Without modules.json, sentence-transformers reads config.json alone.
     if fields.pop("model_type", None) != "CrossEncoder" or not is_there(directory / MODULES):
         return dict(other)
+    if others := [entry["type"] for entry in entries_of(directory)[1:]]:
+        fields[MODULES] = others
     harmless = {"transformer_task", "modality_config", "module_output_name", *OF_OTHER_METHODS}
     if encoder := {key: value for key, value in encoder.items() if key not in harmless}:
         fields[ENCODER] = encoder
@@ -45,7 +48,12 @@ def with_activation(directory: Path, other: Mapping[str, Any]) -> dict[str, Any]
 
 
 def check_computed(other: Mapping[str, Any]) -> None:
-    """Raises UserError if the files set a prompt, a length or other rules for the texts."""
+    """Raises UserError if the files set a prompt or other rules for texts, or have more modules."""
+    for kind in _section(other).get(MODULES, ()):
+        raise UserError(
+            f"{MODULES}: the module {kind} is not supported for cross-encoders; give a model with "
+            "the classifier of its family alone"
+        )
     if name := _section(other).get(_PROMPT):
         raise UserError(
             f"{MODEL}: {_PROMPT} is {name!r}; prompts of cross-encoders are not supported: put the "
@@ -61,6 +69,12 @@ def check_computed(other: Mapping[str, Any]) -> None:
 def stored_activation(other: Mapping[str, Any]) -> Any:
     """The activation, such as "torch.nn.modules.activation.Sigmoid"; None: none is stored."""
     return _section(other).get(_KEY, other.get(_OLD_KEY))
+
+
+def stored_as(activation: str) -> dict[str, Any]:
+    """The fields of `config.json` for an activation, by the name of PyTorch's class."""
+    module = "linear" if activation == "Identity" else "activation"
+    return {_SECTION: {_KEY: f"torch.nn.modules.{module}.{activation}"}}
 
 
 def _section(other: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -3,7 +3,6 @@
 In the form of version 2, which all later versions read, where it can say the same.
 """
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,26 +14,29 @@ from flax.traverse_util import flatten_dict
 from bert_jax.checkpoints.sentence_transformers import (
     CONFIG,
     ENCODER,
-    FLAGS,
+    METADATA,
     MODEL,
     MODULES,
-    OF_MODEL,
-    TO_POOLER,
-    folders_of,
     tensors_of,
 )
+from bert_jax.checkpoints.sentence_transformers.layouts import SENTENCE_TRANSFORMER, layout_of
+from bert_jax.checkpoints.sentence_transformers.parts import MODULE_KINDS
 from bert_jax.checkpoints.tensors import SAFETENSORS
 from bert_jax.errors import UserError
-from bert_jax.models.heads.text_vectors import TEXT_VECTORS, TOKEN_POOLINGS, TextVectors
+from bert_jax.models.vectors import TEXT_VECTORS, StoredVectors
 from bert_jax.sharding.hosts import fetch
 
-# The poolings that version 2 does not know: their flags are written only if they are set.
-_LATER = ("weightedmean", "lasttoken")
-_DEFAULT = TextVectors()
+# The package of a module is that of version 2, which all later versions read, or of a later one.
+_PACKAGE = "sentence_transformers.models"
+_PACKAGES = {
+    "MultiVectorMask": "sentence_transformers.multi_vector_encoder.modules",
+    "MLMTransformer": "sentence_transformers.sparse_encoder.models",
+    "SpladePooling": "sentence_transformers.sparse_encoder.models",
+}
 
 
 def write_vectors(
-    directory: Path, vectors: TextVectors, hidden_size: int, tensors: Mapping[str, np.ndarray]
+    directory: Path, vectors: StoredVectors, hidden_size: int, tensors: Mapping[str, np.ndarray]
 ) -> None:
     """Writes all files, with the weights of the modules.
 
@@ -52,7 +54,9 @@ def write_vectors(
     for name, content in vector_files(vectors, hidden_size).items():
         (directory / name).parent.mkdir(exist_ok=True)
         (directory / name).write_bytes(content)
-    for number, folder in enumerate(folders_of(vectors)[-len(vectors.modules) :]):
+    folders = _folders(layout_of(vectors)[1].modules(vectors, hidden_size))
+    own_folders = (folder for folder, kind in folders.items() if kind in MODULE_KINDS)
+    for number, folder in enumerate(own_folders):
         if own := tensors_of(number, tensors):
             named = {tensor: tensors[name] for name, tensor in own.items()}
             save_file(named, directory / folder / SAFETENSORS, metadata={"format": "pt"})
@@ -64,7 +68,7 @@ def module_tensors(params: Mapping[str, Any]) -> dict[str, np.ndarray]:
     return {name: np.ascontiguousarray(np.asarray(fetch(x)).T) for name, x in flat.items()}
 
 
-def vector_files(vectors: TextVectors, hidden_size: int) -> dict[str, bytes]:
+def vector_files(vectors: StoredVectors, hidden_size: int) -> dict[str, bytes]:
     """The content of the files, without weights, by their names in a model directory.
 
     Raises:
@@ -72,33 +76,30 @@ def vector_files(vectors: TextVectors, hidden_size: int) -> dict[str, bytes]:
     """
     if vectors.unsupported:
         raise UserError(f"{vectors.unsupported}, so it cannot be written")
-    folders, carried = folders_of(vectors), vectors.other
+    (model_type, layout), carried = layout_of(vectors), vectors.other
+    modules = layout.modules(vectors, hidden_size)
+    folders, default = _folders(modules), layout.vectors()
     files: dict[str, Any] = {
-        MODULES: _entries(folders, carried.get(MODULES, [])),
+        MODULES: _entries({"": layout.encoder_kind, **folders}, carried.get(MODULES, [])),
         ENCODER: {
             "max_seq_length": vectors.max_length,
             "do_lower_case": vectors.lower_case,
             **carried.get(ENCODER, {}),
+            **layout.encoder(vectors),
         },
     }
     of_model = {
         key: getattr(vectors, name)
-        for key, name in OF_MODEL.items()
-        if getattr(vectors, name) != getattr(_DEFAULT, name)
+        for key, name in layout.of_model.items()
+        if getattr(vectors, name) != getattr(default, name)
     }
+    if model_type != SENTENCE_TRANSFORMER:
+        of_model["model_type"] = model_type
     if of_model or carried.get(MODEL):
         files[MODEL] = {**carried.get(MODEL, {}), **of_model}
-    if vectors.pools_tokens:
-        files[f"{folders[1]}/{CONFIG}"] = _pooling(vectors, hidden_size)
-    else:
-        files[ENCODER] |= {
-            "modality_config": TO_POOLER,
-            "module_output_name": "sentence_embedding",
-        }
-    for folder, module in zip(folders[-len(vectors.modules) :], vectors.modules, strict=False):
-        fields = dataclasses.asdict(module)
-        if not fields.get("use_residual", True):
-            del fields["use_residual"]  # versions before 5.7 do not know it
+    if METADATA in carried:
+        files[METADATA] = carried[METADATA]
+    for folder, (_, fields) in zip(folders, modules, strict=True):
         if fields:
             files[f"{folder}/{CONFIG}"] = fields
     return {
@@ -107,28 +108,19 @@ def vector_files(vectors: TextVectors, hidden_size: int) -> dict[str, bytes]:
     }
 
 
-def _entries(folders: list[str], carried: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _folders(modules: list[tuple[str, dict[str, Any]]]) -> dict[str, str]:
+    """The folder of each module after the encoder, with its class."""
+    return {f"{number}_{kind}": kind for number, (kind, _) in enumerate(modules, start=1)}
+
+
+def _entries(folders: Mapping[str, str], carried: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [
         {
             "idx": number,
             "name": str(number),
             **(carried[number] if number < len(carried) else {}),
             "path": folder,
-            "type": f"sentence_transformers.models.{folder.partition('_')[2] or 'Transformer'}",
+            "type": f"{_PACKAGES.get(kind, _PACKAGE)}.{kind}",
         }
-        for number, folder in enumerate(folders)
+        for number, (folder, kind) in enumerate(folders.items())
     ]
-
-
-def _pooling(vectors: TextVectors, hidden_size: int) -> dict[str, Any]:
-    fields: dict[str, Any] = {"word_embedding_dimension": hidden_size}
-    poolings = vectors.poolings
-    if poolings == tuple(name for name in TOKEN_POOLINGS if name in poolings):
-        fields |= {
-            flag: name in poolings
-            for name, flag in FLAGS.items()
-            if name in poolings or name not in _LATER
-        }
-    else:  # in another order than the flags have
-        fields["pooling_mode"] = list(poolings)
-    return fields if vectors.include_prompt else fields | {"include_prompt": False}

@@ -137,6 +137,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 ROWS = st.lists(st.tuples(TEXT, TEXT, st.lists(TEXT, min_size=2, max_size=5), st.integers(0, 1)))
 
 
+@pytest.mark.slow
 @given(rows=ROWS)
 def test_any_choices_survive(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("choices") / "a.csv"

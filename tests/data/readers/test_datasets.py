@@ -7,6 +7,7 @@ import pytest
 from bert_jax.data.examples import Choices
 from bert_jax.data.readers.choices import ChoiceOptions, read_choices
 from bert_jax.data.readers.columns import TextOptions
+from bert_jax.data.readers.parallel import ParallelOptions, read_parallel
 from bert_jax.data.readers.tables import FileOptions, open_records
 from bert_jax.data.readers.texts import read_texts
 from bert_jax.errors import UserError
@@ -25,6 +26,7 @@ PAIRS = {
 OPTIONS = [{"text": "x", "label": "A"}, {"text": "y", "label": "B"}]
 CHOICES = {"train": [{"id": "q1", "question": "Who?", "choices": OPTIONS, "answerKey": "B"}]}
 LABELS = {"train": [{"text": "a", "labels": ["anger", "joy"]}, {"text": "b", "labels": []}]}
+TRANSLATIONS = {"train": [{"de": "Drei Katzen.", "en": "Three cats."}]}
 SCORES = {"train": [{"text": "a", "score": 2.5}]}
 
 
@@ -39,7 +41,9 @@ def prepare(folder, dataset, columns, rows, **options):
         VERSION = tfds.core.Version("1.0.0")
 
         def _info(self):
-            features = tfds.features.FeaturesDict(columns)
+            features = columns
+            if isinstance(columns, dict):
+                features = tfds.features.FeaturesDict(columns)
             return self.dataset_info_from_configs(features=features, disable_shuffling=True)
 
         def _split_generators(self, _):
@@ -60,6 +64,7 @@ def data_dir(tmp_path_factory):
     answer = features.ClassLabel(names=["yes", "no"])
     pair = {"sentence1": text, "sentence2": text, "label": answer, "idx": np.int32}
     prepare(folder, "tiny_pairs", pair, PAIRS)
+    prepare(folder, "tiny_translation", features.Translation(("de", "en")), TRANSLATIONS)
     prepare(folder, "tiny_scores", {"text": text, "score": np.float32}, SCORES)
     emotions = features.Sequence(features.ClassLabel(names=["joy", "anger"]))
     prepare(folder, "tiny_labels", {"text": text, "labels": emotions}, LABELS)
@@ -74,6 +79,13 @@ def data_dir(tmp_path_factory):
 def texts(data_dir, name, regression=False, **options):
     options = TextOptions(data_dir=str(data_dir), **options)
     return list(read_texts(f"tfds:{name}", options, regression=regression))
+
+
+def test_both_sides_of_a_translation(data_dir):
+    options = ParallelOptions(data_dir=str(data_dir), source_language="en", target_language="de")
+    (example,) = read_parallel("tfds:tiny_translation", options, needs_targets=True)
+    assert (example.input, example.label, example.id) == ("Three cats.", ("Drei Katzen.",), "0")
+    assert example.location == "tfds:tiny_translation example 1"
 
 
 def test_pairs_with_the_names_of_their_classes(data_dir):

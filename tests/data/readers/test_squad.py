@@ -6,7 +6,7 @@ import json
 import pytest
 
 from bert_jax.data.examples import Example, GoldAnswer, Question
-from bert_jax.data.readers.squad import QuestionOptions, distinct, read_questions
+from bert_jax.data.readers.squad import QuestionOptions, distinct_ids, read_questions
 from bert_jax.errors import UserError
 
 SEA, SEA_4 = {"text": "The sea", "answer_start": 0}, {"text": "sea", "answer_start": 4}
@@ -88,6 +88,8 @@ def test_forms_of_answers(read, fields, expected):
     # The same object below "data", as others export data sets.
     (same,) = read("a.json", f'{{"data": [{line}]}}')
     assert (same.label, same.location) == (expected, "a.json: data[0]")
+    (same,) = read("a.json", f"[{line}]")
+    assert (same.label, same.location) == (expected, "a.json: [0]")
 
 
 def test_rows(read):
@@ -114,15 +116,15 @@ def test_equal_ids(read):
     lines = '{"id": 1, "question": "a", "passage": "b"}\n{"question": "a", "passage": "b"}\n'
     message = "a.jsonl:2: the id '1' was already used at a.jsonl:1; give each question its own"
     with pytest.raises(UserError, match=message):
-        list(distinct(read("a.jsonl", lines)))
+        list(map(distinct_ids(), read("a.jsonl", lines)))
     same = {"data": [SQUAD["data"][0], SQUAD["data"][0]]}
     message = (
         r"a.json: data\[1\].paragraphs\[0\].qas\[0\]: the id 'a1' was already used at "
         r"a.json: data\[0\].paragraphs\[0\].qas\[0\]"
     )
     with pytest.raises(UserError, match=message):
-        list(distinct(read("a.json", same)))
-    assert list(distinct(EXPECTED)) == EXPECTED
+        list(map(distinct_ids(), read("a.json", same)))
+    assert list(map(distinct_ids(), EXPECTED)) == EXPECTED
 
 
 ROW = '{"question": "a", "passage": "b", "answers": %s}'
@@ -134,7 +136,11 @@ ROW = '{"question": "a", "passage": "b", "answers": %s}'
         ("a.json", '{"data": [\n{"a": ]}', ":2: not valid JSON: Expecting value, column 7"),
         ("a.json", '{"a": 1}\n{"a": 1}\n', ":2: .* an object a line, set data.format=jsonl"),
         ("a.json", "[" * 100_000, ": not valid JSON: maximum recursion depth exceeded"),
-        ("a.json", "[]", ": there is no list data; give JSON in the form of SQuAD"),
+        (
+            "a.json",
+            "7",
+            ": there is no list data; give JSON in the form of SQuAD, or an object on each l",
+        ),
         ("a.json", {"data": [1]}, r": data\[0\] is not an object but int"),
         ("a.json", {"data": [{"paragraphs": [{"context": "b"}]}]}, r": there is no list dat"),
         ("a.json", {"data": [{"paragraphs": [{"qas": []}]}]}, r": data\[0\].paragraphs\[0\]"),

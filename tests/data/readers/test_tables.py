@@ -125,13 +125,16 @@ def test_a_label_a_blank_and_a_text(table):
         table("TREC.all", "1 a\nalone\n", format="label_text")
 
 
-def test_endings_and_options_that_say_nothing(table):
+def test_endings_and_options_that_say_nothing(table, tmp_path):
     assert [format_of(name) for name in ("a.TSV.gz", "b.v1.csv", "c.ndjson.zst", "d.txt", "-")] == [
         *("tsv", "csv", "jsonl"),
         *("", ""),
     ]
     with pytest.raises(UserError, match="a.txt: its ending names no format; set data.form"):
         table("a.txt", "a\tb\n")
+    message = "cannot be read: Is a directory; give a file"
+    with pytest.raises(UserError, match=message), open_records(tmp_path):
+        pass
     with pytest.raises(UserError, match="data.format is 'xml'; known are jsonl, tsv, csv"):
         FileOptions("xml")
     with pytest.raises(UserError, match="data.quotes is 'all'; known are auto, none, csv"):

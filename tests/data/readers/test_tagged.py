@@ -137,7 +137,8 @@ def test_tables(sentences, content, expected):
     ("name", "content", "message"),
     [
         ("a.jsonl", '{"words": ["a", "b"], "tags": ["O"]}', "1: 2 words, but 1 tags; fix the line"),
-        ("a.jsonl", '{"text": "a b"}', "1: there is no list 'words' or 'tokens'; give one"),
+        ("a.jsonl", '{"text": "a b"}', "1: there is no key 'words' or another usual name o"),
+        ("a.jsonl", '{"words": null}', "1: 'words' is null; give it a value, or remove the row"),
         ("a.jsonl", '{"words": "a b"}', "1: 'words' is not a list of strings"),
         ("a.jsonl", '{"tokens": ["a"], "ner_tags": [3]}', "1: 'ner_tags' is not a list of strings"),
         ("a.csv", "words,tags\nEU said,O\n", "2: 2 words, but 1 tags; fix the line"),

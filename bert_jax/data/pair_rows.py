@@ -1,0 +1,183 @@
+"""Rows of an encoder-decoder: sources, and targets that are shifted by one; several pairs a row.
+
+Packed rows need few steps and one shape. They are packed once, from pairs in random order, so that
+every epoch has each pair once, and the rows are examples of `LabelledBatches` like any other: it
+shuffles them in each epoch, and each host makes its own. (Pre-training packs each group of rows
+anew, see `pretraining.packing`, but leaves examples out.)
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_jax.data.padding import Sequences, bucket_length
+from bert_jax.data.pipeline import Batch
+from bert_jax.data.randomness import derive_key, permute
+from bert_jax.data.row_packing import best_fit_decreasing
+from bert_jax.tokenization import Tokenizer
+
+# Pairs that are packed together: the last row of each such part is not full.
+_WINDOW = 1 << 14
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class EncodedPairs:
+    """n sources and targets as token ids, and the shape of their rows.
+
+    A row for T source tokens has U target tokens, in the ratio of the two limits: so one number
+    says whether pairs fit, and batches have few shapes.
+
+    Attributes:
+        sources: the sources.
+        targets: the targets, each with the token at its end.
+        source_length: the largest T.
+        target_length: the largest U.
+        start_id: the first token that a decoder reads.
+        tokenizer: tokenizer that defines the padding.
+    """
+
+    sources: Sequences
+    targets: Sequences
+    source_length: int
+    target_length: int
+    start_id: int
+    tokenizer: Tokenizer
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """The least T of a row for each pair, so that also its target fits, int64 [n]."""
+        by_target = -(-self.targets.lengths * self.source_length // self.target_length)
+        return np.maximum(np.maximum(self.sources.lengths, by_target), 1)
+
+    def row_length(self, length: int) -> int:
+        """U for T = `length`."""
+        needed = -(-length * self.target_length // self.source_length)
+        return bucket_length(needed, self.target_length)
+
+
+class PairRows:
+    """Pairs in rows.
+
+    Every batch has these keys (B rows, T source tokens, U target tokens):
+
+    | key | dtype, shape | meaning |
+    |---|---|---|
+    | input_ids | int32 [B, T] | the sources of the row, then padding |
+    | attention_mask | int32 [B, T] | 1 for tokens; not in packed rows |
+    | segment_ids | int32 [B, T] | number of the pair in the row, from 1; 0 for padding; packed |
+    | position_ids | int32 [B, T] | 0, 1, … from the start of each source on; packed |
+    | decoder/input_ids | int32 [B, U] | for each label the token before it, then padding |
+    | decoder/labels | int32 [B, U] | the targets of the row, then padding |
+    | decoder/weights | float32 [B, U] | 1 for tokens, 0 for padding |
+    | decoder/segment_ids | int32 [B, U] | the pair's number as in `segment_ids`; packed |
+    | decoder/position_ids | int32 [B, U] | 0, 1, … from the start of each target on; packed |
+
+    Attributes:
+        lengths: int64 [n], the least T of each row.
+    """
+
+    def __init__(self, pairs: EncodedPairs, *, packed: bool, seed: int) -> None:
+        """Takes the pairs, whether a row may have several, and the seed of their order."""
+        self._pairs, self._is_packed = pairs, packed
+        sizes = pairs.sizes
+        self._order, rows = np.arange(len(sizes)), np.arange(len(sizes))
+        if packed:
+            self._order, rows = _pack(sizes, pairs.source_length, seed)
+        self._counts = np.bincount(rows)  # pairs of each row
+        self._starts = np.cumsum(self._counts) - self._counts
+        self.lengths = np.add.reduceat(sizes[self._order], self._starts)
+
+    def batch(self, rows: np.ndarray, length: int) -> Batch:
+        """A batch of rows, int64 [B], -1 for a row of padding; `length` is T."""
+        pairs, members = self._pairs, self._members(rows)
+        padding = pairs.tokenizer.padding_id
+        source = _side(pairs.sources, members, length, pairs.tokenizer)
+        target = _side(pairs.targets, members, pairs.row_length(length), pairs.tokenizer)
+        is_token = target.segments > 0
+        before = np.where(target.positions == 0, pairs.start_id, np.roll(target.ids, 1, axis=1))
+        batch = {
+            "input_ids": source.ids,
+            "decoder/input_ids": np.where(is_token, before, padding),
+            "decoder/labels": target.ids,
+            "decoder/weights": is_token.astype(np.float32),
+        }
+        if not self._is_packed:
+            return {**batch, "attention_mask": source.segments}
+        return {
+            **batch,
+            "segment_ids": source.segments,
+            "position_ids": source.positions,
+            "decoder/segment_ids": target.segments,
+            "decoder/position_ids": target.positions,
+        }
+
+    def _members(self, rows: np.ndarray) -> "_Members":
+        counts = np.where(rows < 0, 0, self._counts[rows])
+        row_of = np.repeat(np.arange(len(rows)), counts)
+        numbers = np.arange(len(row_of)) - np.repeat(np.cumsum(counts) - counts, counts)
+        pairs = self._order[np.repeat(self._starts[rows], counts) + numbers]
+        return _Members(pairs, row_of, numbers, len(rows))
+
+
+class _Members(NamedTuple):
+    """The pairs of B rows, in the order of the rows.
+
+    Attributes:
+        pairs: int64 [n].
+        rows: the row of each, int64 [n], ascending.
+        numbers: the number of each in its row, from 0, int64 [n].
+        batch_rows: B.
+    """
+
+    pairs: np.ndarray
+    rows: np.ndarray
+    numbers: np.ndarray
+    batch_rows: int
+
+
+class _Side(NamedTuple):
+    """The sources or the targets of a batch, int32 [B, T] each, see `PairRows`."""
+
+    ids: np.ndarray
+    segments: np.ndarray
+    positions: np.ndarray
+
+
+def _side(texts: Sequences, members: _Members, length: int, tokenizer: Tokenizer) -> _Side:
+    """One text after the other in each row of T = `length` tokens."""
+    lengths = texts.lengths[members.pairs]
+    used = np.arange(length) < np.bincount(members.rows, lengths, members.batch_rows)[:, None]  # BT
+    padded = texts.pad(members.pairs, int(lengths.max(initial=1)), tokenizer)
+    is_token = padded["attention_mask"] > 0
+    positions = np.broadcast_to(np.arange(is_token.shape[1]), is_token.shape)
+
+    def filled(values: np.ndarray, filler: int = 0) -> np.ndarray:
+        """The values of all tokens in the rows: in both, they have the same order."""
+        array = np.full(used.shape, filler, np.int32)
+        array[used] = values
+        return array
+
+    return _Side(
+        filled(padded["input_ids"][is_token], tokenizer.padding_id),
+        filled(np.repeat(members.numbers + 1, lengths)),
+        filled(positions[is_token]),
+    )
+
+
+def _pack(sizes: np.ndarray, length: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs in the order of their rows, and the row of each, int64 [n], ascending.
+
+    Args:
+        sizes: size of each pair, int64 [n], at least 1.
+        length: the size of a row.
+        seed: seed of the order of the pairs.
+    """
+    order = permute(np.arange(len(sizes)), len(sizes), derive_key(seed))
+    rows, first = np.empty_like(order), 0
+    for start in range(0, len(order), _WINDOW):
+        window = slice(start, start + _WINDOW)
+        rows[window] = first + best_fit_decreasing(sizes[order[window]], lambda size: length)
+        first = int(rows[window].max()) + 1
+    by_row = np.argsort(rows, kind="stable")
+    return order[by_row], rows[by_row]

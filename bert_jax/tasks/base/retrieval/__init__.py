@@ -1,0 +1,1 @@
+"""What dual encoders, late interaction and sparse vectors share in training and evaluation."""

@@ -1,0 +1,144 @@
+"""How each kind of vectors is made of queries and documents, and compared."""
+
+import abc
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.errors import UserError
+from bert_jax.metrics.similarity import similarities
+from bert_jax.models.heads.sparse_vectors import SparseVectors
+from bert_jax.models.heads.token_vectors import TokenVectors
+from bert_jax.models.vectors import QUERY
+from bert_jax.search import sparse
+from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor
+from bert_jax.tasks.embed import EmbeddingPredictor
+from bert_jax.tasks.sparse_vectors import (
+    SparsePredictor,
+    SparseVector,
+    dot_products,
+    sparse_description,
+)
+from bert_jax.tasks.token_vectors import (
+    TokenVectorsOfText,
+    TokenVectorsPredictor,
+    token_similarities,
+    token_vectors_of,
+)
+
+
+class VectorKind(abc.ABC):
+    """A kind of vectors."""
+
+    @abc.abstractmethod
+    def predictor(self, model: Model, side: str, options: BatchOptions) -> Predictor[Any, Any]:
+        """Makes the vectors of texts of a side, `QUERY` or `DOCUMENT`.
+
+        The model's prompt for the side is put before them, if it has one; else its default. Kinds
+        with a `prompt` take another: a name or a text, see `LoadedModel.embed`.
+        """
+
+    @abc.abstractmethod
+    def similarities(self, queries: Sequence[Any], documents: Sequence[Any]) -> np.ndarray:
+        """The scores of all pairs of predicted vectors, float32 [queries, documents]."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TextKind(VectorKind):
+    """One vector for each text.
+
+    Attributes:
+        similarity: one of `SIMILARITIES`.
+        pooling, normalize: see `LoadedModel.embed`.
+    """
+
+    similarity: str
+    pooling: str | Sequence[str] | None = None
+    normalize: bool | None = None
+
+    def predictor(
+        self, model: Model, side: str, options: BatchOptions, prompt: str | None = None
+    ) -> EmbeddingPredictor:
+        if prompt is None:
+            prompt = model.description.vectors.prompt_name(side)
+        return EmbeddingPredictor(
+            model, options, pooling=self.pooling, normalize=self.normalize, prompt=prompt
+        )
+
+    def similarities(
+        self, queries: Sequence[np.ndarray], documents: Sequence[np.ndarray]
+    ) -> np.ndarray:
+        return similarities(np.stack(queries), np.stack(documents), self.similarity)
+
+    def stacked(self, vectors: Sequence[np.ndarray], width: int) -> np.ndarray:
+        """Predicted vectors of a width as float32 [n, X]."""
+        return np.stack(vectors)
+
+
+@dataclasses.dataclass(frozen=True)
+class SparseKind(VectorKind):
+    """Weights of words, compared by their dot product."""
+
+    def predictor(
+        self, model: Model, side: str, options: BatchOptions, prompt: str | None = None
+    ) -> SparsePredictor:
+        if prompt is None:
+            prompt = sparse_description(model.description).prompt_name(side)
+        return SparsePredictor(model, options, prompt=prompt)
+
+    def similarities(
+        self, queries: Sequence[SparseVector], documents: Sequence[SparseVector]
+    ) -> np.ndarray:
+        return dot_products(queries, documents)
+
+    def stacked(self, vectors: Sequence[SparseVector], width: int) -> Any:
+        """Predicted vectors of a width as a sparse matrix of SciPy, float32 [n, V]."""
+        return sparse.matrix(((vector.ids, vector.weights) for vector in vectors), width)
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenKind(VectorKind):
+    """Vectors of tokens, compared by late interaction.
+
+    Attributes:
+        vectors: how a model makes them.
+    """
+
+    vectors: TokenVectors
+
+    def predictor(self, model: Model, side: str, options: BatchOptions) -> TokenVectorsPredictor:
+        if side == QUERY:  # the length of queries is a part of the model
+            options = dataclasses.replace(options, max_length=None)
+        return TokenVectorsPredictor(model, options, side=side)
+
+    def similarities(
+        self, queries: Sequence[TokenVectorsOfText], documents: Sequence[TokenVectorsOfText]
+    ) -> np.ndarray:
+        return token_similarities(self.vectors, queries, documents)
+
+
+_NO_VECTORS = ("classification", "multiple_choice", "question_answering", "reader", "tagging")
+
+
+def check_makes_vectors(description: ModelDescription, remedy: str) -> None:
+    """Raises UserError for a model of another task whose files describe no vectors."""
+    if description.stored_vectors is None and description.head in _NO_VECTORS:
+        problem = f"this {description.class_name} was not trained to make vectors of texts"
+        raise UserError(f"{problem}, and has no files of sentence-transformers; {remedy}")
+
+
+def vector_kind(description: ModelDescription) -> VectorKind:
+    """The kind that a model's files describe; without them, vectors of texts.
+
+    Raises:
+        UserError: the files have vectors of tokens that are not supported.
+    """
+    match description.stored_vectors:
+        case SparseVectors():
+            return SparseKind()
+        case TokenVectors():
+            return TokenKind(token_vectors_of(description))
+    return TextKind(description.vectors.similarity)

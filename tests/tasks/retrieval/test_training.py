@@ -1,0 +1,88 @@
+"""Retrieval, end to end: queries with documents in, an encoder of vectors out, or two."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.data.runs import read_run
+from bert_jax.errors import OptionError
+from bert_jax.export import export
+
+
+@pytest.fixture
+def data(write_rows, make_queries):
+    """The keys of `data` for 160 queries to train on, and 40 others."""
+    train, validation = make_queries(160), make_queries(40, seed=1, negatives=4)
+    return {
+        "data__train": write_rows("train.jsonl", train),
+        "data__validation": (str(write_rows("validation.jsonl", validation)),),
+        "data__query_length": 8,
+        "train__epochs": 6.0,
+    }
+
+
+QUERY, DOCUMENTS = "it was a cat", ["the sea was low .", "the cat was low ."]
+
+
+@pytest.mark.slow
+def test_one_encoder(train, data):
+    result, workdir = train("retrieval", **data)
+    assert result["ndcg@10"] > 0.9
+    model = bert_jax.load(workdir / "model")
+    assert model.report.complete
+    assert [match.index for match in model.search(QUERY, DOCUMENTS)] == [1, 0]
+
+
+@pytest.mark.slow
+def test_two_encoders_with_a_projection_and_prompts(train, experiment, data, tmp_path):
+    keys = {
+        **data, "document_encoder__separate": True, "data__projection": 12,
+        "data__normalize": True, "data__query_prompt": "one: ",
+    }  # fmt: skip
+    result, workdir = train("retrieval", **keys)
+    assert result["ndcg@10"] > 0.9
+    export(workdir, tmp_path / "documents", part="document")
+    queries, documents = map(bert_jax.load, (workdir / "model", tmp_path / "documents"))
+    assert queries.report.complete
+    assert documents.report.complete
+    assert queries.description.vectors.prompts == {"query": "one: "}
+    vectors = queries.embed([QUERY], prompt="query")
+    assert vectors.shape == (1, 12)
+    far, near = (vectors @ documents.embed(DOCUMENTS).T)[0]
+    assert near > far + 0.5
+    # Each was trained on its side alone.
+    other = (vectors @ queries.embed(DOCUMENTS).T)[0]
+    assert abs(other - [far, near]).max() > 0.1
+    of_run = experiment("retrieval", **keys)
+    assert of_run.evaluate(workdir=workdir) == pytest.approx(result)
+    with pytest.raises(OptionError, match="has the encoder of queries alone; give the directory"):
+        of_run.evaluate(model=workdir / "model")
+    # The two directories are evaluated as the run was.
+    keys["document_encoder__init_from"] = str(tmp_path / "documents")
+    output = tmp_path / "judged"
+    same = experiment("retrieval", **keys)
+    assert same.evaluate(model=workdir / "model", output=output) == pytest.approx(result)
+    run, before = map(read_run, (output / "validation.run", workdir / "predictions/validation.run"))
+    lines = Path(data["data__validation"][0]).read_text().splitlines()
+    queries = [json.loads(line)["query"] for line in lines]
+    assert run.keys() == before.keys() == {str(queries.index(query)) for query in queries}
+    for query, scores in run.items():
+        assert scores == pytest.approx(before[query], abs=1e-5)
+
+
+@pytest.mark.slow
+def test_both_encoders_are_read_by_sentence_transformers(train, data, tmp_path):
+    peer = pytest.importorskip("sentence_transformers")
+    _, workdir = train(
+        "retrieval", **data, data__projection=12, data__normalize=True,
+        data__query_prompt="one: ", document_encoder__separate=True, train__steps=2,
+    )  # fmt: skip
+    export(workdir, tmp_path / "documents", part="document")
+    for directory, side in ((workdir / "model", "query"), (tmp_path / "documents", "document")):
+        actual = bert_jax.load(directory).embed(DOCUMENTS, prompt=side)
+        model = peer.SentenceTransformer(str(directory), device="cpu")
+        expected = model.encode(DOCUMENTS, prompt_name=side)
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
