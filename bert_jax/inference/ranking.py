@@ -1,0 +1,156 @@
+"""Documents in the order of their relevance to a query, by any model that can compare them."""
+
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_jax.checkpoints.sentence_transformers.cross_encoder import check_computed
+from bert_jax.data.examples import Candidates, Text, texts_of
+from bert_jax.errors import OptionError, require_at_least
+from bert_jax.inference.engine import Advance, Engine, Window
+from bert_jax.inference.streams import predict_windows
+from bert_jax.models.vectors import SIDES
+from bert_jax.process import say
+from bert_jax.tasks.base.predictor import (
+    BatchOptions,
+    ExampleError,
+    Model,
+    Notes,
+    Predictor,
+    not_one_string,
+)
+from bert_jax.tasks.base.vector_kinds import (
+    TextKind,
+    VectorKind,
+    check_makes_vectors,
+    vector_kind,
+)
+from bert_jax.tasks.ranking.predict import CrossEncoderPredictor, candidates_error
+from bert_jax.tasks.similarity.predict import Match
+
+# Documents with their vectors in memory together: 400 MB of 200 token vectors of width 128.
+_DOCUMENTS = 4096
+
+
+def rank(
+    model: Model,
+    query: str,
+    documents: Iterable[Text],
+    top_k: int | None = None,
+    *,
+    batch_size: int = 32,
+    max_length: int | None = None,
+) -> list[Match]:
+    """The documents in the order of their relevance to a query, the best first.
+
+    A cross-encoder, a classifier with one output, reads the query with each document; its score has
+    the activation that its files store, see `classify`. Any other model compares the vectors of the
+    query and of the documents, with the prompts and the similarity function in its files.
+
+    Args:
+        model: the model.
+        query: the query.
+        documents: texts, or pairs of a title and a text.
+        top_k: number of documents that are returned; None: all.
+        batch_size: maximum number of rows computed together; short texts share rows.
+        max_length: maximum number of tokens of a row.
+
+    Raises:
+        UserError: the model is a classifier with several outputs or of another task, its files
+            require vectors that are not supported, or an element is not a text.
+    """
+    require_at_least("top_k", top_k, 1)
+    texts = tuple(not_one_string(documents, "documents"))
+    if not texts:
+        return []
+    options = BatchOptions(batch_size, max_length)
+    (window,) = score_windows(model, [Candidates(query, texts)], options)
+    ((_, scores),) = window.pairs
+    best = np.argsort(-scores, kind="stable")[:top_k]
+    return [Match(int(n), " ".join(texts_of(texts[n])), float(scores[n])) for n in best]
+
+
+def score_windows(
+    model: Model,
+    examples: Iterable[Candidates],
+    options: BatchOptions,
+    *,
+    raw_scores: bool = False,
+    advance: Advance = lambda count: None,
+) -> Iterator[Window[Candidates, np.ndarray]]:
+    """The scores of the documents of each query, float32 [K], see `predict_windows`.
+
+    With `raw_scores`, the score of a cross-encoder has no activation.
+
+    Raises:
+        UserError: see `rank`; or `raw_scores` are of vectors.
+    """
+    if model.description.head == "classification":
+        engine = Engine(CrossEncoderPredictor(model, options, raw_scores=raw_scores))
+        return predict_windows(engine, examples, advance=advance)
+    if raw_scores:
+        raise OptionError("raw_scores", True, "vectors have no activation; leave it out")
+    check_computed(model.description.other)  # of a cross-encoder without a classifier
+    check_makes_vectors(model.description, "give a cross-encoder, or a model of vectors")
+    kind = vector_kind(model.description)
+    if isinstance(kind, TextKind):
+        say_by_vectors()
+    of_queries, of_documents = (kind.predictor(model, side, options) for side in SIDES)
+    return _vector_windows(kind, of_queries, of_documents, examples, advance)
+
+
+@functools.cache
+def say_by_vectors() -> None:
+    """Says, once in a process, that a model ranks no better than a search with it."""
+    say("the model is no cross-encoder: documents are ranked by their vectors, as in a search")
+
+
+def _vector_windows(
+    kind: VectorKind,
+    of_queries: Predictor[Any, Any],
+    of_documents: Predictor[Any, Any],
+    examples: Iterable[Candidates],
+    advance: Advance,
+) -> Iterator[Window[Candidates, np.ndarray]]:
+    """Windows of some queries; a document of several queries of a window is computed once."""
+    start, query_notes, notes = 0, Notes(texts=0), Notes(texts=0)
+    for chosen in _by_documents(examples):
+        for number, example in enumerate(chosen, start):
+            if error := candidates_error(example):
+                raise ExampleError(error.message, number)
+        queries, query_counts = _predictions(of_queries, [example.query for example in chosen])
+        texts = dict.fromkeys(text for example in chosen for text in example.documents)
+        vectors, counts = _predictions(of_documents, [*texts])
+        by_text = dict(zip(texts, vectors, strict=True))
+        scores: list[np.ndarray | ExampleError] = [
+            kind.similarities([query], [by_text[text] for text in example.documents])[0]
+            for query, example in zip(queries, chosen, strict=True)
+        ]
+        advance(len(chosen))
+        query_notes = Notes.total([query_notes, query_counts])
+        notes = Notes.total([notes, counts])
+        yield Window(chosen, scores, is_full=True, notes=counts)
+        start += len(chosen)
+    say(*of_queries.report(query_notes), *of_documents.report(notes))
+
+
+def _by_documents(examples: Iterable[Candidates]) -> Iterator[list[Candidates]]:
+    """Cuts the queries into lists with about `_DOCUMENTS` documents."""
+    chosen: list[Candidates] = []
+    count = 0
+    for example in examples:
+        chosen.append(example)
+        count += len(example.documents)
+        if count >= _DOCUMENTS:
+            yield chosen
+            chosen, count = [], 0
+    if chosen:
+        yield chosen
+
+
+def _predictions(predictor: Predictor[Any, Any], texts: Sequence[Any]) -> tuple[list[Any], Notes]:
+    windows = list(Engine(predictor).run(texts, strict=True))
+    made = [prediction for window in windows for _, prediction in window.pairs]
+    return made, Notes.total(window.notes for window in windows)

@@ -1,0 +1,224 @@
+"""Training of a reader: which passage has an answer, and where (DPR, section 6.1)."""
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.data.examples import Candidates, Example, texts_of
+from bert_jax.data.readers.candidate_columns import RankingOptions
+from bert_jax.data.readers.open_questions import read_passages
+from bert_jax.errors import OptionError, listed, require_at_least
+from bert_jax.metrics.answers import has_answer
+from bert_jax.metrics.squad import score_v1
+from bert_jax.models.attention_inputs import MASK_VALUE
+from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
+from bert_jax.tasks.base.labelled_options import (
+    LabelledData,
+    LabelledOptions,
+    config_keys,
+    labelled_defaults,
+    labelled_options,
+    model_tokenizer,
+)
+from bert_jax.tasks.base.labelled_task import (
+    LabelledTask,
+    TrainedModel,
+    TrainingRows,
+    encode_in_chunks,
+)
+from bert_jax.tasks.base.model_init import ModelInit
+from bert_jax.tasks.base.predictor import EncodedExample, Model, Predictor
+from bert_jax.tasks.base.splits import Splits, read_splits
+from bert_jax.tasks.base.task import Sums, weighted_sums
+from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
+from bert_jax.tasks.reader.predict import (
+    DEFAULT_LENGTH,
+    HEAD,
+    PREDICT,
+    PassageRows,
+    ReadAnswer,
+    ReaderPredictor,
+)
+from bert_jax.tasks.reader.rows import MOST_SPANS, answer_positions, with_passages
+
+
+@dataclasses.dataclass(frozen=True)
+class ReaderData(LabelledData, RankingOptions):
+    """The section `data` of a config.
+
+    A passage is a positive if it has an answer, whatever its label, see `metrics.answers`.
+
+    Attributes:
+        passages: passages of a question in training, K: the first positive, then the first others
+            that are no positives. An evaluation reads all.
+        titles: see `RankingOptions`; "pair": a title is read before the text.
+    """
+
+    passages: int = 24
+    titles: str = "pair"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_at_least("data.passages", self.passages, 1)
+
+
+class ReaderEvaluator(LabelledEvaluator[Candidates, ReadAnswer | None]):
+    """A prediction is the best span of the most relevant passage."""
+
+    PREDICT = PREDICT
+
+    def predictor(self, model: Model) -> Predictor[Candidates, ReadAnswer | None]:
+        return ReaderPredictor(model, self.options.batches)
+
+    def metrics(
+        self, examples: list[Example[Candidates]], predictions: list[ReadAnswer | None]
+    ) -> dict[str, float]:
+        """`exact_match` and `f1` of SQuAD 1.1, in percent, and `passage_accuracy`.
+
+        The latter is the share of questions with an answer in the chosen passage.
+        """
+        gold = {str(number): each.label or ("",) for number, each in enumerate(examples)}
+        read = {str(number): each for number, each in enumerate(predictions)}
+        texts = {number: each.span.text if each else "" for number, each in read.items()}
+        chosen = [
+            each is not None and has_answer(example.label, _text(example, each.passage))
+            for example, each in zip(examples, predictions, strict=True)
+        ]
+        return {**score_v1(gold, texts), "passage_accuracy": sum(chosen) / len(chosen)}
+
+    def metric_names(self, examples: list[Example[Candidates]]) -> Iterable[str]:
+        return "exact_match", "f1", "passage_accuracy"
+
+    def baseline_metrics(self, examples: list[Example[Candidates]]) -> dict[str, float]:
+        """`passage_accuracy_first`: always the first passage, as the search has ranked them."""
+        first = [has_answer(each.label, _text(each, 0)) for each in examples]
+        return {"passage_accuracy_first": sum(first) / len(first)}
+
+    def expected(self, example: Example[Candidates]) -> list[str]:
+        return list(example.label)
+
+
+class ReaderTask(LabelledTask[Candidates]):
+    """A batch has the passages of a question together, [B, K, T], the one with an answer first."""
+
+    unit = "questions"
+    default_length = DEFAULT_LENGTH
+
+    def __init__(
+        self,
+        splits: Splits[Candidates],
+        model: TrainedModel,
+        options: LabelledOptions,
+        passages: int,
+    ) -> None:
+        """Takes the number of passages of a question; see `LabelledTask`."""
+        super().__init__(splits, model, options)
+        self._passages = passages
+
+    def make_evaluator(self) -> ReaderEvaluator:
+        return ReaderEvaluator(self.splits, self.options, self.description)
+
+    @functools.cached_property
+    def _examples(self) -> list[Example[Candidates]]:
+        """The questions with a positive."""
+        examples = (with_passages(each, self._passages) for each in self.splits.train)
+        return [example for example in examples if example is not None]
+
+    def reading_report(self) -> tuple[str, ...]:
+        used = {example.location for example in self._examples}
+        left = [each.location for each in self.splits.train if each.location not in used]
+        what = f"of {len(self.splits.train)} training questions have no passage with an answer"
+        return (f"{len(left)} {what}: left out ({listed(left)})",) if left else ()
+
+    def make_rows(self) -> TrainingRows:
+        """`labels`, int32 [B, 10, 2], has the answers' positions, see `rows.answer_positions`."""
+        examples = self._examples
+        if not examples:
+            problem = "no training question has a passage with an answer"
+            raise OptionError("data.train", None, "give another file as {data.train}", problem)
+        with config_keys():
+            encode = PassageRows(self.tokenizer, self.options.length)
+        # The last one is for rows of padding.
+        labels = np.full((len(examples) + 1, MOST_SPANS, 2), -1, np.int32)
+
+        def encoded() -> Iterator[EncodedExample]:
+            rows = encode_in_chunks(encode, (example.input for example in examples))
+            for number, (example, each) in enumerate(zip(examples, rows, strict=True)):
+                labels[number] = answer_positions(example, each.rows[0])
+                yield each
+
+        return self.several_rows_each(encoded(), labels)
+
+    def class_counts(self, examples: Iterable[Example[Candidates]]) -> dict[str, int]:
+        return {}
+
+    def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        return dict.fromkeys(("relevance", "span"), batch["weights"].sum())
+
+    def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
+        """Cross-entropy of the positive among the passages, and of the answer in the positive.
+
+        The latter is the negative logarithm of the marginal likelihood: of the probability of all
+        positions of answers. All tokens of the row compete, also the question's, but not padding.
+        """
+        exists = batch["attention_mask"] > 0  # BKT
+        relevance = jnp.where(exists.any(axis=-1), outputs.relevance_logits, MASK_VALUE)  # BK
+        spans = batch["labels"]
+        is_span = spans[..., 0] >= 0
+
+        def likelihoods(logits: jax.Array, positions: jax.Array) -> jax.Array:
+            scores = jax.nn.log_softmax(jnp.where(exists[:, 0], logits[:, 0], MASK_VALUE))  # BT
+            return jnp.take_along_axis(scores, positions.clip(0), axis=-1)
+
+        of_spans = likelihoods(outputs.start_logits, spans[..., 0]) + likelihoods(
+            outputs.end_logits, spans[..., 1]
+        )
+        marginal = jax.nn.logsumexp(jnp.where(is_span, of_spans, MASK_VALUE), axis=-1)
+        losses = {
+            "relevance": {
+                "loss": -jax.nn.log_softmax(relevance)[:, 0],
+                "accuracy": relevance.argmax(axis=-1) == 0,
+            },
+            # An answer may be behind the end of the row.
+            "span": {"loss": jnp.where(is_span.any(axis=-1), -marginal, 0)},
+        }
+        return {part: weighted_sums(batch["weights"], values) for part, values in losses.items()}
+
+    def examples_as_text(self, count: int) -> str:
+        """Question, first answer, and the passage with an answer, one question a line."""
+        return "\n".join(
+            "\t".join([each.input.query, each.label[0], _text(each, 0)])
+            for each in self._examples[:count]
+        )
+
+
+def _text(example: Example[Candidates], passage: int) -> str:
+    """A passage without its title."""
+    return texts_of(example.input.documents[passage])[-1]
+
+
+def create(config: TaskConfig[ReaderData], model_init: ModelInit) -> ReaderTask:
+    """The task of a config."""
+    data, tokenizer = config.data, model_tokenizer(model_init)
+    splits = read_splits(
+        data,
+        lambda source, split, report: read_passages(source, data, report),
+        with_train=not model_init.is_finished,
+    )
+    description = model_init.describe(tokenizer, HEAD)
+    model = TrainedModel(tokenizer, description, model_init.execution)
+    return ReaderTask(splits, model, labelled_options(config, "exact_match"), data.passages)
+
+
+TRAIN = TrainSpec(
+    ReaderData,
+    create,
+    defaults=labelled_defaults(
+        optimizer={"learning_rate": 1e-5, "warmup_ratio": 0.0}, train={"global_batch_size": 16}
+    ),
+)
