@@ -1,0 +1,125 @@
+"""GPT-2: Radford et al., 2019 ("Language models are unsupervised multitask learners").
+
+`model_type` "gpt2". Source: Hugging Face transformers, models/gpt2/modeling_gpt2.py.
+"""
+
+import re
+
+from bert_jax.families import bert
+from bert_jax.families.family import Family, Rule, TensorNames
+from bert_jax.models.config import ENCODER_SCOPE
+from bert_jax.models.encoder_with_head import ClassifierOptions
+from bert_jax.tokenization.interface import GPT2
+
+_EMBEDDINGS, _STACK = f"{ENCODER_SCOPE}/embeddings", f"{ENCODER_SCOPE}/encoder"
+_LAYERS = f"{_STACK}/layers"
+
+
+def _dense(
+    parameter: str, tensor: str, axes: int = 1, part: tuple[int, int] = (0, 1)
+) -> tuple[Rule, Rule]:
+    """A linear layer of the class Conv1D, which is stored [in, out]."""
+    return (
+        Rule(f"{parameter}/kernel", f"{tensor}.weight", axes, part=part),
+        Rule(f"{parameter}/bias", f"{tensor}.bias", part=part),
+    )
+
+
+def rules(words: str, positions: str) -> tuple[Rule, ...]:
+    """Embeddings and layers, which GPT-1 and GPT-2 share, and the heads."""
+    layer = "transformer.h.{layer}"
+    return (
+        Rule(f"{_EMBEDDINGS}/word_embeddings/embedding", f"transformer.{words}.weight"),
+        Rule(f"{_EMBEDDINGS}/position_embeddings/embedding", f"transformer.{positions}.weight"),
+        *(
+            rule
+            for number, name in enumerate(("query", "key", "value"))
+            for rule in _dense(
+                f"{_LAYERS}/attention/{name}", f"{layer}.attn.c_attn", part=(number, 3)
+            )
+        ),
+        *_dense(f"{_LAYERS}/attention/output", f"{layer}.attn.c_proj", 2),
+        *bert.layer_norm(f"{_LAYERS}/attention_norm", f"{layer}.ln_1"),
+        *_dense(f"{_LAYERS}/intermediate", f"{layer}.mlp.c_fc"),
+        *_dense(f"{_LAYERS}/output", f"{layer}.mlp.c_proj"),
+        *bert.layer_norm(f"{_LAYERS}/output_norm", f"{layer}.ln_2"),
+        Rule("lm_head/decoder", "lm_head.weight"),
+        Rule("classifier/kernel", "score.weight", 1, transposed=True),
+    )
+
+
+# The causal masks that older versions of transformers saved.
+MASKS = re.compile(r"\.attn\.(masked_)?bias$")
+
+FIELD_NAMES = {
+    "hidden_size": "n_embd",
+    "num_hidden_layers": "n_layer",
+    "num_attention_heads": "n_head",
+    "intermediate_size": "n_inner",
+    "max_position_embeddings": "n_positions",
+    "hidden_act": "activation_function",
+    "hidden_dropout_prob": "resid_pdrop",
+    "embedding_dropout": "embd_pdrop",
+    "attention_probs_dropout_prob": "attn_pdrop",
+    "layer_norm_eps": "layer_norm_epsilon",
+}
+CONSTANTS = {
+    "type_vocab_size": 0,
+    "classifier_dropout": None,  # that of the hidden states
+    "pad_token_id": 0,  # no token is padding; the files may name one, which is kept there
+    "has_pooler": False,
+    "embedding_norm": False,
+    "is_causal": True,
+    "heads": (ClassifierOptions(of_last_token=True),),
+}
+DEFAULTS = {"embedding_dropout": 0.1, "layer_norm_eps": 1e-5, "hidden_act": "gelu_new"}
+REQUIRED_FIELDS = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "max_position_embeddings",
+)
+
+FAMILY = Family(
+    model_type="gpt2",
+    class_names={
+        "causal_lm": "GPT2LMHeadModel",
+        "classification": "GPT2ForSequenceClassification",
+        "encoder": "GPT2Model",
+    },
+    huggingface=TensorNames(
+        (
+            *rules("wte", "wpe"),
+            *bert.layer_norm(f"{_STACK}/final_norm", "transformer.ln_f"),
+        ),
+        "transformer.",
+        ignored=MASKS,
+    ),
+    # base is the published "gpt2"; the three of the same name are medium, large and xl.
+    sizes={
+        name: {"num_hidden_layers": layers, "hidden_size": width, "num_attention_heads": heads}
+        for name, layers, width, heads in (
+            ("tiny", 2, 128, 2),
+            ("mini", 4, 256, 4),
+            ("small", 4, 512, 8),
+            ("base", 12, 768, 12),
+            ("medium", 24, 1024, 16),
+            ("large", 36, 1280, 20),
+            ("xl", 48, 1600, 25),
+        )
+    },
+    defaults=DEFAULTS | {"max_position_embeddings": 1024},
+    constants=CONSTANTS | {"norm_first": True, "initial_values": "residual"},
+    optional_fields=("embedding_dropout",),
+    required_fields=REQUIRED_FIELDS,
+    field_names=FIELD_NAMES,
+    fixed_fields={
+        "scale_attn_weights": True,
+        "scale_attn_by_inverse_layer_idx": False,
+        "reorder_and_upcast_attn": False,
+    },
+    intermediate_factor=4,
+    tokenizer_kind=GPT2,
+    token_types=False,
+)

@@ -1,0 +1,1 @@
+"""Search over a decoder: greedy, sampling, beams; which tokens may come next."""

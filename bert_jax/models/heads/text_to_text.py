@@ -1,0 +1,233 @@
+"""An encoder and a decoder that writes a text for the encoder's text (Vaswani et al., 2017).
+
+Both are `Encoder`s; the decoder's config is causal and has cross-attention.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.errors import INT32_MAX, OptionError, require_at_least
+from bert_jax.models.comparison import (
+    IGNORED_LABEL,
+    Comparison,
+    DrawnBatch,
+    Labels,
+    cross_entropy_of_logits,
+)
+from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig, HeadOptions
+from bert_jax.models.decoding import DecoderCache, EncoderMemory
+from bert_jax.models.encoder import Encoder, EncoderOutput, RequestedOutputs
+from bert_jax.models.execution import Execution
+from bert_jax.models.head import Head
+from bert_jax.models.heads.causal_lm import LanguageModelHead
+from bert_jax.models.packed_rows import EncoderInputs, PackedRows
+
+DECODER_SCOPE = "decoder"
+"""The name of the decoder among the parameters of a model."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TextToTextOptions(HeadOptions):
+    """The decoder; what it does not say is as in the encoder.
+
+    Attributes:
+        decoder_layers: number of layers; None: as the encoder.
+        decoder_attention_heads: number of attention heads; None: as the encoder.
+        decoder_ffn_dim: width inside the feed-forward block; None: as the encoder.
+        decoder_start_token_id: id of the token before the first one; None: padding's.
+        has_bias: whether the logits have a bias.
+        scales_logits: whether hidden states are divided by sqrt(D) before the table of the head,
+            unless `scale_decoder_outputs` says otherwise (T5).
+        scale_decoder_outputs: None: if the head's table is the word embeddings.
+    """
+
+    keys = (
+        "decoder_layers",
+        "decoder_attention_heads",
+        "decoder_ffn_dim",
+        "decoder_start_token_id",
+        "scale_decoder_outputs",
+    )
+
+    decoder_layers: int | None = None
+    decoder_attention_heads: int | None = None
+    decoder_ffn_dim: int | None = None
+    decoder_start_token_id: int | None = None
+    has_bias: bool = False
+    scales_logits: bool = False
+    scale_decoder_outputs: bool | None = None
+
+    def check(self, config: EncoderConfig) -> None:
+        """Checks the sizes; the decoder's config checks how they divide."""
+        for key in ("decoder_layers", "decoder_attention_heads", "decoder_ffn_dim"):
+            if getattr(self, key) is not None:
+                require_at_least(f"model.{key}", getattr(self, key), 1, INT32_MAX)
+        is_scaled = self.scale_decoder_outputs
+        if is_scaled not in (None, True, False):
+            raise OptionError("model.scale_decoder_outputs", is_scaled, "it must be True or False")
+        start = self.decoder_start_token_id
+        if start is not None:
+            require_at_least("model.decoder_start_token_id", start, 0, config.vocab_size - 1)
+        heads = self.decoder_attention_heads
+        if heads and config.attention_head_size is None and config.hidden_size % heads:
+            rule = f"{{model.hidden_size}}, {config.hidden_size}, must be a multiple of it"
+            raise OptionError("model.decoder_attention_heads", heads, rule)
+
+
+def decoder_config(config: EncoderConfig) -> EncoderConfig:
+    """The architecture of the decoder of a model."""
+    options = config.of_head(TextToTextOptions)
+    return dataclasses.replace(
+        config,
+        num_hidden_layers=options.decoder_layers or config.num_hidden_layers,
+        num_attention_heads=options.decoder_attention_heads or config.num_attention_heads,
+        intermediate_size=options.decoder_ffn_dim or config.intermediate_size,
+        is_causal=True,
+        has_cross_attention=True,
+        heads=(),
+    )
+
+
+def start_token(config: EncoderConfig) -> int:
+    """The id of the token before the first token of an output."""
+    start = config.of_head(TextToTextOptions).decoder_start_token_id
+    return config.pad_token_id if start is None else start
+
+
+class TextToTextModel(nn.Module):
+    """Encoder, decoder, and a head for the next token of the output."""
+
+    config: EncoderConfig
+    execution: Execution = Execution()
+
+    def setup(self) -> None:
+        config, execution = self.config, self.execution
+        options = config.of_head(TextToTextOptions)
+        self.encoder = Encoder(config, execution, add_pooling_layer=False, name=ENCODER_SCOPE)
+        # It has no word embeddings of its own: those of the encoder are handed in.
+        self.decoder = Encoder(decoder_config(config), execution, add_pooling_layer=False)
+        is_scaled = options.scale_decoder_outputs
+        is_scaled = config.tie_word_embeddings if is_scaled is None else is_scaled
+        is_scaled &= options.scales_logits
+        scale = 1 / math.sqrt(config.hidden_size) if is_scaled else 1.0
+        self.lm_head = LanguageModelHead(config, execution, options.has_bias, scale)
+
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        token_type_ids: jax.Array | None = None,
+        attention_mask: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        *,
+        segment_ids: jax.Array | None = None,
+        packed_rows: PackedRows | None = None,
+        row_indices: jax.Array | None = None,
+        decoder_input_ids: jax.Array | None = None,
+        decoder_position_ids: jax.Array | None = None,
+        decoder_segment_ids: jax.Array | None = None,
+        deterministic: bool = True,
+        encoder_outputs: RequestedOutputs | None = None,
+    ) -> jax.Array | tuple[jax.Array, EncoderOutput, EncoderOutput]:
+        """Float32 logits [B, U, V] of the token after each of U of the output.
+
+        For the arrays of the text, [B, T], see `EncoderInputs`; those of the output, [B, U], are
+        the same of the decoder, and their first token is `start_token`. Tokens attend to the text
+        of their own segment. With `encoder_outputs` the result also has the outputs of encoder and
+        decoder.
+        """
+        inputs = EncoderInputs(
+            input_ids,
+            token_type_ids,
+            attention_mask,
+            position_ids,
+            segment_ids,
+            packed_rows=packed_rows,
+            row_indices=row_indices,
+        )
+        if decoder_input_ids is None:
+            if not self.is_initializing():
+                raise ValueError("the decoder has no tokens; give decoder_input_ids")
+            decoder_input_ids = jnp.full_like(input_ids[:, :1], start_token(self.config))
+        outputs = EncoderInputs(
+            decoder_input_ids,
+            position_ids=decoder_position_ids,
+            segment_ids=decoder_segment_ids,
+            row_indices=row_indices,
+        )
+        encoded = self.encoder.encode(inputs, deterministic, encoder_outputs)
+        memory = EncoderMemory(encoded.last_hidden_state, inputs.tokens().mask)
+        decoded = self._decode(outputs, memory, deterministic, encoder_outputs)
+        logits = self._logits(decoded.last_hidden_state)
+        return logits if encoder_outputs is None else (logits, encoded, decoded)
+
+    def _decode(
+        self,
+        inputs: EncoderInputs,
+        memory: EncoderMemory,
+        deterministic: bool,
+        requested: RequestedOutputs | None = None,
+        cache: DecoderCache | None = None,
+    ) -> EncoderOutput:
+        table = self.encoder.word_embeddings()
+        return self.decoder.encode(
+            inputs, deterministic, requested, cache=cache, memory=memory, word_embeddings=table
+        )
+
+    def _logits(self, hidden: jax.Array) -> jax.Array:
+        return self.lm_head(hidden, self.encoder.word_embeddings())
+
+    def memory(self, inputs: EncoderInputs) -> EncoderMemory:
+        """The encoder's output for texts."""
+        encoded = self.encoder.encode(inputs, True)
+        return EncoderMemory(encoded.last_hidden_state, inputs.tokens().mask)
+
+    def decode(
+        self, inputs: EncoderInputs, cache: DecoderCache, memory: EncoderMemory
+    ) -> tuple[jax.Array, DecoderCache | None]:
+        """The scores of the token after the last of T that follow those of a cache.
+
+        Args:
+            inputs: the T tokens of the outputs, with their positions.
+            cache: the earlier tokens, see `DecoderCache.empty`.
+            memory: the encoder's output.
+
+        Returns:
+            float32 [B, V], and the cache with the T tokens.
+        """
+        decoded = self._decode(inputs, memory, True, cache=cache)
+        return self._logits(decoded.last_hidden_state[:, -1:])[:, 0], decoded.cache
+
+
+def _labels(draw: DrawnBatch) -> Labels:
+    """The texts without their first token: outputs that are shorter than the inputs."""
+    return {"labels": np.where(draw.mask == 1, draw.ids, IGNORED_LABEL)[:, 1:].astype(np.int32)}
+
+
+def _features(draw: DrawnBatch) -> Mapping[str, np.ndarray]:
+    """The labels after the token that begins an output."""
+    ids = draw.ids[:, :-1].copy()
+    ids[:, 0] = start_token(draw.config)
+    return {"decoder_input_ids": ids}
+
+
+HEAD = Head(
+    TextToTextModel,
+    generates=True,
+    shown_by=((f"{DECODER_SCOPE}/encoder/layers/cross_attention/query/kernel",),),
+    options=TextToTextOptions,
+    comparison=Comparison(
+        ("logits",),
+        ("text_to_text",),
+        _labels,
+        loss=cross_entropy_of_logits,
+        reads_padding=True,  # the decoder's
+        features=_features,
+        has_decoder=True,
+    ),
+)

@@ -1,0 +1,78 @@
+"""The loss of an encoder-decoder, for batches as of `data.pair_rows`."""
+
+import abc
+from typing import Any
+
+import jax
+
+from bert_jax.models.encoder_with_head import model_inputs
+from bert_jax.models.heads.text_to_text import decoder_config
+from bert_jax.tasks.base.task import ComputedModel, Sums, Task
+from bert_jax.tasks.base.token_losses import perplexity, token_sums
+
+DECODER = "decoder"
+"""The kind of a batch's rows that the decoder reads, see `row_kinds`."""
+
+_INPUTS = ("input_ids", "position_ids", "segment_ids")
+
+
+class EncoderDecoderTask(Task):
+    """Training of a model with the head `text_to_text`.
+
+        loss = mean over the tokens of the targets of
+               KL(smoothed label ‖ p(token | source, target before it))
+
+    Metrics: `loss`, `cross_entropy` (without smoothing), `perplexity` and `accuracy` of tokens.
+
+    Attributes:
+        label_smoothing: ε, see `smoothed_cross_entropy`.
+    """
+
+    derived_metrics = ("perplexity",)  # of cross_entropy
+    label_smoothing: float = 0.0
+
+    @property
+    @abc.abstractmethod
+    def mean_source_length(self) -> float:
+        """The mean number of tokens of a source."""
+
+    @property
+    def computed_models(self) -> tuple[ComputedModel, ...]:
+        """The encoder with the keys and values that it gives the decoder, and the decoder."""
+        encoder = self.description.config
+        decoder = decoder_config(encoder)
+        width, attention = decoder.hidden_size, decoder.num_attention_heads * decoder.head_dim
+        # Of cross-attention: keys and values; queries, outputs, scores and weighted sums.
+        of_source = decoder.num_hidden_layers * 4.0 * width * attention
+        of_target = of_source + decoder.num_hidden_layers * 4 * attention * self.mean_source_length
+        of_target += 2 * width * decoder.vocab_size
+        return (
+            ComputedModel(encoder, False, of_source, rows=("",)),
+            ComputedModel(decoder, False, of_target, rows=(DECODER,)),
+        )
+
+    def inputs(self, batch: dict[str, jax.Array]) -> dict[str, Any]:
+        of_decoder = {
+            f"{DECODER}_{name}": batch[key]
+            for name in _INPUTS
+            if (key := f"{DECODER}/{name}") in batch
+        }
+        return model_inputs(batch) | of_decoder
+
+    def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        """The number of tokens of the targets."""
+        return {"": batch[f"{DECODER}/weights"].sum()}
+
+    def loss(self, params: Any, outputs: jax.Array, batch: dict[str, jax.Array]) -> Sums:
+        sums = token_sums(
+            outputs,
+            batch[f"{DECODER}/labels"],
+            batch[f"{DECODER}/weights"],
+            smoothing=self.label_smoothing,
+            vocab_size=self.description.config.vocab_size,
+        )
+        return {"": sums}
+
+    def summary(self, metrics: dict[str, float]) -> dict[str, float]:
+        """Adds the perplexity of a token."""
+        return {**metrics, "perplexity": perplexity(metrics["cross_entropy"])}

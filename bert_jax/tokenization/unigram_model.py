@@ -1,0 +1,233 @@
+"""The parts of a Unigram tokenizer, read from a .model file or a `tokenizer.json`."""
+
+import base64
+import binascii
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bert_jax.errors import UserError
+from bert_jax.tokenization.definition import OTHER_MODEL, READ_REMEDY, checked_steps
+from bert_jax.tokenization.description import ALBERT, FAIRSEQ, Description, SpecialTokens, Token
+from bert_jax.tokenization.encoding import DEFAULT_TEMPLATE, FAIRSEQ_TEMPLATE, Template
+from bert_jax.tokenization.interface import CAMEMBERT, SENTINEL, T5, XLM_ROBERTA
+from bert_jax.tokenization.library import TOKENIZER_FILE
+
+UNIGRAM = "Unigram"
+"""The type of the model in a `tokenizer.json`."""
+
+SENTINELS = 100
+"""The number of sentinels of T5, where the files give no `extra_ids`."""
+
+# In a .model file: types of pieces, and of the model.
+_CONTROL, _USER_DEFINED = 3, 4
+_UNIGRAM_MODEL = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class IdLayout:
+    """How a family numbers the pieces of a .model file.
+
+    Attributes:
+        first: the pieces with the first ids, and their scores.
+        start: the first piece of the .model file that follows them.
+        class_name: Hugging Face's class.
+        description: special tokens and template of the class.
+    """
+
+    first: tuple[tuple[str, float], ...]
+    start: int
+    class_name: str
+    description: Description
+
+    def last(self, sentinels: int) -> list[str]:
+        """The pieces with the last ids: those of T5 that stand for spans, else <mask>."""
+        if self.description is T5_CLASS:
+            return [SENTINEL.format(number) for number in reversed(range(sentinels))]
+        return [FAIRSEQ[4]]
+
+    def is_of(self, pieces: Sequence[tuple[str, float]]) -> bool:
+        """Whether pieces begin with the first pieces of the layout."""
+        names = [name for name, _ in self.first]
+        return [name for name, _ in pieces[: len(names)]] == names
+
+
+ALBERT_CLASS, _FAIRSEQ_CLASS = (
+    Description(SpecialTokens.of(spelling, mask_takes_space=True), template)
+    for spelling, template in ((ALBERT, DEFAULT_TEMPLATE), (FAIRSEQ, FAIRSEQ_TEMPLATE))
+)
+T5_CLASS = Description(
+    SpecialTokens(
+        {
+            "eos_token": Token("</s>"),
+            "unk_token": Token("<unk>"),
+            "pad_token": Token("<pad>"),
+        }
+    ),
+    Template(single="A eos", pair="A eos B eos"),
+)
+LAYOUTS = {
+    CAMEMBERT: IdLayout(
+        (
+            *(("<s>NOTUSED", 0.0), ("<pad>", 0.0), ("</s>NOTUSED", 0.0), ("<unk>", 0.0)),
+            ("<unk>NOTUSED", -100.0),
+        ),
+        start=1,
+        class_name="CamembertTokenizer",
+        description=_FAIRSEQ_CLASS,
+    ),
+    XLM_ROBERTA: IdLayout(
+        (("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)),
+        start=3,
+        class_name="XLMRobertaTokenizer",
+        description=_FAIRSEQ_CLASS,
+    ),
+    T5: IdLayout(
+        (("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)),
+        start=3,
+        class_name="T5Tokenizer",
+        description=T5_CLASS,
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class UnigramModel:
+    """The parts of a tokenizer that its files define.
+
+    Attributes:
+        pieces: V pieces with their scores, the logarithms of probabilities, in the order of ids.
+        charsmap: SentencePiece's compiled table of normalisation; empty for none.
+        cleaning: steps before the table of normalisation, as in a `tokenizer.json`: ALBERT's.
+        user_defined: further tokens of a .model file, matched before the model sees a text.
+        unknown: id of the piece for unknown characters.
+        splitter: the `pre_tokenizer` of a `tokenizer.json` that splits text in another way than
+            the classes of CamemBERT, XLM-R, T5 and ALBERT; else None.
+    """
+
+    pieces: Sequence[tuple[str, float]]
+    charsmap: bytes
+    unknown: int
+    user_defined: tuple[Token, ...] = ()
+    cleaning: Sequence[Mapping[str, Any]] = ()
+    splitter: Mapping[str, Any] | None = None
+
+    @property
+    def layout(self) -> IdLayout | None:
+        """The layout that the first pieces show; None for ALBERT's and others."""
+        return next((each for each in LAYOUTS.values() if each.is_of(self.pieces)), None)
+
+    @property
+    def class_description(self) -> Description:
+        """The special tokens and the template of Hugging Face's class for the pieces."""
+        if ALBERT[2] in dict(self.pieces):
+            return ALBERT_CLASS
+        return self.layout.description if self.layout else _FAIRSEQ_CLASS
+
+
+def t5_description(sentinels: int) -> Description:
+    """The special tokens and the template of T5 with so many sentinels."""
+    extra = tuple(Token(SENTINEL.format(number)) for number in range(sentinels))
+    return dataclasses.replace(T5_CLASS, tokens=dataclasses.replace(T5_CLASS.tokens, extra=extra))
+
+
+def unigram_model(proto: Any, origin: str, kind: str, sentinels: int) -> UnigramModel:
+    """The tokenizer that a .model file of SentencePiece defines, with the ids of a family.
+
+    Args:
+        proto: content of the file, see `read_model`.
+        origin: file to name in errors.
+        kind: a key of `LAYOUTS`.
+        sentinels: number of pieces of T5 that stand for spans.
+
+    Raises:
+        UserError: it is not a unigram model, or not one of T5.
+    """
+    if proto.trainer_spec.model_type != _UNIGRAM_MODEL or proto.trainer_spec.byte_fallback:
+        raise UserError(
+            f"{origin}: {LAYOUTS[kind].class_name} needs a unigram model without pieces for bytes; "
+            "give the .model file of such a model"
+        )
+    layout, scores = LAYOUTS[kind], [(piece.piece, piece.score) for piece in proto.pieces]
+    if kind == T5 and not layout.is_of(scores):
+        found = ", ".join(name for name, _ in scores[: layout.start])
+        raise UserError(
+            f"{origin}: the first pieces are {found}, not <pad>, </s>, <unk> as in T5; give the "
+            ".model file of a T5"
+        )
+    last = [(name, 0.0) for name in layout.last(sentinels)]
+    pieces = [*layout.first, *scores[layout.start :], *last]
+    added = tuple(
+        Token(piece.piece, special=piece.type == _CONTROL)
+        for piece in proto.pieces
+        if piece.type in (_CONTROL, _USER_DEFINED)
+    )
+    charsmap = proto.normalizer_spec.precompiled_charsmap
+    unknown = [name for name, _ in layout.first].index(FAIRSEQ[1])
+    return UnigramModel(pieces, charsmap, unknown, added)
+
+
+def read_unigram_json(path: Path, definition: Mapping[str, Any]) -> UnigramModel:
+    """The tokenizer that a `tokenizer.json` with a Unigram model defines.
+
+    Its normaliser may be Precompiled, after ALBERT's cleaning; ` {2,}` → " " after it changes
+    nothing, since text is split at white space.
+
+    Args:
+        path: file to name in errors.
+        definition: the content of the file.
+
+    Raises:
+        UserError: a part is damaged, or is not as in CamemBERT, XLM-R and T5.
+    """
+    model = definition["model"]
+    try:
+        pieces = [(piece, float(score)) for piece, score in model["vocab"]]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise UserError(
+            f"{path}: vocab is not a list of pieces with scores; {READ_REMEDY}"
+        ) from None
+    unknown = model.get("unk_id")
+    is_id = type(unknown) is int and 0 <= unknown < len(pieces)
+    if not is_id or (pieces[unknown][0] != FAIRSEQ[1] and FAIRSEQ[1] in dict(pieces)):
+        raise UserError(f"{path}: unk_id is {unknown!r:.80}, not the id of <unk>; {READ_REMEDY}")
+    if model.get("byte_fallback"):
+        raise UserError(f"{path}: the model has pieces for bytes (byte_fallback), {_ONLY}")
+    charsmap, cleaning = b"", []
+    for step in checked_steps(path, definition, "normalizer", _NORMALIZERS):
+        if step["type"] == "Precompiled":
+            charsmap = _decoded(path, step.get("precompiled_charsmap"))
+        elif step in _CLEANING and not charsmap:
+            cleaning.append(step)
+        elif step != _SQUEEZING:
+            raise UserError(f"{path}: the normalizer {step!s:.80} is not known, {_ONLY}")
+    splitter = checked_steps(path, definition, "pre_tokenizer", ("WhitespaceSplit", "Metaspace"))
+    kinds = [step["type"] for step in splitter]
+    schemes = [step.get("prepend_scheme", "always") for step in splitter if len(step) > 1]
+    is_usual = kinds == ["WhitespaceSplit", "Metaspace"] and schemes == ["always"]
+    other = None if is_usual else definition.get("pre_tokenizer")
+    return UnigramModel(pieces, charsmap, unknown, cleaning=cleaning, splitter=other)
+
+
+_NORMALIZERS = ("Precompiled", "Replace", "NFKD", "StripAccents", "Lowercase")
+_ONLY = (
+    "but only the Unigram models of CamemBERT, XLM-R, T5 and ALBERT are read from a "
+    f"{TOKENIZER_FILE}: {OTHER_MODEL}"
+)
+_CLEANING = (
+    {"type": "Replace", "pattern": {"String": "``"}, "content": '"'},
+    {"type": "Replace", "pattern": {"String": "''"}, "content": '"'},
+    {"type": "NFKD"},
+    {"type": "StripAccents"},
+    {"type": "Lowercase"},
+)
+QUOTES, ACCENTS, CASE = _CLEANING[:2], _CLEANING[2:4], _CLEANING[4:]
+_SQUEEZING = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+
+
+def _decoded(path: Path, text: Any) -> bytes:
+    try:
+        return base64.b64decode(text or "", validate=True)
+    except (binascii.Error, TypeError, ValueError):
+        raise UserError(f"{path}: precompiled_charsmap is not base64; {READ_REMEDY}") from None
