@@ -1,0 +1,248 @@
+"""The models of a server, and the engines that predict tasks with them."""
+
+import dataclasses
+import functools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from bert_jax.errors import UserError
+from bert_jax.inference.engine import Engine
+from bert_jax.inference.index import Index
+from bert_jax.inference.model import LoadedModel
+from bert_jax.inference.predict import task_of
+from bert_jax.models.vectors import SIDES
+from bert_jax.options import keys_of
+from bert_jax.serving.errors import FieldName, RequestError, from_user_error, unprocessable
+from bert_jax.serving.limits import ServerLimits
+from bert_jax.tasks import find_task, task_names
+from bert_jax.tasks.base.predict_spec import JSONL, PredictOptions, PredictSpec
+from bert_jax.tasks.base.predictor import BatchOptions, Predictor
+
+_PREDICT = "PREDICT"  # the attribute of a task's module
+# Engines with options of requests that are kept.
+_MOST_ENGINES = 64
+
+# The server's own, and those of files.
+_OPTIONS_OF_SERVER = (
+    "batch_size",
+    "max_length",
+    "progress",
+    "output_format",
+    "label_column",
+    "bad_rows",
+)
+_READERS = "bert_jax.data."
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ServedModel:
+    """A model and the name by which requests choose it.
+
+    Attributes:
+        name: the name.
+        model: the model.
+        task: the task of its head, see `task_of`; "": it has none.
+    """
+
+    name: str
+    model: LoadedModel
+
+    @functools.cached_property
+    def task(self) -> str:
+        try:
+            return task_of(self.model, None)[0]
+        except UserError:
+            return ""
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskEngine:
+    """A task with options, and the engine that predicts it.
+
+    Attributes:
+        spec: the task.
+        options: its options.
+        engine: the engine of its predictor.
+    """
+
+    spec: PredictSpec[Any, Any]
+    options: PredictOptions
+    engine: Engine[Any, Any]
+
+
+class Models:
+    """The models of a server, by name; the first one is the default. Threads may share it.
+
+    Attributes:
+        served: all models.
+        index: documents to search; None: none.
+    """
+
+    def __init__(
+        self, models: Mapping[str, LoadedModel], limits: ServerLimits, index: Index | None = None
+    ) -> None:
+        """Takes the models by name, and the index, whose model is loaded.
+
+        Raises:
+            OptionError: a model does not take rows of `limits.max_length` tokens.
+        """
+        self._options = BatchOptions(limits.batch_size, limits.max_length)
+        for model in models.values():
+            self._options.limit(model.config)  # else no task of it could be done
+        self.served = [ServedModel(name, model) for name, model in models.items()]
+        self.index = index
+        self._limits = limits
+        self._engines: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+        self._lock = threading.Lock()
+        if index:
+            self.of_index(None)  # its model is loaded before there are requests
+
+    def named(self, name: str | None, task: str | None = None) -> ServedModel:
+        """The model of a name, else the first one that is made for the task, or can do it.
+
+        Args:
+            name: the name; None: none is named.
+            task: a task; None: any model will do, the first one if none is named.
+
+        Raises:
+            RequestError: 404: there is no model of this name; 422: none can do the task.
+        """
+        if name is not None:
+            for served in self.served:
+                if served.name == name:
+                    return served
+            known = ", ".join(served.name for served in self.served)
+            raise RequestError(404, f"there is no model {name!r:.80}; known are {known}", "model")
+        if task is None:
+            return self.served[0]
+        for served in self.served:
+            if served.task == task:
+                return served
+        for served in self.served:
+            if self.can(served, task):
+                return served
+        raise unprocessable(f"no model of this server can do {task}", "model")
+
+    def of_task(
+        self,
+        served: ServedModel,
+        task: str,
+        values: Mapping[str, Any] | None = None,
+        max_length: int | None = None,
+        name: FieldName = str,
+    ) -> TaskEngine:
+        """The engine of a task with some of its options; `max_length` None is the server's.
+
+        Errors give an option the name of its field, `name`.
+
+        Raises:
+            RequestError: the model cannot do the task, or an option is wrong.
+        """
+        spec: PredictSpec[Any, Any] = find_task(task, _PREDICT).PREDICT
+        values = dict(values or {})
+        allowed = request_options(spec.options)
+        for key in values:
+            if key not in allowed:
+                known = ", ".join(allowed)
+                message = f"{key!r:.80} is no option of {task}; it has {known}"
+                raise unprocessable(message, name(key))
+        size = min(keys_of(spec.options)["batch_size"], self._limits.batch_size)
+        max_length = max_length or self._limits.max_length
+        of_server = {"batch_size": size, "max_length": max_length, "progress": False}
+        try:
+            task_of(served.model, task)
+            options = spec.read_options(task, "", {**values, **of_server, "output_format": JSONL})
+            engine = self.engine(
+                served, (task, options), lambda model, _: spec.predictor(model, options)
+            )
+        except UserError as error:
+            raise from_user_error(error, "model", name) from error
+        return TaskEngine(spec, options, engine)
+
+    def can(self, served: ServedModel, task: str, values: Mapping[str, Any] | None = None) -> bool:
+        """Whether a model can do a task, with some of its options."""
+        try:
+            self.of_task(served, task, values)
+        except RequestError:
+            return False
+        return True
+
+    def limit(self, served: ServedModel) -> int:
+        """The number of tokens of a text that is not cut, in the model's own or first task."""
+        for _, engine in self.default_engines(served):
+            return engine.predictor.limit
+        return served.model.config.max_length
+
+    def default_engines(
+        self, served: ServedModel, tasks: Collection[str] = ()
+    ) -> Iterator[tuple[str, Engine[Any, Any]]]:
+        """The engines of requests with default options, of the model's own task first.
+
+        Args:
+            served: the model.
+            tasks: names of tasks; empty: all that the model can do.
+
+        Yields:
+            The name of a task, and an engine of it; several where their programs differ.
+        """
+        names = tasks or task_names(_PREDICT)
+        for task in sorted(names, key=lambda name: name != served.task):
+            for values in _default_values(served, task):
+                if self.can(served, task, values):
+                    yield task, self.of_task(served, task, values).engine
+
+    def engine(
+        self,
+        served: ServedModel,
+        key: tuple[Any, ...],
+        make: Callable[[LoadedModel, BatchOptions], Predictor[Any, Any]],
+    ) -> Engine[Any, Any]:
+        """The engine of a predictor that `make` makes, unless there is one of this key."""
+        return self._kept((served.name, *key), lambda: make(served.model, self._options))
+
+    def of_index(self, prompt: str | None) -> Engine[Any, Any]:
+        """The engine of the vectors of queries.
+
+        Raises:
+            UserError: there is no such prompt.
+        """
+        assert self.index is not None
+        make = functools.partial(self.index.query_predictor, self._limits.batch_size, prompt)
+        return self._kept(("", prompt), make)
+
+    def _kept(
+        self, key: tuple[Any, ...], make: Callable[[], Predictor[Any, Any]]
+    ) -> Engine[Any, Any]:
+        with self._lock:
+            if key not in self._engines:
+                self._engines[key] = Engine(make())
+            self._engines.move_to_end(key)
+            while len(self._engines) > _MOST_ENGINES:
+                self._engines.popitem(last=False)
+            return self._engines[key]
+
+
+def _default_values(served: ServedModel, task: str) -> Iterator[dict[str, Any]]:
+    """The options with a program of their own that clients send without choosing them."""
+    if task == "similarity":  # it has the programs of `embed`
+        return
+    if task == "token_vectors":
+        yield from ({"side": side} for side in SIDES)
+        return
+    yield {}
+    vectors = served.model.description.vectors
+    if task == "embed" and not vectors.include_prompt:
+        yield from ({"prompt": name} for name in vectors.all_prompts)
+
+
+def request_options(options: type[PredictOptions]) -> list[str]:
+    """The options of a task that a request may set: none of the server, none about files."""
+    of_readers = {
+        name
+        for base in options.__mro__
+        if base.__module__.startswith(_READERS) and dataclasses.is_dataclass(base)
+        for name in keys_of(base)
+    }
+    return list(keys_of(options, {*of_readers, *_OPTIONS_OF_SERVER}))
