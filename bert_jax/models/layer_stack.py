@@ -1,0 +1,254 @@
+"""L layers in a loop, and which of their values are returned."""
+
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.models.attention_inputs import MASK_VALUE, AttentionInputs, AttentionMask
+from bert_jax.models.bottleneck_layer import BottleneckLayer
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.decoding import DecoderCache
+from bert_jax.models.dropout import Dropout
+from bert_jax.models.execution import Execution
+from bert_jax.models.kernels.matmul import MATMUL_OUTPUT
+from bert_jax.models.kernels.xla import ATTENTION_WEIGHTS, attention_weights
+from bert_jax.models.layers import HIDDEN_AXES, dense, norm
+from bert_jax.models.packed_rows import Tokens
+from bert_jax.models.relative_positions import RelativePositions
+from bert_jax.models.rotary_positions import rotations
+from bert_jax.models.transformer_layer import LayerValues, RequestedOutputs, TransformerLayer
+
+
+def _and_names(policy: Callable[..., bool], *names: str) -> Callable[..., bool]:
+    """A policy that also saves values with one of the names."""
+    named = jax.checkpoint_policies.save_only_these_names(*names)
+    return jax.checkpoint_policies.save_from_both_policies(policy, named)
+
+
+# JAX's own policies, without their "_saveable". Moving activations to the host's memory is not an
+# alternative: a layer of width D computes 24 D² FLOPs per token and would move 36 D bytes out and
+# in, which takes ten times as long over any accelerator's link to its host.
+REMAT_POLICIES = {
+    "dots": _and_names(jax.checkpoint_policies.dots_saveable, MATMUL_OUTPUT, ATTENTION_WEIGHTS),
+    "dots_with_no_batch_dims": _and_names(
+        jax.checkpoint_policies.dots_with_no_batch_dims_saveable, MATMUL_OUTPUT
+    ),
+    "full": jax.checkpoint_policies.nothing_saveable,
+}
+
+
+# The number of tokens that a CPU computes through all layers at a time: activations of more do not
+# stay in the cache (32 MiB of two cores). In float32, all-MiniLM-L6-v2 then takes 0.97 to 0.92
+# times as long for 32 rows of 64 to 512 tokens. Training gains nothing.
+_TOKENS_IN_CACHE = {"float32": 1024, "bfloat16": 2048}
+
+
+Intermediates = tuple[jax.Array | None, jax.Array | None, jax.Array | None, jax.Array | None]
+
+
+LAYERS: dict[str, type[nn.Module]] = {
+    "transformer": TransformerLayer,
+    "bottleneck": BottleneckLayer,
+}
+
+
+class LayerStack(nn.Module):
+    """L layers whose parameters are stacked along a first axis, [L, ...].
+
+    With G groups of layers (`num_hidden_groups`) it is [G, ...], and each group computes L / G
+    layers with its parameters. If the embeddings are narrower than D, a linear layer comes first.
+    With `norm_first`, a normalisation comes last.
+    """
+
+    config: EncoderConfig
+    execution: Execution
+
+    @nn.compact
+    def __call__(
+        self,
+        hidden: jax.Array,
+        tokens: Tokens,
+        *,
+        deterministic: bool,
+        requested: RequestedOutputs,
+        cache: DecoderCache | None = None,
+    ) -> tuple[jax.Array, Intermediates, DecoderCache | None]:
+        """[B, T, E] → [B, T, D], and the requested values of the layers, [L + 1, ...] or [L, ...].
+
+        The first of the hidden states is the input of the first layer; the last one is normalised
+        where `norm_first` is. The cache of all layers, [L, ...], is returned with the T tokens.
+        """
+        if self.config.has_embedding_projection:
+            width = self.config.hidden_size
+            hidden = dense(self.config, self.execution, width, "embedding_projection")(hidden)
+            hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
+        embedded = hidden
+        if self.config.relative_bias:
+            tokens = tokens._replace(bias=self._position_bias(hidden.shape[1], cache))
+        elif self.config.position_kind == "rotary":
+            turns = rotations(self.config, tokens.mask.key_positions)
+            tokens = tokens._replace(rotations=turns)
+        numbers = jnp.arange(self.config.num_hidden_layers)
+        layers = self._stack()(self.config, self.execution, name="layers")
+        is_grouped = self.config.num_hidden_groups is not None
+        if is_grouped:
+            numbers, cache = jax.tree.map(self._in_groups, (numbers, cache))
+        rows = len(hidden)
+        is_plain = cache is None and tokens.bias is None
+        if deterministic and is_plain and requested.only_last:
+            rows = rows_in_cache(self.execution, *hidden.shape[:2])
+        if rows == len(hidden):
+            hidden, values = layers(hidden, numbers, cache, tokens, deterministic, requested)
+        else:
+            hidden, values = _in_parts(layers, rows, hidden, numbers, tokens)
+        if is_grouped:
+            values = jax.tree.map(_all_layers, values)
+        if values.cache is not None:
+            cache_of_layer = jax.tree.map(lambda leaf: leaf[0], values.cache.tokens)
+            tokens = tokens._replace(mask=cache_of_layer.mask(tokens.mask))
+        if self.config.norm_first:
+            hidden = norm(self.config, self.execution, "final_norm")(hidden)
+            if values.hidden is not None:
+                values = values._replace(hidden=values.hidden.at[-1].set(hidden))
+        if self.config.final_dropout:
+            drop = Dropout(self.config.hidden_dropout_prob, name="final_dropout")
+            hidden = drop(hidden, tokens.indices, deterministic=deterministic)
+        intermediates = _intermediates(self.config, requested, embedded, values, tokens)
+        return hidden, intermediates, values.cache
+
+    def _position_bias(self, length: int, cache: DecoderCache | None) -> jax.Array:
+        """T5's bias of the scores of T tokens, float32 [1, N, T, S]."""
+        queries = keys = jnp.arange(length)
+        if cache is not None:
+            queries = queries + cache.tokens.length[0]
+            keys = jnp.arange(cache.tokens.key_ids.shape[-1])
+        return RelativePositions(self.config, name="relative_positions")(queries, keys)
+
+    def _in_groups(self, layers: jax.Array) -> jax.Array:
+        """[L, ...] → [G, L / G, ...]."""
+        return layers.reshape(self.config.num_stacked_layers, -1, *layers.shape[1:])
+
+    def _stack(self) -> Any:
+        """The class of the stack of layers."""
+        config, execution = self.config, self.execution
+        layer: Any = LAYERS[config.layer_kind]
+        if execution.remat != "none":
+            layer = nn.remat(
+                layer,
+                policy=REMAT_POLICIES[execution.remat],
+                # Inside a compiled loop nothing can be merged across iterations in any case.
+                prevent_cse=not execution.scan_layers,
+                static_argnums=(5, 6),  # the flags; self is argument 0
+            )
+        groups = config.num_stacked_layers
+        if config.num_hidden_groups is not None:
+            in_group = config.num_hidden_layers // groups
+            layer = nn.scan(
+                layer,
+                variable_broadcast="params",
+                split_rngs={"params": False, "dropout": True},
+                in_axes=(0, 0, nn.broadcast, nn.broadcast, nn.broadcast),
+                length=in_group,
+                unroll=1 if execution.scan_layers else in_group,
+            )
+        return nn.scan(
+            layer,
+            variable_axes={"params": 0},
+            split_rngs={"params": True, "dropout": True},
+            in_axes=(0, 0, nn.broadcast, nn.broadcast, nn.broadcast),
+            length=groups,
+            unroll=1 if execution.scan_layers else groups,
+        )
+
+
+def rows_in_cache(execution: Execution, rows: int, length: int) -> int:
+    """The number of rows [B, T] that are computed through all layers at a time, a divisor of B."""
+    platform = execution.platform or jax.default_backend()
+    # A loop over rows that are split over several devices would gather them on each device.
+    if platform != "cpu" or jax.sharding.get_abstract_mesh().size > 1:
+        return rows
+    divisors = [count for count in range(1, rows + 1) if rows % count == 0]
+    ideal = _TOKENS_IN_CACHE[execution.dtype] / length
+    return min(divisors, key=lambda count: max(count / ideal, ideal / count))
+
+
+def _in_parts(
+    layers: nn.Module, rows: int, hidden: jax.Array, numbers: jax.Array, tokens: Tokens
+) -> tuple[jax.Array, LayerValues]:
+    """The result of the layers for [B, T, D] without dropout, computed for some rows at a time."""
+
+    def compute(layers: Any, carry: None, part: tuple[jax.Array, Tokens]) -> Any:
+        hidden, tokens = part
+        hidden, values = layers(
+            hidden.astype(dtype), numbers, None, tokens, True, RequestedOutputs()
+        )
+        return carry, (hidden.astype(jnp.float32), values)
+
+    # In float32: a CPU's loop would convert a whole bfloat16 array to read a slice of it.
+    dtype = hidden.dtype
+    inputs = (hidden.astype(jnp.float32), tokens)
+    parts = jax.tree.map(lambda array: array.reshape(-1, rows, *array.shape[1:]), inputs)
+    loop = nn.scan(compute, variable_broadcast="params", split_rngs={"params": False})
+    _, (output, values) = loop(layers, None, parts)
+    return output.astype(dtype).reshape(hidden.shape), values
+
+
+def _intermediates(
+    config: EncoderConfig,
+    requested: RequestedOutputs,
+    embedded: jax.Array,
+    values: LayerValues,
+    tokens: Tokens,
+) -> Intermediates:
+    """The requested hidden states, attention weights and value relations of the layers.
+
+    Weights are computed here and not in the layers, which are a loop: so they are computed for the
+    requested layers only.
+
+    Args:
+        config: architecture of the model.
+        requested: which values.
+        embedded: input of the first layer.
+        values: values of all layers, [L, ...].
+        tokens: the T tokens.
+    """
+    states = values.hidden
+    if states is not None:
+        states = jnp.concatenate([embedded[None], states])
+    layers: Any = slice(None)
+    if requested.attention_layers is not None:
+        layers = np.array(requested.attention_layers) - 1
+    window = None
+    if config.has_local_layers:
+        window = _window_bias(config, np.arange(config.num_hidden_layers)[layers], tokens.mask)
+
+    def weights(
+        query: jax.Array | None, key: jax.Array | None, bias: jax.Array | None = None
+    ) -> jax.Array | None:
+        if query is None or key is None:
+            return None
+        query, key, mask = query[layers], key[layers], tokens.mask.for_heads()
+        scale = config.attention_scale
+        return attention_weights(AttentionInputs(query, key, key, mask, scale, bias))
+
+    attentions = weights(values.query, values.key, tokens.bias if window is None else window)
+    relations = weights(values.value, values.value, window)
+    if tokens.memory is not None:
+        tokens = tokens._replace(mask=tokens.memory.mask(tokens.mask))
+    return states, attentions, relations, weights(values.cross_query, values.cross_key)
+
+
+def _window_bias(config: EncoderConfig, numbers: np.ndarray, mask: AttentionMask) -> jax.Array:
+    """The limits of local layers among some layers, as a bias of scores, [L, B, 1, T, S]."""
+    is_far = ~mask.within(config.window).visible  # BTS
+    is_local = ~config.is_global(numbers)[:, None, None, None]
+    return jnp.where(is_far & is_local, MASK_VALUE, 0)[:, :, None]
+
+
+def _all_layers(groups: jax.Array) -> jax.Array:
+    """[G, L / G, ...] → [L, ...]."""
+    return groups.reshape(-1, *groups.shape[2:])
