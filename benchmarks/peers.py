@@ -6,6 +6,7 @@ but for works on texts, whose heads are. Nothing of bert_jax is imported here.
 """
 
 import argparse
+import itertools
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,7 +18,14 @@ import torch
 import transformers
 
 from benchmarks.contender import Step
-from benchmarks.texts import SHORT, TAGS, questions, uneven_texts
+from benchmarks.texts import (
+    PAIR_BATCHES,
+    SHORT,
+    TAGS,
+    lines_or_prompts,
+    questions,
+    uneven_texts,
+)
 
 # Layers, width, heads.
 SIZES = {
@@ -168,6 +176,56 @@ def embed(options: argparse.Namespace) -> Step:
     return _awaited(run, texts=len(texts))
 
 
+def pairs_step(options: argparse.Namespace) -> Step:
+    """Training steps of multiple negatives, also with cached vectors; texts are encoded before."""
+    import sentence_transformers
+    from sentence_transformers import losses
+
+    model = sentence_transformers.SentenceTransformer(_directory(options), device=DEVICE).train()
+    model.max_seq_length = options.length
+    if options.contender.endswith("cached"):
+        rows = -(-options.batch // options.parts)
+        loss: Any = losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=rows)
+    else:
+        loss = losses.MultipleNegativesRankingLoss(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, weight_decay=0.01, fused=True)
+    sides = questions(PAIR_BATCHES * options.batch)
+    batches = itertools.cycle(
+        [
+            [
+                {name: each.to(DEVICE) for name, each in model.preprocess(rows).items()
+                 if isinstance(each, torch.Tensor)}
+                for rows in (side[start : start + options.batch] for side in sides)
+            ]
+            for start in range(0, PAIR_BATCHES * options.batch, options.batch)
+        ]
+    )  # fmt: skip
+
+    def run() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(DEVICE, torch.bfloat16, enabled=options.dtype == "bfloat16"):
+            # A loss gets features of its own, to which the model adds its outputs.
+            value = loss([dict(rows) for rows in next(batches)], None)
+        value.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    return _awaited(run, pairs=options.batch)
+
+
+def rerank(options: argparse.Namespace) -> Step:
+    """Scores of queries with documents by a cross-encoder with a new head."""
+    import sentence_transformers
+
+    dtype = {"dtype": getattr(torch, options.dtype)}
+    model = sentence_transformers.CrossEncoder(
+        _directory(options), num_labels=1, device=DEVICE, model_kwargs=dtype
+    )
+    model.max_seq_length = options.length
+    pairs = list(zip(*questions(options.texts), strict=True))
+    return _awaited(lambda: model.predict(pairs, batch_size=32), texts=len(pairs))
+
+
 def pipeline(options: argparse.Namespace) -> Step:
     """Labels and tags of short texts, with the best of some sizes of batches."""
     is_tagging = options.kind == "tag"
@@ -191,6 +249,42 @@ def pipeline(options: argparse.Namespace) -> Step:
     seconds(1)
     best = min(BATCH_SIZES, key=seconds)
     return _awaited(lambda: run(texts, batch_size=best), texts=len(texts))
+
+
+def generate(options: argparse.Namespace) -> Step:
+    """Generations of texts in sorted batches; `best`: in the fastest of some batch sizes."""
+    directory = options.model or f"{options.output}/gpt2-{options.size}"
+    auto: Any = transformers.AutoModelForSeq2SeqLM
+    if not options.model:
+        auto = transformers.AutoModelForCausalLM
+    model = auto.from_pretrained(directory, dtype=torch.float32).eval().to(DEVICE)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+    texts = lines_or_prompts(options.data, options.texts)
+    search = {"num_beams": options.beams, "max_new_tokens": options.new_tokens, "do_sample": False}
+    search |= {"length_penalty": 1.0, "early_stopping": False}
+    if not options.model:  # a new tokenizer has no padding; prompts end in the same column
+        tokenizer.pad_token, tokenizer.padding_side = tokenizer.eos_token, "left"
+        search |= {"pad_token_id": tokenizer.pad_token_id}
+
+    def run(texts: list[str], size: int) -> None:
+        ordered = sorted(texts, key=len, reverse=True)
+        for start in range(0, len(ordered), size):
+            rows = ordered[start : start + size]
+            batch = tokenizer(rows, return_tensors="pt", padding=True).to(DEVICE)
+            with torch.inference_mode():
+                made = model.generate(**batch, **search)
+            # A new model writes tokens that a new tokenizer lacks.
+            tokenizer.batch_decode(made.clamp(max=len(tokenizer) - 1), skip_special_tokens=True)
+
+    def seconds(size: int) -> float:
+        began = time.perf_counter()
+        run(texts[:SAMPLED], size)
+        return time.perf_counter() - began
+
+    size = options.batch
+    if options.contender.endswith("best"):
+        size = min(BATCH_SIZES[1:], key=seconds)
+    return _awaited(lambda: run(texts, size), texts=len(texts))
 
 
 def answer(options: argparse.Namespace) -> Step:

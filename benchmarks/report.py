@@ -36,8 +36,8 @@ def table(works: Mapping[str, Work], results: Mapping[str, Any], findings: Seque
         where |= result["machine"] | result["versions"]
         reference, *_ = result["rounds"].values()
         for one, turns in result["rounds"].items():
-            if one in result["left_out"]:
-                reason = result["left_out"][one]
+            if one in result["left_out"] or not turns:
+                reason = result["left_out"].get(one, "the reference failed")
                 lines.append((name, one, "–", "–", "–", f"left out: {reason}"))
                 continue
             times = [turn["seconds"] for turn in turns]
@@ -80,7 +80,10 @@ def outside(name: str, work: Work, result: Any) -> list[str]:
 
 
 def draw(results: Mapping[str, Any], path: Path) -> None:
-    """Bars from 1 to how many times as long as the reference, with the spread over the rounds."""
+    """Bars from 1 to how many times as long as the reference, with the spread over the rounds.
+
+    Nothing is drawn of a single contender.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -88,6 +91,8 @@ def draw(results: Mapping[str, Any], path: Path) -> None:
     for name, result in results.items():
         (_, reference), *others = result["rounds"].items()
         bars |= {f"{name}: {one}": ratios(reference, turns) for one, turns in others if turns}
+    if not bars:
+        return
     figure = Figure(figsize=(8, 1 + 0.3 * len(bars)), layout="constrained")
     FigureCanvasAgg(figure)
     axes: Any = figure.add_subplot()

@@ -11,6 +11,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+from benchmarks.texts import uneven_texts
+
 SEED = 2018
 # Of SQuAD 2.0's public articles each fourth one is evaluated; to the others, which have few
 # questions, some of 1.1 are added.
@@ -113,6 +115,13 @@ def drawn(options: argparse.Namespace) -> dict[str, str]:
     return made
 
 
+def passages(options: argparse.Namespace) -> dict[str, str]:
+    """A collection of so many texts of uneven lengths."""
+    lines = [json.dumps({"text": text}) for text in uneven_texts(options.passages)]
+    name = f"passages-{options.passages}.jsonl"
+    return {"passages_file": write(options, name, "\n".join(lines))}
+
+
 def sentences(path: Path) -> list[str]:
     """Words and tags of sentences in columns; the tags become those of IOB2, as on the hub."""
     found = []
@@ -125,6 +134,19 @@ def sentences(path: Path) -> list[str]:
         if lines and not lines[0].startswith("-DOCSTART-"):
             found.append("".join(lines))
     return found
+
+
+# How both sides translate: beams of each search, and the maximum number of tokens.
+BEAMS, LONGEST = (1, 4), 60
+
+
+def captions(data: Path, count: int) -> tuple[list[str], list[str]]:
+    """The first captions of the test of 2016 of multi30k, in English and in German."""
+    english, german = (
+        read_text(data / f"translation/multi30k/test_2016_flickr.{language}.gz").splitlines()
+        for language in ("en", "de")
+    )
+    return english[:count], german[:count]
 
 
 def read_text(path: Path) -> str:

@@ -7,6 +7,8 @@ OURS, PEERS = "benchmarks.ours:", "benchmarks.peers:"
 STEP = {"size": "base", "batch": 8, "length": 128, "dropout": 0.1, "dtype": "float32"}
 # Without a model, one of random weights of this size.
 TEXTS = {"model": "", "size": "base", "texts": 1500, "length": 512, "dtype": "float32"}
+SERVE = {"model": "", "size": "minilm", "data": "", "texts": 2048, "words": 40, "batch": 1,
+         "clients": 64, "seconds": 60, "length": 256, "dtype": "float32"}  # fmt: skip
 TRAIN = "bert-jax train --workdir {run} --config.seed={seed} --config {config}"
 TEACHER = "{output}/runs/{name}-teacher-0/model"
 STUDENTS = {
@@ -22,6 +24,10 @@ PEER = (
     "peer -m benchmarks.peers_finetuning {set} --train {train} --validation {validation}"
     " --model {model} --seed {seed} --epochs {epochs} --length {length} --precision {precision}"
 )
+ROWS = ("bm25", "as_it_is", "tuned", "mined", "distilled", "reranked", "late", "sparse", "fused")
+OF_SEARCH = {"data": str, "model": str, "examples": 5000, "evaluated": 1000, "length": 256,
+             "epochs": 1.0, "masked_lm_steps": 700, "precision": "auto",
+             "set": "squad"}  # fmt: skip
 METRICS = (
     *("accuracy", "f1", "macro_f1", "matthews_correlation", "pearson", "spearman", "exact_match"),
     *("has_answer_f1", "no_answer_f1"),
@@ -64,6 +70,70 @@ WORKS = {
     "answer": texts(
         "answer", "answers from passages; of transformers the windows' scores alone",
         "answer", texts=500, length=384, overlap=128,
+    ),
+    "contrast": Work(
+        "a training step of multiple negatives on pairs of texts, and with cached vectors",
+        {f"{one}{how}": f"{where}pairs_step" for how in ("", "_cached")
+         for one, where in (("bert_jax", OURS), ("sentence_transformers", PEERS))},
+        {"model": "", "size": "minilm", "batch": 64, "length": 256, "parts": 4,
+         "dtype": "float32"}, rate="pairs",
+    ),
+    "rerank": Work(
+        "scores of queries with documents by a cross-encoder",
+        {"bert_jax": f"{OURS}rerank", "sentence_transformers": f"{PEERS}rerank"},
+        TEXTS | {"size": "minilm", "texts": 1000}, rate="texts",
+    ),
+    "search": Work(
+        "the nearest of many vectors, exactly",
+        {"bert_jax": "benchmarks.search:exact", "faiss": "benchmarks.search:flat"},
+        {"vectors": 1_000_000, "width": 384, "queries": 64, "top_k": 10}, rounds=5, rate="queries",
+    ),
+    "index": Work(
+        "`bert-jax index` of passages",
+        {"bert_jax": "bert-jax index --model {model} --input {passages_file} --output {run}"
+         " --precision {precision} --max-length {length}"},
+        {"model": str, "passages": 25_000, "length": 512, "precision": "float32"},
+        rounds=1, fresh=True, prepare="passages", figures=("documents",), rate="documents",
+    ),
+    "interrupted": Work(
+        "`bert-jax index`, killed and continued at three points: no file may differ",
+        {"bert_jax": "benchmarks.interrupted:index"},
+        {"model": str, "passages": 50_000, "length": 512, "precision": "float32"},
+        rounds=1, fresh=True, limits={"differing files": 0},
+    ),
+    "retrieve": Work(
+        "search by models that are trained step by step, see benchmarks/retrieval.py",
+        dict.fromkeys(ROWS, "benchmarks.retrieval:search"),
+        OF_SEARCH, fresh=True,
+    ),
+    "open_qa": Work(
+        "answers to SQuAD's questions from all its paragraphs, and from the right one",
+        dict.fromkeys(("gold", "bm25", "as_it_is", "mined", "fused", "reranked"),
+                      "benchmarks.retrieval:answer"),
+        OF_SEARCH | {"read": 10}, rounds=1, fresh=True,
+    ),
+    "generate": Work(
+        "generation: of the lines of a file, or without a model after prompts by a new GPT-2",
+        {"bert_jax": f"{OURS}generate"}
+        | dict.fromkeys(("transformers", "transformers_best"), f"{PEERS}generate"),
+        {"model": "", "size": "base", "data": "", "texts": 1000, "batch": 32, "beams": 1,
+         "new_tokens": 64}, rate="texts",
+    ),
+    "serve": Work(
+        "a server with many clients and with one; a plain server, one request at a time",
+        {"bert_jax": "benchmarks.serving:clients", "one_client": "benchmarks.serving:clients",
+         "sentence_transformers": "benchmarks.peers_serving:clients"},
+        SERVE, rate="texts", limits={"errors": 0, "lost": 0},
+    ),
+    "overload": Work(
+        "a server whose queue is full: answers with 429 say when to retry, and there is room again",
+        {"bert_jax": "benchmarks.serving:overload"}, SERVE | {"seconds": 20},
+        rounds=1, fresh=True, limits={"errors": 0, "lost": 0, "not told when": 0, "recovery s": 5},
+    ),
+    "soak": Work(
+        "a server with many clients for 20 minutes: no more memory in the end",
+        {"bert_jax": "benchmarks.serving:soak"}, SERVE | {"seconds": 1200},
+        rounds=1, fresh=True, limits={"errors": 0, "lost": 0, "growth in %": 5},
     ),
     "masking": Work(
         "masked batches of ready ids through tf.data, and their padding",
@@ -138,4 +208,6 @@ ACCELERATOR = (
 )
 # To try a work, also on a CPU.
 TINY = {"overlap": 4, "size": "tiny", "length": 64, "batch": 2, "texts": 20, "timed": 2,
-        "compared": 3, "strings": 400, "batches": 2, "examples": 12, "evaluated": 12}  # fmt: skip
+        "compared": 3, "strings": 400, "batches": 2, "examples": 12, "evaluated": 12,
+        "vectors": 2000, "parts": 2, "passages": 60, "new_tokens": 4,
+        "masked_lm_steps": 3, "epochs": 1.0, "read": 2, "clients": 24, "seconds": 1}  # fmt: skip

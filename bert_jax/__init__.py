@@ -14,15 +14,28 @@ from bert_jax.errors import UserError
 
 if TYPE_CHECKING:
     from bert_jax import tokenization
+    from bert_jax.data.examples import Document
+    from bert_jax.inference.index import Index
+    from bert_jax.inference.index_options import IndexOptions
     from bert_jax.inference.loading import load
+    from bert_jax.inference.open_qa import OpenQA
 
-__all__ = ["UserError", "load", "tokenization"]
+# What is imported when it is first used, and the module that has it.
+_MODULES = {
+    "Document": "bert_jax.data.examples",
+    "Index": "bert_jax.inference.index",
+    "IndexOptions": "bert_jax.inference.index_options",
+    "OpenQA": "bert_jax.inference.open_qa",
+    "load": "bert_jax.inference.loading",
+}
+
+__all__ = ["Document", "Index", "IndexOptions", "OpenQA", "UserError", "load", "tokenization"]
 
 
 def __getattr__(name: str) -> Any:
-    """`load` and `tokenization`, which are imported when they are first used."""
-    if name == "load":
-        return importlib.import_module("bert_jax.inference.loading").load
+    """The names of `_MODULES` and `tokenization`."""
+    if name in _MODULES:
+        return getattr(importlib.import_module(_MODULES[name]), name)
     if name == "tokenization":
         return importlib.import_module("bert_jax.tokenization")
     raise AttributeError(f"module 'bert_jax' has no attribute {name!r}")

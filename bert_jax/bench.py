@@ -230,8 +230,9 @@ def row_lengths(batch: Batch) -> np.ndarray:
         numbers = ids + (ids.max() + 1) * np.arange(len(ids))[:, None]
         counts = np.bincount(numbers[ids > 0])
         return counts[counts > 0]
-    mask = batch["attention_mask"]
-    return mask.reshape(math.prod(mask.shape[:-1]), -1).sum(axis=1)
+    # A decoder's rows have weights only, 1 for tokens.
+    mask = batch["attention_mask" if "attention_mask" in batch else "weights"]
+    return mask.reshape(math.prod(mask.shape[:-1]), -1).sum(axis=1).astype(np.int64)
 
 
 def training_step(

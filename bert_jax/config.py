@@ -156,6 +156,9 @@ def set_keys(config: ConfigDict, values: Mapping[str, Any], *, where: str) -> Co
 
     Returns:
         The config.
+
+    Raises:
+        UserError: a preset or a key is unknown, or a value has another type, see `set_key`.
     """
     defaults = _flat_defaults(config.task)
     if preset := values.get("preset"):
@@ -311,8 +314,6 @@ def _config_file(name: str) -> Path:
     path = Path(name)
     if path.is_file():
         return path
-    if path.name != name or path.suffix:
-        raise UserError(f"--config {path}: no such file")
     package = Path(__file__).parent
     # Of an installed package, else of a clone.
     directory = next(filter(Path.is_dir, (package / "configs", package.parent / "configs")), path)
@@ -357,6 +358,11 @@ def _call(path: Path, arguments: str) -> Any:
     try:
         return module.get_config(**values)
     except Exception as error:
+        for name, value in values.items():
+            if isinstance(error, KeyError) and error.args == (value,):  # of a table of the file
+                raise UserError(
+                    f"{path}: argument {name} is {value!r}, which is unknown"
+                ) from error
         raise UserError(f"{path}: get_config: {type(error).__name__}: {error}") from error
 
 

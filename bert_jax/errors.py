@@ -16,7 +16,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udff
 # The number of characters at the beginning and at the end (the remedy) of a long message.
 _HEAD, _TAIL = 1000, 500
 # An option in the rule of an `OptionError`.
-_OPTION = re.compile(r"\{([\w.]+(=[\w.,-]+)?)\}")
+OPTION = re.compile(r"\{([\w.]+(=[\w.,-]+)?)\}")
 
 
 class UserError(Exception):
@@ -45,7 +45,7 @@ class OptionError(UserError):
 
     Attributes:
         key: the option.
-        value: value of the option; None also where the remedy is an option that was not read.
+        value: value of the option; None where the message has no use for it.
         rule: requirement on the value, or the remedy. An option in braces is renamed with `key`.
         problem: replaces "KEY is VALUE"; it may contain names from data and files.
     """
@@ -55,7 +55,7 @@ class OptionError(UserError):
         self.key, self.value, self.rule, self.problem = key, value, rule, problem
 
     def __str__(self) -> str:
-        rule = _OPTION.sub(r"\1", self.rule)
+        rule = OPTION.sub(r"\1", self.rule)
         return one_line(f"{self.problem or f'{self.key} is {self.value!r}'}; {rule}")
 
     def renamed(self, name: Callable[[str], str]) -> "OptionError":
@@ -64,7 +64,7 @@ class OptionError(UserError):
         Args:
             name: key, or "KEY=VALUE" in braces in the rule → name.
         """
-        rule = _OPTION.sub(lambda option: name(option[1]), self.rule)
+        rule = OPTION.sub(lambda option: name(option[1]), self.rule)
         return OptionError(name(self.key), self.value, rule, self.problem)
 
     def at(self, location: object) -> "OptionError":
@@ -129,8 +129,8 @@ def require_between(
     raise OptionError(key, value, f"it must be {kind}{' and '.join(limits)}")
 
 
-def require_one_of(key: str, value: Any, known: Collection[str]) -> None:
-    """Checks a name; "" among the known ones is an option that is not set.
+def require_one_of(key: str, value: Any, known: Collection[str | None]) -> None:
+    """Checks a name; None or "" among the known ones is an option that is not set.
 
     Raises:
         OptionError: it is not known.
@@ -171,6 +171,12 @@ def listed(names: Sequence[str], most: int = 3) -> str:
     """The first names, and how many more there are: "a, b and 7 more"."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def counted(count: int, plural: str) -> str:
+    """A number of things: "1 row", "1,000 rows"."""
+    singular = {"queries": "query", "classes": "class"}.get(plural, plural.removesuffix("s"))
+    return f"{count:,} {singular if count == 1 else plural}"
 
 
 def first_line(error: BaseException) -> str:

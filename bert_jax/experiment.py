@@ -29,7 +29,7 @@ from bert_jax.distillation.report import compare
 from bert_jax.distillation.task import DistilledTask, distilled
 from bert_jax.errors import OptionError, UserError, as_retryable
 from bert_jax.export import export
-from bert_jax.files import atomic_directory
+from bert_jax.files import atomic_directory, is_there, reachable
 from bert_jax.files.manifest import MANIFEST
 from bert_jax.files.paths import MODEL, MODEL_CONFIG, RESULT
 from bert_jax.inference.evaluation import evaluate
@@ -41,6 +41,7 @@ from bert_jax.planning.training_on_mesh import Training
 from bert_jax.process import say
 from bert_jax.sharding.hosts import check_batch_size, from_main_host, is_main_host, main_host_first
 from bert_jax.sharding.mesh import make_mesh
+from bert_jax.tasks.base.labelled_evaluator import MISTAKES
 from bert_jax.tasks.base.model_init import ModelInit, finished_model, initial_params
 from bert_jax.tasks.base.task import EvalResult, Task
 from bert_jax.training.logs import draw_curves
@@ -210,16 +211,18 @@ class Experiment:
             output: directory for predictions and reports, in which only files of earlier calls are
                 replaced. With it, test sets are predicted, too, and evaluated if they have labels;
                 and a labelled task continues from OUTPUT.partial after a stop or a kill.
+
+        Raises:
+            UserError: there is no such run or model, it is not for this task, or the data cannot be
+                evaluated.
         """
-        mesh = make_mesh(self.sections.mesh)
+        mesh, directory = make_mesh(self.sections.mesh), output
         if workdir is not None:
             description = run_directory.description_of(workdir)
             task = self._task_of_model(description, workdir / run_directory.TOKENIZER)
             if is_main_host() and (changed := run_directory.changed_evaluation_data(workdir, task)):
                 _warn([f"{workdir} was trained with another {' and '.join(changed)}"])
-            params, _ = run_directory.restore_params(
-                workdir, description, self.sections.train.export, mesh, task.module
-            )
+            params = self._exported_params(workdir, task, description, mesh)
         elif model is not None:
             task, params = self._finished_model(resolve(model), mesh)
         else:
@@ -234,6 +237,8 @@ class Experiment:
             if output is not None and is_main_host():
                 output = stack.enter_context(atomic_directory(output, marker=MANIFEST))
             result = evaluate(task, params, mesh, output, journal=journal)
+        if directory is not None and is_main_host():
+            _name_mistakes(directory)
         return {**result.metrics, **result.test_metrics, **task.evaluator.baselines()}
 
     def plan(self, devices: Slice, plan_options: PlanOptions) -> list[dict[str, Any]]:
@@ -248,7 +253,11 @@ class Experiment:
         )
 
     def bench(self, options: BenchOptions) -> dict[str, Any]:
-        """Times the work of a config on the local devices, see `time_work`."""
+        """Times the work of a config on the local devices, see `time_work`.
+
+        Raises:
+            OptionError: the task does not have the work, or memory does not suffice.
+        """
         spec = self.sections.spec
         if options.work == "finetune" and spec.prepare_options is not None:
             raise OptionError(
@@ -287,15 +296,16 @@ class Experiment:
         task, mesh, options, init = self.task, self.mesh, self.options, self.model_init
         # If the last step is certain to be exported, its evaluation is the result; otherwise the
         # exported model is evaluated once more.
-        is_last = options.export == "latest" and not options.patience
+        averages = options.average_checkpoints > 1
+        is_last = options.export == "latest" and not options.patience and not averages
 
         first = initial_params(init, task, mesh, self.sections.task.seed) if is_new else None
         reported: set[str] = set()  # sets whose cut texts an evaluation has reported
 
         def validate(params: Any, directory: Path | None) -> EvalResult:
             result = evaluate(task, params, mesh, directory, quiet=reported)
-            reported.update(result.sets)
-            return result
+            reported.update(result.predictions)
+            return dataclasses.replace(result, predictions={})  # which may be large
 
         with explain_step_out_of_memory(options, mesh):
             result = train_loop(
@@ -312,37 +322,64 @@ class Experiment:
         if is_last:
             return result
         with as_retryable():
-            params, _ = run_directory.restore_params(
-                workdir, task.description, options.export, mesh, task.module
-            )
+            params = self._exported_params(workdir, task, task.description, mesh)
             return validate(params, workdir / PREDICTIONS)
+
+    def _exported_params(
+        self, workdir: Path, task: Task, description: ModelDescription, mesh: Mesh
+    ) -> Any:
+        """The parameters of a run that the config exports: of a checkpoint, or a mean."""
+        train = self.sections.train
+        return run_directory.restore_params(
+            workdir, description, train.export, mesh, task.module, average=train.average_checkpoints
+        )[0]
 
     def _publish(self, workdir: Path, evaluation: EvalResult) -> dict[str, float]:
         """Exports the model, then writes the curves and the result, which it returns."""
         task, metrics = self.task, evaluation.metrics
         baselines = task.evaluator.baselines()
         result = {**metrics, **evaluation.test_metrics, **baselines}
-        worse = [why] if (why := task.evaluator.baseline_warning(metrics, baselines)) else []
+        why = task.evaluator.baseline_warning(metrics, baselines)
+        worse = [f"{why}; {self._to_try}"] if why else []
         with as_retryable():
             with main_host_first():
                 # The evaluation may have tuned a value of the model, such as a threshold.
                 if is_main_host():
                     content = config_bytes(evaluation.description)
                     run_directory.write(workdir, {MODEL_CONFIG: content})
-            export(workdir, workdir / MODEL, which=self.options.export)
+            export(workdir, workdir / MODEL)
+            of_teacher: dict[str, float] = {}
             if isinstance(task, DistilledTask):
                 teacher, student = (
                     self._finished_model(directory, self.mesh)
                     for directory in (task.teacher.directory, resolve(workdir / MODEL))
                 )
-                result |= compare(teacher, student, self.mesh, metrics)
+                of_teacher = evaluate(*teacher, self.mesh).metrics
+                result |= compare(teacher, student, self.mesh, of_teacher, metrics)
             if is_main_host():
-                draw_curves(workdir, baselines, derived_metrics=task.derived_metrics)
+                derived = task.derived_metrics
+                draw_curves(workdir, baselines, derived_metrics=derived, teacher=of_teacher)
                 _warn([*worse, *self.sections.spec.export_notes(self.sections.task.data)])
                 stored = {**result, WARNINGS: task.data_summary.warnings() + worse}
                 content = (json.dumps(stored, indent=2) + "\n").encode()
                 run_directory.write(workdir, {RESULT: content})
+                _name_mistakes(workdir / PREDICTIONS)
         return result
+
+    @property
+    def _to_try(self) -> str:
+        """What may help a result that is no better than a baseline."""
+        train, rate = self.sections.train, self.sections.optimizer.learning_rate
+        name = "epochs" if train.epochs else "steps"
+        longer = f"train.{name} ({getattr(train, name):,} now)"
+        return f"try another optimizer.learning_rate ({rate:g} now), more {longer}, or more data"
+
+
+def _name_mistakes(directory: Path) -> None:
+    """Says where the mistakes of each set are."""
+    with reachable(directory):
+        files = sorted(directory.glob(f"*{MISTAKES}")) if is_there(directory) else []
+    say(*(f"{file}: mistakes, the worst first" for file in files))
 
 
 def _warn(warnings: Sequence[str]) -> None:

@@ -22,7 +22,8 @@ def export(workdir: Path, output: Path, *, which: str = "", part: str = "") -> i
     Args:
         workdir: directory of the run.
         output: the model directory.
-        which: "latest", "best" or a step; "": the run's `train.export`.
+        which: "latest", "best" or a step; "": the run's `train.export`, or the mean that its
+            `train.average_checkpoints` sets.
         part: one of the `parts` of the run's task; "": the model that it trains.
 
     Returns:
@@ -34,12 +35,13 @@ def export(workdir: Path, output: Path, *, which: str = "", part: str = "") -> i
     if output != workdir / MODEL:
         check_not_of_run(output)
     run, description = run_sections(workdir), description_of(workdir)
+    average = 1 if which else run.train.average_checkpoints
     which, module = which or run.train.export, None
     tokenizer = description.family.load_tokenizer(workdir / TOKENIZER, config=description.config)
     if part:
         chosen = _part(run, description, part)
         module = chosen.module
-    params, step = restore_params(workdir, description, which, module=module)
+    params, step = restore_params(workdir, description, which, module=module, average=average)
     if part:
         description = chosen.description
         params = without_padding(chosen.params(params), description.config)

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Collection, Mapping
+from numbers import Real
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -34,7 +35,7 @@ def from_keys(cls: type[Options], section: Mapping[str, Any]) -> Options:
 def typed_values(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """Values for fields of a dataclass; text is parsed for other types, and lists become tuples.
 
-    Numbers are not checked: the dataclass checks them with their range.
+    The dataclass checks which numbers.
 
     Raises:
         OptionError: a value does not have the type of its field.
@@ -66,7 +67,7 @@ def _typed(value: Any, kinds: tuple[Any, ...]) -> Any:
         return tuple(_typed(part, items) for part in parts)
     if kind is bool and isinstance(value, str):
         return {"true": True, "false": False}[value.lower()]
-    if kind in (int, float):
+    if kind in (int, float) and isinstance(value, str | Real):
         return kind(value) if isinstance(value, str) else value
     raise TypeError
 

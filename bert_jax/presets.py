@@ -47,6 +47,24 @@ _MASKS = {
     "data.random_tokens": "vocabulary",
 }
 
+
+def _late_interaction(**data: Any) -> Preset:
+    """A dialect of ColBERT: what the arguments do not set in section `data` is as here."""
+    common = {
+        "projection": 128,
+        "projection_bias": False,
+        "normalize": True,
+        "query_prompt": "",
+        "document_prompt": "",
+        "markers": False,
+        "expansion_attend": False,
+        "skip_punctuation": False,
+        "similarity": "maxsim",
+    }
+    keys = {f"data.{name}": value for name, value in {**common, **data}.items()}
+    return Preset({}, {}, tasks={"late_interaction": keys})
+
+
 PRESETS: dict[str, Preset] = {
     # google-research/bert as last released: modeling.py (gelu is the tanh form), optimization.py,
     # create_pretraining_data.py.
@@ -149,6 +167,36 @@ PRESETS: dict[str, Preset] = {
             "data.max_predictions": 76,
             "data.short_probability": 0.1,
         },
+    ),
+    # stanford-futuredata/ColBERT: colbert/infra/config/settings.py, modeling/tokenization/.
+    "colbert": _late_interaction(
+        query_prompt="[unused0] ",
+        document_prompt="[unused1] ",
+        markers=True,
+        expansion="fixed",
+        query_length=32,
+        length=220,
+        skip_punctuation=True,
+    ),
+    # Hofstätter et al., 2020: sebastian-hofstaetter/neural-ranking-kd; matchmaker, colbert.py.
+    "hofstaetter": _late_interaction(
+        projection=768,
+        projection_bias=True,
+        normalize=False,
+        expansion="append",
+        expansion_attend=True,
+        query_length=30,
+        length=200,
+    ),
+    # PyLate 1.6, pylate/models/colbert.py.
+    "pylate": _late_interaction(
+        query_prompt="[Q] ",
+        document_prompt="[D] ",
+        markers=True,
+        expansion="fixed",
+        query_length=32,
+        length=180,
+        skip_punctuation=True,
     ),
 }
 

@@ -25,13 +25,12 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from bert_jax import workdir as run_directory
-from bert_jax.checkpoints.config_file import CONFIG
 from bert_jax.checkpoints.tensors import SAFETENSORS
 from bert_jax.config import announce_replaced, get_key, parse_value, set_keys
 from bert_jax.errors import OptionError, UserError
 from bert_jax.experiment import Experiment
 from bert_jax.files import atomic_directory, fetch, is_there, read_json_object, write_atomically
-from bert_jax.files.paths import MODEL, RESULT, SEVERAL_RUNS
+from bert_jax.files.paths import DESCRIPTION, MODEL, RESULT, RUN_CONFIG, SEVERAL_RUNS
 from bert_jax.process import say, show
 from bert_jax.sharding.hosts import from_main_host, is_main_host, main_host_first
 from bert_jax.sweep_report import Outcome, Report
@@ -247,7 +246,7 @@ def _init_workdir(workdir: Path, kind: str) -> None:
             )
         if old != kind:
             raise UserError(f"{workdir} holds the runs of {old}; use another --workdir")
-    elif (workdir / run_directory.CONFIG).exists():
+    elif (workdir / RUN_CONFIG).exists():
         raise UserError(f"{workdir} is a single run; use another --workdir for several")
     if is_main_host():
         write_atomically(path, (json.dumps({"kind": kind}) + "\n").encode())
@@ -270,7 +269,7 @@ def _copy_model(source: Path, target: Path) -> None:
     Raises:
         UserError: the copy cannot be written.
     """
-    with atomic_directory(target, marker=CONFIG, last=SAFETENSORS, obsolete=("*",)) as partial:
+    with atomic_directory(target, marker=DESCRIPTION, last=SAFETENSORS, obsolete=("*",)) as partial:
         shutil.copytree(fetch(source), partial, dirs_exist_ok=True)
 
 

@@ -13,8 +13,11 @@ from bert_jax.errors import (
 )
 
 EXPORTS = ("latest", "best")
-DECAYS = ("linear", "cosine", "inverse_sqrt", "constant")
+DECAYS = ("linear", "cosine", "inverse_sqrt", "constant_inverse_sqrt", "constant")
 DECAY_STARTS = ("start", "warmup")
+OPTIMIZERS = ("adamw", "lamb", "adafactor")
+# Options of the moments of AdamW and LAMB.
+_OF_ADAM = ("beta1", "beta2", "epsilon", "bias_correction")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +37,9 @@ class TrainOptions:
         evaluate_first: whether the model is also evaluated before the first step.
         patience: stop after this many evaluations without improvement; 0: never.
         export: checkpoint that becomes the exported model, "latest" or "best".
+        average_checkpoints: the exported model is the mean of so many newest checkpoints (Vaswani
+            et al., 2017, section 6.1: 5); one that only a stop of the run has caused does not
+            count.
         seeds: one run per seed, see `sweep`; (): a single run with the config's `seed`.
     """
 
@@ -49,10 +55,16 @@ class TrainOptions:
     evaluate_first: bool = False
     patience: int = 0
     export: str = "latest"
+    average_checkpoints: int = 1
     seeds: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("global_batch_size", "microbatches", "keep_checkpoints"):
+        for name in (
+            "global_batch_size",
+            "microbatches",
+            "keep_checkpoints",
+            "average_checkpoints",
+        ):
             require_at_least(f"train.{name}", getattr(self, name), 1)
         for name in ("steps", "log_every", "checkpoint_every", "evaluate_per_epoch", "patience"):
             require_at_least(f"train.{name}", getattr(self, name), 0)
@@ -64,6 +76,12 @@ class TrainOptions:
             raise OptionError("train.global_batch_size", self.global_batch_size, rule)
         require_between("train.eval_every", self.eval_every, 0, INT32_MAX)
         require_one_of("train.export", self.export, EXPORTS)
+        if self.average_checkpoints > self.keep_checkpoints:
+            rule = f"raise {{train.keep_checkpoints}}, {self.keep_checkpoints}, to as many"
+            raise OptionError("train.average_checkpoints", self.average_checkpoints, rule)
+        if self.average_checkpoints > 1 and self.export == "best":
+            rule = "it averages the newest ones: set {train.export=latest}"
+            raise OptionError("train.average_checkpoints", self.average_checkpoints, rule)
         if not all(type(seed) is int and 0 <= seed < 2**32 for seed in self.seeds):
             rule = "seeds are whole numbers from 0 to 2**32 - 1"
             raise OptionError("train.seeds", self.seeds, rule)
@@ -78,6 +96,10 @@ class TrainOptions:
 
         Args:
             examples_per_epoch: number of training examples.
+
+        Raises:
+            OptionError: there are more steps than can be counted, or too few checkpoints for an
+                average.
         """
         batches = -(-examples_per_epoch // self.global_batch_size)
         changes: dict[str, int | Fraction] = {}
@@ -90,7 +112,14 @@ class TrainOptions:
             changes["steps"] = steps
         if self.evaluate_per_epoch and not self.eval_every:
             changes["eval_every"] = Fraction(batches, self.evaluate_per_epoch)
-        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+        resolved = dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+        checkpoints = -(-resolved.steps // (self.checkpoint_every or resolved.steps))
+        if checkpoints < self.average_checkpoints:
+            rule = f"lower it, or set {{train.checkpoint_every}}, which is {self.checkpoint_every}"
+            problem = f"{resolved.steps} steps have {checkpoints} checkpoints"
+            problem = f"train.average_checkpoints is {self.average_checkpoints}, but {problem}"
+            raise OptionError("train.average_checkpoints", self.average_checkpoints, rule, problem)
+        return resolved
 
 
 def is_due(step: int, every: int | Fraction) -> bool:
@@ -106,7 +135,8 @@ class OptimizerOptions:
     """The section `optimizer`.
 
     Attributes:
-        name: "adamw" or "lamb" (You et al., 2020, as implemented in albert/lamb_optimizer.py).
+        name: "adamw"; "lamb" (You et al., 2020, as implemented in albert/lamb_optimizer.py); or
+            "adafactor" as T5 used it, see `training.adafactor`.
         learning_rate: peak learning rate.
         head_learning_rate: peak learning rate of the parameters outside the encoder, such as a
             classifier; 0: `learning_rate`.
@@ -119,7 +149,7 @@ class OptimizerOptions:
         warmup_ratio: warm-up as a fraction of all steps, instead of `warmup_steps`, for runs of any
             length.
         weight_decay: decoupled weight decay, scaled by the learning rate.
-        beta1, beta2, epsilon: parameters of Adam.
+        beta1, beta2, epsilon: parameters of AdamW and LAMB.
         bias_correction: whether the moments are corrected for their start at 0. The original BERT
             does not correct ("mostly an oversight", google-research/bert#153); with few steps, as
             in fine-tuning, the correction helps (Mosbach et al., 2021).
@@ -147,7 +177,11 @@ class OptimizerOptions:
     shard_over_data: bool = False
 
     def __post_init__(self) -> None:
-        require_one_of("optimizer.name", self.name, ("adamw", "lamb"))
+        require_one_of("optimizer.name", self.name, OPTIMIZERS)
+        for field in dataclasses.fields(self) if self.name == "adafactor" else ():
+            if field.name in _OF_ADAM and (value := getattr(self, field.name)) != field.default:
+                rule = "{optimizer.name=adafactor} has no such option: leave it out"
+                raise OptionError(f"optimizer.{field.name}", value, rule)
         require_one_of("optimizer.decay", self.decay, DECAYS)
         require_one_of("optimizer.decay_from", self.decay_from, DECAY_STARTS)
         for key in ("learning_rate", "head_learning_rate", "weight_decay", "max_grad_norm"):

@@ -43,7 +43,7 @@ from bert_jax.files import (
     remove_partial_files,
     write_listed,
 )
-from bert_jax.files.paths import MODEL, MODEL_CONFIG, RESULT, SEVERAL_RUNS
+from bert_jax.files.paths import MODEL, MODEL_CONFIG, RESULT, RUN_CONFIG, SEVERAL_RUNS
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.head import fields_of
@@ -55,8 +55,10 @@ from bert_jax.sharding.hosts import is_main_host, main_host_first
 from bert_jax.sharding.mesh import MeshShape, make_mesh, one_device_mesh
 from bert_jax.tasks.base.labels import label_names
 from bert_jax.tasks.base.task import Task
+from bert_jax.training.optimizer import make_optimizer
+from bert_jax.training_options import OptimizerOptions
 
-CONFIG, DATA = "config.json", "data.json"
+DATA = "data.json"
 DATA_SUMMARY, _CHECKSUMS = "data_summary.json", "checksums.json"
 TOKENIZER, _VECTORS = "tokenizer", "vectors"
 
@@ -75,6 +77,7 @@ FREE_KEYS = frozenset(
         "train.evaluate_per_epoch",
         "train.checkpoint_every",
         "train.keep_checkpoints",
+        "train.average_checkpoints",
         "mesh.data",
         "mesh.fsdp",
         "mesh.tensor",
@@ -101,15 +104,15 @@ def run_config(workdir: Path) -> ConfigDict:
     Raises:
         UserError: the run does not exist, or its config is damaged.
     """
-    path = workdir / CONFIG
+    path = workdir / RUN_CONFIG
     with reachable(path):
         is_there = path.is_file()
     if not is_there:
-        raise _unusable(f"{workdir} is not a run: it has no {CONFIG}")
-    check_undamaged(workdir, [CONFIG], _CHECKSUMS)
+        raise _unusable(f"{workdir} is not a run: it has no {RUN_CONFIG}")
+    check_undamaged(workdir, [RUN_CONFIG], _CHECKSUMS)
     fields = read_json_object(path, remedy="use another run")
     if "model_type" in fields:
-        raise _unusable(f"{workdir} is not a run: its {CONFIG} describes a model")
+        raise _unusable(f"{workdir} is not a run: its {RUN_CONFIG} describes a model")
     return complete_config(fields, where=str(path))
 
 
@@ -154,7 +157,7 @@ def check_config(workdir: Path, keys: Mapping[str, Any]) -> ConfigDict | None:
             f"{workdir} holds several runs",
             "give one of its runs as --workdir to continue it, or another --workdir for a new run",
         )
-    if not (workdir / CONFIG).is_file():
+    if not (workdir / RUN_CONFIG).is_file():
         return None
     old = run_config(workdir)
     changed = [
@@ -163,11 +166,10 @@ def check_config(workdir: Path, keys: Mapping[str, Any]) -> ConfigDict | None:
         if item[0] not in FREE_KEYS | LENGTH_KEYS
     ]
     if changed:
-        key, old_value, new_value = changed[0]
+        named = [f"{key} was {before!r} and is {now!r} now" for key, before, now in changed]
         raise _unusable(
-            f"{workdir} belongs to another config: {key} was {old_value!r} and is {new_value!r}"
-            f" now ({len(changed)} keys differ)",
-            "use another --workdir, or that value",
+            f"{workdir} belongs to another config: {listed(named, most=5)}",
+            "use another --workdir, or the old values",
         )
     return old
 
@@ -195,9 +197,9 @@ def init_workdir(workdir: Path, sections: Sections, task: Task) -> None:
     if old is not None and done is not None:
         check_unchanged(workdir, task)
         trains = Sections.of(old).train, sections.train
-        steps = (train.resolved(task.examples_per_epoch).steps for train in trains)
-        _change_length(workdir, done, *steps)
-    path = workdir / CONFIG
+        before, now = (train.resolved(task.examples_per_epoch).steps for train in trains)
+        _change_length(workdir, sections.optimizer, done=done, before=before, now=now)
+    path = workdir / RUN_CONFIG
     if not is_main_host():
         if not path.is_file():
             raise _unusable(
@@ -209,10 +211,12 @@ def init_workdir(workdir: Path, sections: Sections, task: Task) -> None:
         raise _unusable(f"{workdir} is not a run: it has {listed(foreign)}, but no {path.name}")
     if not is_remote(workdir):
         remove_partial_files(workdir)
-    write(workdir, {CONFIG: (json.dumps(sections.keys, indent=2) + "\n").encode()})
+    write(workdir, {RUN_CONFIG: (json.dumps(sections.keys, indent=2) + "\n").encode()})
 
 
-def _change_length(workdir: Path, done: int, before: int, now: int) -> None:
+def _change_length(
+    workdir: Path, optimizer: OptimizerOptions, *, done: int, before: int, now: int
+) -> None:
     """Checks and announces another number of steps; the run is not finished any more.
 
     Raises:
@@ -225,9 +229,12 @@ def _change_length(workdir: Path, done: int, before: int, now: int) -> None:
         rule = f"use another --workdir, or at least {{train.steps={done}}}"
         raise OptionError("train.steps", now, rule, problem)
     if is_main_host():
+        last = make_optimizer(optimizer, before).schedule(done - 1)
+        following = make_optimizer(optimizer, now).schedule(done)
         say(
             f"{workdir}: {before} steps before, {now} now, {done} of them done; from here on the "
-            f"learning rate follows the schedule of {now} steps"
+            f"learning rate follows the schedule of {now} steps: {last:.2g} in step {done}, "
+            f"{following:.2g} in the next"
         )
         # Before the config, which is written next: a run that is killed here is continued.
         with reachable(workdir):
@@ -334,6 +341,8 @@ def restore_params(
     which: str,
     mesh: Mesh | None = None,
     module: nn.Module | None = None,
+    *,
+    average: int = 1,
 ) -> tuple[Any, int]:
     """The parameters of a checkpoint, on a mesh, and its step; all hosts call it.
 
@@ -344,6 +353,7 @@ def restore_params(
         mesh: devices for the parameters; None: one device, or with several hosts all devices.
         module: the model that is trained; None: only its exported part, without the padding of its
             vocabulary. The trained model of a bare encoder has it under `ENCODER_SCOPE`.
+        average: N, for the mean of the newest N checkpoints up to this one.
 
     Raises:
         UserError: the checkpoint does not exist, or is damaged.
@@ -354,9 +364,13 @@ def restore_params(
         mesh = one_device_mesh() if jax.process_count() == 1 else make_mesh(MeshShape())
     abstract = abstract_params(module or description.make_module(run.execution()))
     if module is None and description.head == "encoder":
-        modules = module_shapes(description.vectors, description.config.hidden_size)
+        modules = module_shapes(description.stored_vectors, description.config.hidden_size)
         abstract = {ENCODER_SCOPE: abstract, **modules}
-    with RunCheckpoints(workdir, keep=run.train.keep_checkpoints, read_only=True) as checkpoints:
+    train = run.train
+    with RunCheckpoints(
+        workdir, keep=train.keep_checkpoints, every=train.checkpoint_every, read_only=True
+    ) as checkpoints:
         step = checkpoints.step_of(which)
-        params = checkpoints.restore_params(step, sharded_shapes(mesh, abstract))
+        shapes = sharded_shapes(mesh, abstract)
+        params = checkpoints.restore_params(step, shapes, average=average)
     return (params if module else without_padding(params, description.config)), step

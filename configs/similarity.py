@@ -9,7 +9,9 @@ others are named with `--config.data.text_column=…` (and pair_column, label_co
     cosine              how similar they are, a number in label_range
     contrastive         1 for similar texts, 0 for others
     softmax             a class, as entailment, neutral, contradiction
-    in_batch_negatives  not needed: every pair belongs together, and not to the others of its batch
+    in_batch_negatives  not needed: every pair belongs together, and not to the others of its batch;
+                        a row may have a single text, of which dropout makes two vectors (SimCSE)
+    cosent              a number; only the order of the numbers counts
 
 The model that comes out is a bare encoder, for `bert_jax.load(…).similarity` and `.embed`, and for
 sentence-transformers.

@@ -2,6 +2,10 @@
 # Sourced by launch/local.sh and tests/run.sh: makes .venv and installs the package into it.
 # The second time nothing is installed: a stamp holds what was installed from which setup.py.
 
+# make_environment compiles no Python: where the bytecode of imported modules is not kept, each
+# process compiles them again, TensorFlow alone for 15 s.
+unset PYTHONDONTWRITEBYTECODE
+
 make_environment() { # EXTRAS, as "" or "[test]"
     local extras=$1 python=${PYTHON:-python3} stamp checksum
     if [ ! -x .venv/bin/python ]; then

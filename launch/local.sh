@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The whole road on one machine in minutes: text → corpus → pre-trained BERT → filled-in masks.
+# From text to a trained model on one machine in minutes: text → corpus → pre-trained BERT → filled-in masks.
 #
 #   bash launch/local.sh [RUN]      RUN is the work directory, runs/quickstart by default
 #

@@ -19,6 +19,7 @@ from bert_jax import cli
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.parameters import LoadReport
+from bert_jax.families.family import find_family
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import init_params
@@ -27,6 +28,7 @@ from bert_jax.models.head import with_fields
 from bert_jax.sharding import runtime
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tokenization import Tokenizer
+from bert_jax.tokenization.sentencepiece_training import train_t5
 from tests.google_storage import google_storage
 from tests.random_params import random_params
 
@@ -88,6 +90,22 @@ def any_processor() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def same_environment() -> Iterator[None]:
+    """Variables that a command sets in this process do not reach the processes of later tests.
+
+    What did not change is left alone: libraries' threads may read the environment meanwhile, and a
+    variable that is written then ends the process by a segmentation fault.
+    """
+    before = dict(os.environ)
+    yield
+    for name in os.environ.keys() - before.keys():
+        del os.environ[name]
+    for name, value in before.items():
+        if os.environ.get(name) != value:
+            os.environ[name] = value
+
+
 @pytest.fixture
 def optimized(monkeypatch) -> Iterator[None]:
     """Programs are compiled as for users, here and in processes that a test starts."""
@@ -99,19 +117,25 @@ def optimized(monkeypatch) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def store(tmp_path_factory) -> Iterator[str]:
-    """A bucket, as gs://bucket: Google's interface on loopback, for this process and its children.
+def store_address() -> Iterator[str]:
+    """The URL of Google's storage interface on loopback, with one bucket."""
+    pytest.importorskip("gcsfs")
+    with google_storage("bucket") as address:
+        yield address
+
+
+@pytest.fixture
+def store(store_address, monkeypatch) -> str:
+    """A bucket on loopback, as gs://bucket, for this process and its children.
 
     Reached through gcsfs and TensorStore as the real one.
     """
     # Else gcsfs asks for the kind of this bucket, with other credentials.
-    os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
-    pytest.importorskip("gcsfs")
-    with google_storage("bucket") as address, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STORAGE_EMULATOR_HOST", address)
-        patch.setenv("TENSORSTORE_GCS_HTTP_URL", address)
-        patch.setenv("GOOGLE_CLOUD_PROJECT", "project")
-        yield "gs://bucket"
+    monkeypatch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", store_address)
+    monkeypatch.setenv("TENSORSTORE_GCS_HTTP_URL", store_address)
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "project")
+    return "gs://bucket"
 
 
 @pytest.fixture
@@ -127,6 +151,23 @@ def base_model(tmp_path_factory, tiny_config, tokenizer) -> Path:
     directory = tmp_path_factory.mktemp("base") / "model"
     description = ModelDescription(tiny_config, "encoder")
     # As training begins: from here the tasks' tests learn.
+    init = functools.partial(init_params, description.make_module(Execution()))
+    model_directory.save(directory, description, jax.jit(init)(jax.random.key(0)), tokenizer)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def base_t5(tmp_path_factory) -> Path:
+    """The directory of a random T5 of one layer in encoder and decoder."""
+    directory = tmp_path_factory.mktemp("base") / "t5"
+    tokenizer = train_t5(
+        ["the cat sat on a mat", "a dog ran to the sea", "it was long"] * 4, vocab_size=120
+    )
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    of_t5 = {"intermediate_size": 20, "attention_head_size": 6, "decoder_layers": 1}
+    family = find_family("t5")
+    config = family.new_config("tiny", vocab_size=tokenizer.vocab_size, **sizes, **of_t5)
+    description = ModelDescription(config, "text_to_text", family=family)
     init = functools.partial(init_params, description.make_module(Execution()))
     model_directory.save(directory, description, jax.jit(init)(jax.random.key(0)), tokenizer)
     return directory

@@ -1,4 +1,6 @@
-"""Google Cloud Storage on loopback: as much of its JSON interface as gcsfs and TensorStore use.
+"""Google Cloud Storage on loopback: as much of its interfaces as its clients use.
+
+gcsfs and TensorStore use the JSON interface, LanceDB the older one of XML (and of S3).
 
 Objects live in this process. Generations and their conditions are kept, as TensorStore's database
 of a checkpoint rests on them.
@@ -9,6 +11,7 @@ import binascii
 import contextlib
 import dataclasses
 import email
+import email.utils
 import http.server
 import itertools
 import json
@@ -17,6 +20,7 @@ import re
 import threading
 import time
 import urllib.parse
+import xml.sax.saxutils
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +28,8 @@ OBJECT = re.compile(r"(?:/download)?/storage/v1/b/([^/]+)/o/([^/]+)")
 COPY = re.compile(OBJECT.pattern + r"/(?:rewrite|copy)To/b/([^/]+)/o/([^/]+)")
 LISTING = re.compile(r"/storage/v1/b/([^/]+)/o")
 BUCKET = re.compile(r"/storage/v1/b/([^/]+)")
+# Of the XML interface.
+PLAIN_LISTING, PLAIN_OBJECT = re.compile(r"/([^/]+)"), re.compile(r"/([^/]+)/(.+)")
 UPLOAD = re.compile(r"(?:/resumable)?/upload/storage/v1/b/([^/]+)/o")
 
 
@@ -101,7 +107,29 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self._json(self.storage.list(match[1], *below))
         if (match := BUCKET.fullmatch(path)) and match[1] == self.storage.bucket:
             return self._json({"kind": "storage#bucket", "name": match[1]})
+        if (match := PLAIN_LISTING.fullmatch(path)) and "list-type" in query:
+            return self._plain_list(match[1], query)
+        if match := PLAIN_OBJECT.fullmatch(path):
+            return self._object(_key(match), {"alt": "media"})
         return self._answer(404)
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def _plain_list(self, bucket: str, query: dict[str, str]) -> None:
+        found = self.storage.list(bucket, query.get("prefix", ""), query.get("delimiter", ""))
+        escape = xml.sax.saxutils.escape
+        parts = [
+            f"<Contents><Key>{escape(item['name'])}</Key><Size>{item['size']}</Size>"
+            f"<LastModified>{item['updated']}</LastModified><ETag>{item['etag']}</ETag></Contents>"
+            for item in found["items"]
+        ]
+        parts += [
+            f"<CommonPrefixes><Prefix>{escape(prefix)}</Prefix></CommonPrefixes>"
+            for prefix in found["prefixes"]
+        ]
+        content = f"<ListBucketResult>{''.join(parts)}</ListBucketResult>"
+        self._answer(200, content.encode(), {"Content-Type": "application/xml"})
 
     def _object(self, key: tuple[str, str], query: dict[str, str]) -> None:
         stored = self.storage.objects.get(key)
@@ -112,7 +140,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if query.get("alt") != "media":
             return self._json(self.storage.describe(key))
         content, size = stored.content, len(stored.content)
-        headers = {"x-goog-generation": str(stored.generation)}
+        headers = {
+            "x-goog-generation": str(stored.generation),
+            "ETag": f'"{stored.generation}"',
+            "Last-Modified": email.utils.formatdate(stored.changed, usegmt=True),
+        }
         if wanted := re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", "")):
             start = int(wanted[1]) if wanted[1] else size - int(wanted[2])
             stop = int(wanted[2]) + 1 if wanted[1] and wanted[2] else size
@@ -159,8 +191,22 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         path, _ = self._request()
-        if not self._refuses():
+        if self._refuses():
+            return
+        if path.startswith("/resume/") or not (match := PLAIN_OBJECT.fullmatch(path)):
             self._resume(path)
+            return
+        stored = self.storage.objects.get(_key(match))
+        condition = self.headers.get("x-goog-if-generation-match", "")
+        if condition and int(condition) != (stored.generation if stored else 0):
+            self._answer(412)
+            return
+        content = self.body
+        if source := self.headers.get("x-goog-copy-source"):
+            bucket, _, name = urllib.parse.unquote(source).partition("/")
+            content = self.storage.objects[bucket, name].content
+        made = self.storage.put(_key(match), content)
+        self._answer(200, b"", {"ETag": made["etag"], "x-goog-generation": made["generation"]})
 
     def _refuses(self) -> bool:
         """Counts a request that writes, and answers one too many."""
@@ -182,7 +228,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         path, query = self._request()
         if self._refuses():
             return None
-        match = OBJECT.fullmatch(path)
+        match = OBJECT.fullmatch(path) or PLAIN_OBJECT.fullmatch(path)
         key = _key(match) if match else ("", "")
         if key not in self.storage.objects:
             return self._answer(404)
@@ -222,7 +268,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write(content)
+        if self.command != "HEAD":
+            self.wfile.write(content)
 
     def handle_one_request(self) -> None:
         with contextlib.suppress(ConnectionError):  # a client that has read enough hangs up

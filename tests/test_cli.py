@@ -8,6 +8,7 @@ import pytest
 from bert_jax import cli
 from bert_jax.families import bert
 from bert_jax.models.head import fields_of
+from tests.conftest import REPOSITORY
 from tests.runs import completed
 
 
@@ -211,11 +212,14 @@ def test_prepare_needs_an_output_and_a_source(config, tmp_path, refused):
     assert not (tmp_path / "corpus").exists()
 
 
+@pytest.mark.slow
 def test_a_real_process_says_it_in_one_line_too():
     command = [sys.executable, "-m", "bert_jax", "train", "--config=nowhere.py", "--workdir=run"]
     done = completed(command)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "bert-jax: --config nowhere.py: no such file\n"
+    known = ", ".join(sorted(path.stem for path in (REPOSITORY / "configs").glob("*.py")))
+    problem = "--config nowhere.py: no such file, and no config of the package"
+    assert done.stderr == f"bert-jax: {problem}: {known}\n"
 
 
 def test_prepare_shows_examples(config, tmp_path, capsys, documents, pieces):

@@ -159,7 +159,11 @@ def test_google_and_back(model, tmp_path):
             {"--task": "hidden_states", "--layers": "last"},
             "--layers is 'last'; give whole numbers, such as -4,-3,-2,-1",
         ),
-        ({"--option": "layer=1"}, "layer is '1'; task 'embed' has no such option; leave it out"),
+        (
+            {"--pooling": "max", "--option": "pooling=cls"},
+            "--pooling is 'cls'; it is set without --option; leave --option out",
+        ),
+        ({"--option": "layer=1"}, "layer is '1'; task 'embed' has no such option; it has"),
         ({"--task": "hidden_states", "--layers": "9"}, "layer"),
         ({"--pooling": "median"}, "median"),
         (
@@ -189,7 +193,10 @@ def test_predict_refuses(model, tmp_path, capsys, changes, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--task", "cooking"], "task 'cooking' is unknown; known are classification, masked_lm"),
+        (
+            ["--task", "cooking"],
+            "task 'cooking' is unknown; known are causal_lm, classification, masked_lm",
+        ),
         (
             ["--add-words", "nowhere.txt"],
             "nowhere.txt: No such file or directory; give a file",

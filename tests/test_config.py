@@ -252,3 +252,15 @@ def test_a_tokenizer_that_differs_from_the_model_is_refused(base_model, pieces, 
         UserError, match=r"differs from the tokenizer of .*; leave tokenizer\.path out$"
     ):
         _ = experiment.model_init
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("translation.py:size=huge", "argument size is 'huge', which is unknown"),
+        ("gpt.py:family=openai-gpt,source=text:a", "openai-gpt needs tokenizer=DIRECTORY"),
+    ],
+)
+def test_arguments_that_a_config_does_not_know(spec, message):
+    with pytest.raises(UserError, match=message):
+        load_config(f"configs/{spec}")

@@ -20,23 +20,17 @@ from ml_collections import ConfigDict
 import bert_jax
 from bert_jax import cli
 from bert_jax.config import default_config, load_config
+from bert_jax.errors import OPTION
+from bert_jax.tasks import task_names
 from tests.runs import completed
 
 ROOT = Path(__file__).parents[1]
-TASKS = (
-    "pretraining",
-    "classification",
-    "tagging",
-    "question_answering",
-    "multiple_choice",
-    "similarity",
-)
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
 
 
-def commands(page: Path) -> list[list[str]]:
+def commands(text: str) -> list[list[str]]:
     """The arguments of every `bert-jax` in an indented block, also behind `launch/*.sh … --`."""
-    lines = [line for line in page.read_text().splitlines() if line.startswith("    ")]
+    lines = [line for line in text.splitlines() if line.startswith("    ")]
     listed = []
     for line in lines:
         if "bert-jax " not in line and "launch/" not in line:
@@ -49,11 +43,12 @@ def commands(page: Path) -> list[list[str]]:
     return listed
 
 
+@pytest.mark.slow
 def test_every_command_is_parsed_with_its_config(monkeypatch):
     monkeypatch.chdir(ROOT)
     checked = 0
     for page in PAGES:
-        for words in commands(page):
+        for words in commands(page.read_text()):
             if "…" in words:  # an example of options alone
                 continue
             options = cli.parse(words)
@@ -79,12 +74,13 @@ def test_every_path_of_source_in_backquotes_exists():
 
 def test_every_key_in_backquotes_is_known():
     known = set()
-    for task in TASKS:
+    for task in task_names():
         for section, keys in default_config(task).items():
             if isinstance(keys, ConfigDict):
                 known |= {f"{section}.{key}" for key in keys}
     for page in PAGES:
-        pattern = r"`(?:--config\.)?((?:data|model|optimizer|train|distillation|mesh)\.\w+)[=`]"
+        sections = "data|model|optimizer|train|distillation|document_encoder|mesh"
+        pattern = rf"`(?:--config\.)?((?:{sections})\.\w+)[=`]"
         keys = re.findall(pattern, page.read_text())
         unknown = {key for key in keys if key not in known} - {"model.report", "model.safetensors"}
         assert not unknown, page
@@ -140,6 +136,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow
 def test_every_line_for_users_of_transformers_runs(make_model, tmp_path, monkeypatch, capsys):
     labels = {"classification": ("cold", "warm"), "tagging": ("O", "B-PER", "I-PER")}
     for directory, head in MODELS.items():
@@ -161,6 +158,7 @@ def test_every_line_for_users_of_transformers_runs(make_model, tmp_path, monkeyp
     assert printed[4] == "(2, 6, 16) (2, 16)"
 
 
+@pytest.mark.slow
 def test_the_guided_reading_runs(make_model, tmp_path, monkeypatch, capsys):
     make_model("pretraining").save(tmp_path / "runs/quickstart/model")
     monkeypatch.chdir(tmp_path)
@@ -169,14 +167,81 @@ def test_the_guided_reading_runs(make_model, tmp_path, monkeypatch, capsys):
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         exec(block, namespace)
     printed = capsys.readouterr().out.splitlines()
-    assert printed[:2] == ["[1. 1. 1. 1.]", "True"]
-    assert printed[3].startswith("attention/key/kernel (")
+    assert printed[0].startswith("ids                [B, T]           [1, ")
+    assert printed[4] == "pair logits        [B, 2]           [1, 2]"
+    assert printed[5:7] == ["[1. 1. 1. 1.]", "True"]
+    assert printed[8].startswith("attention/key/kernel (")
+    assert (tmp_path / "attention.png").stat().st_size > 1000
     monkeypatch.syspath_prepend(ROOT / "docs")
     forward_pass = importlib.import_module("forward_pass")
     texts = ("the [MASK] sat.", "it was warm.")
     figure = forward_pass.draw(bert_jax.load("runs/quickstart/model"), *texts)
     weights = [axes for axes in figure.findobj(Axes) if "head" in axes.get_title()]
     assert len(weights) == 2 * 2
+
+
+# What makes the trainings of a page small.
+SMALL = {
+    "model.num_hidden_layers": 1,
+    "model.hidden_size": 16,
+    "model.num_attention_heads": 2,
+    "model.intermediate_size": 16,
+    "data.length": 32,
+    "train.epochs": 0,
+    "train.steps": 4,
+    "train.global_batch_size": 2,
+    "train.eval_every": 2,
+    "train.checkpoint_every": 2,
+}
+SIZES = {"gpt": 300, "t5": 137, "translation": 40}  # pieces of a vocabulary
+
+
+def small(words: list[str]) -> list[str]:
+    """A command of the page, with a small model, little data and few steps."""
+    if words[0] not in ("prepare", "train"):
+        return words
+    config = words[words.index("--config") + 1]
+    name = Path(config.partition(":")[0]).stem
+    keys: dict[str, object] = {}
+    if words[0] == "prepare":
+        keys |= {"tokenizer.vocab_size": SIZES[name]}
+        keys |= {} if name == "translation" else {"data.validation_fraction": 0.4}
+    else:
+        keys |= {
+            key: value for key, value in SMALL.items() if "init_from" not in config or key[0] != "m"
+        }
+        keys |= {"train.average_checkpoints": 2} if name == "translation" else {}
+    return [*words, *(f"--config.{key}={value}" for key, value in keys.items())]
+
+
+@pytest.mark.slow
+def test_the_page_of_generation_runs(tiny_text, tmp_path, monkeypatch, capsys):
+    """Its trainings make the models of its first part."""
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    (tmp_path / "books").mkdir()
+    shutil.copy(tiny_text, tmp_path / "books" / "book.txt")
+    lines = [*tiny_text.read_text().split("\n")[:4], "the cat", "sat on the mat", "a dog", "ran"]
+    lines = [line for line in lines if line]
+    for name in ("train.en", "val.en", "test.en", "texts.en", "prompts.txt"):
+        (tmp_path / name).write_text("\n".join(line[:40] for line in lines) + "\n")
+    for name in ("train.de", "val.de", "test.de"):
+        (tmp_path / name).write_text("\n".join(line[:40].upper() for line in lines) + "\n")
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "generation.md").read_text()
+    first, then, trained = text.partition("## Translation")
+    assert then
+    namespace: dict[str, object] = {}
+    for part in (trained, first):
+        for block in re.findall(r"```python\n(.*?)```", part, re.DOTALL):
+            exec(block, namespace)
+        for words in commands(part):
+            assert cli.main(small(words)) == 0, (words, capsys.readouterr().err[-2000:])
+        if part is trained:
+            (tmp_path / "models").mkdir()
+            for name in ("en-de", "gpt"):
+                shutil.copytree(tmp_path / "runs" / name / "model", tmp_path / "models" / name)
+    record = json.loads((tmp_path / "texts.jsonl").read_text().splitlines()[0])
+    assert set(record["generations"][0]) == {"text", "token_ids", "score"}
 
 
 def errors_of_the_page() -> dict[str, str]:
@@ -272,13 +337,14 @@ def test_an_error_is_as_documented(title, error_directory, monkeypatch, capsys):
     assert re.fullmatch(f"bert-jax: {pattern}", last), last
 
 
+@pytest.mark.slow
 def test_every_other_error_of_the_page_is_in_the_source():
     """What takes a full device, a network or a long training to make."""
     source = ""
     for path in sorted((ROOT / "bert_jax").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                source += re.sub(r"\{([\w.=]+)\}", r"\1", node.value) + "\n"  # options
+                source += OPTION.sub(r"\1", node.value) + "\n"
     messages = errors_of_the_page()
     assert len(messages) == 20
     for title in messages.keys() - COMMANDS:

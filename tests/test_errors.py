@@ -11,6 +11,7 @@ from bert_jax.errors import (
     OptionError,
     RetryableError,
     UserError,
+    counted,
     require_at_least,
     require_between,
     require_one_of,
@@ -71,6 +72,15 @@ def test_numbers_and_names_are_checked():
         require_one_of("empty", "drop", ("", "keep", "error"))
     with pytest.raises(OptionError, match=r"^preset is \['a'\]; known are roberta$"):
         require_one_of("preset", ["a"], {"roberta": 1})
+
+
+def test_numbers_of_things():
+    assert [counted(n, "queries") for n in (0, 1, 1000)] == [
+        "0 queries",
+        "1 query",
+        "1,000 queries",
+    ]
+    assert [counted(1, plural) for plural in ("classes", "documents")] == ["1 class", "1 document"]
 
 
 def test_the_range_of_a_number():

@@ -19,6 +19,7 @@ from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.step import TrainState, abstract_state
 from bert_jax.training_options import OptimizerOptions
 from tests.random_params import random_params
+from tests.runs import records_of
 
 CONFIG = Path(__file__).parents[1] / "configs" / "pretrain_electra.py"
 KEYS = {
@@ -83,6 +84,7 @@ def expected_logits(experiment, params, batch) -> np.ndarray:
     return np.asarray(jax.jit(task.forward)(params, batch).prediction_logits)
 
 
+@pytest.mark.slow
 def test_the_generator_is_exported_as_a_masked_language_model(
     run, experiment, params, tmp_path, capsys
 ):
@@ -114,6 +116,35 @@ def test_export_names_the_part_that_it_omits(run, tmp_path, capsys):
     assert bert_jax.load(tmp_path / "model").description.head == "replaced_tokens"
 
 
+@pytest.mark.slow
+def test_the_mean_of_checkpoints_is_exported(tiny_corpus, params, tmp_path):
+    keys = KEYS | {
+        "train.steps": "3",
+        "train.checkpoint_every": "1",
+        "train.keep_checkpoints": "3",
+        "train.average_checkpoints": "2",
+    }
+    experiment = Experiment.from_config(
+        load_config(f"{CONFIG}:corpus={tiny_corpus}", [*keys.items()])
+    )
+    run, task = tmp_path / "run", experiment.task
+    run_directory.init_workdir(run, experiment.sections, task)
+    run_directory.save_model_files(run, task)
+    with RunCheckpoints(run, keep=3) as checkpoints:
+        for step in (1, 2, 3):
+            scaled = jax.tree.map(lambda x: jax.numpy.asarray(x * step), params)  # noqa: B023
+            checkpoints.save(step, {"params": scaled}, {"next_example": 4 * step}, {})
+    word = "embeddings", "word_embeddings", "embedding"
+    expected = params.get("discriminator", params)
+    for which, factor in (("", 2.5), ("latest", 3.0), ("1", 1.0)):
+        assert export(run, tmp_path / f"model{which}", which=which) == (3 if which != "1" else 1)
+        exported = bert_jax.load(tmp_path / f"model{which}").params["bert"]
+        value, whole = exported, expected["bert"]
+        for key in word:
+            value, whole = value[key], whole[key]
+        np.testing.assert_allclose(value, factor * whole[: len(value)], rtol=1e-6)
+
+
 def test_a_run_has_no_other_parts(run, tmp_path):
     message = (
         "part is 'discriminator'; a run of the task replaced_tokens has no such part; known are "
@@ -122,6 +153,33 @@ def test_a_run_has_no_other_parts(run, tmp_path):
     with pytest.raises(UserError, match=f"^{message}$"):
         export(run, tmp_path / "model", part="discriminator")
     assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.slow
+def test_the_result_of_a_training_is_of_the_mean_that_it_exports(tiny_corpus, tmp_path):
+    keys = KEYS | {
+        "train.steps": "6",
+        "train.checkpoint_every": "2",
+        "train.keep_checkpoints": "3",
+        "train.average_checkpoints": "3",
+        "optimizer.learning_rate": "0.01",
+    }
+    config = load_config(f"{CONFIG}:corpus={tiny_corpus}", [*keys.items()])
+    result = Experiment.from_config(config).train(tmp_path / "run")
+    evaluated = Experiment.from_config(config).evaluate(workdir=tmp_path / "run")
+    assert evaluated == pytest.approx({name: result[name] for name in evaluated}, rel=1e-6)
+    means = bert_jax.load(tmp_path / "run" / "model").params
+    parts = []
+    for step in (2, 4, 6):
+        export(tmp_path / "run", tmp_path / str(step), which=str(step))
+        parts.append(bert_jax.load(tmp_path / str(step)).params)
+    jax.tree.map(
+        lambda mean, *each: np.testing.assert_allclose(mean, np.mean(each, axis=0), atol=1e-6),
+        means,
+        *parts,
+    )
+    last = [row for row in records_of(tmp_path / "run") if row["split"] == "validation"][-1]
+    assert result["rtd_loss"] != last["rtd_loss"]
 
 
 @pytest.mark.slow

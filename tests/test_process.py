@@ -91,6 +91,7 @@ def program(tmp_path_factory):
     return folder / "program.py"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "times", "output", "errors", "code"),
     [
@@ -118,6 +119,7 @@ def test_whatever_the_command_does(program, name, times, output, errors, code):
     assert process.returncode == code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("launcher", "name", "output", "errors", "code"),
     [

@@ -14,6 +14,7 @@ import pytest
 import bert_jax
 from bert_jax.bench import BenchOptions
 from bert_jax.cli import VERBS
+from bert_jax.cli.metrics import Measure
 from bert_jax.config import TEXT_LISTS, _flat, complete_config, default_config, set_key
 from bert_jax.data.pretraining.options import PrepareOptions, PretrainingOptions, VocabularyOptions
 from bert_jax.data.pretraining.preparation.prepare import prepare
@@ -21,17 +22,21 @@ from bert_jax.data.pretraining.sources import SourceSpec
 from bert_jax.data.readers.conll import ColumnOptions
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
+from bert_jax.generation.options import SearchOptions
+from bert_jax.inference.mining_rules import MiningOptions
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import fields_of
 from bert_jax.models.heads.multiple_choice import ChoiceHeadOptions
 from bert_jax.models.heads.question_answering import QuestionAnsweringOptions
 from bert_jax.planning.plan import PlanOptions
+from bert_jax.serving.limits import ServerLimits
 from bert_jax.sharding.distributed import ProcessOptions
 from bert_jax.sharding.mesh import MeshShape
 from bert_jax.tasks import task_names
 from bert_jax.tasks.base.predictor import BatchOptions
 from bert_jax.tasks.fill_mask import FillMaskPredictOptions
+from bert_jax.tasks.generate import GeneratePredictOptions
 from bert_jax.tasks.question_answering.predict import AnswerOptions, AnswerPredictOptions
 from bert_jax.tasks.tagging.predict import TaggingPredictOptions
 from bert_jax.training_options import OptimizerOptions, TrainOptions
@@ -41,7 +46,10 @@ NAN, INF = math.nan, math.inf
 BAD = (NAN, INF, -INF, -7, 1e39, True, "7")
 BAD_WHOLE = (*BAD, -0.5, 1.5, 10**12)
 # Columns are counted from the end, too; scores may have any sign.
-ANY_SIGN = {"data.word_column", "data.tag_column", "word_column", "tag_column", "data.label_range"}
+ANY_SIGN = {
+    *("data.word_column", "data.tag_column", "word_column", "tag_column", "data.label_range"),
+    *("min_score", "max_score", "length_penalty", "generation.length_penalty"),
+}
 
 
 def bad_values(name: str, *, whole: bool) -> list:
@@ -138,6 +146,8 @@ def test_epochs_beyond_the_counters():
 
 # Option classes, with the fields that have no default.
 CLASSES = {
+    MiningOptions: {},
+    ServerLimits: {},
     AnswerOptions: {},
     BatchOptions: {},
     BenchOptions: {"work": "train"},
@@ -147,10 +157,13 @@ CLASSES = {
     QuestionAnsweringOptions: {},
     Execution: {},
     MeshShape: {},
+    Measure: {"judgements": {}, "metrics": (), "relevant_from": 1},
     OptimizerOptions: {},
     PlanOptions: {},
     AnswerPredictOptions: {},
     FillMaskPredictOptions: {},
+    GeneratePredictOptions: {},
+    SearchOptions: {"temperature": 1.0},
     TaggingPredictOptions: {},
     PrepareOptions: {"sources": (SourceSpec("text:a"),)},
     PretrainingOptions: {},
@@ -190,7 +203,7 @@ def test_a_python_option_refuses_values_out_of_its_range(cls):
 
 # Flags that are numbers and arguments of a function.
 ARGUMENTS = {("prepare", "workers"), ("prepare", "limit"), ("prepare", "show"),
-             ("convert", "positions")}  # fmt: skip
+             ("convert", "positions"), ("index", "passages"), ("serve", "port")}  # fmt: skip
 
 
 def test_every_flag_that_is_a_number_belongs_to_an_option_with_a_range(tmp_path):

@@ -207,6 +207,7 @@ def test_a_sweep_names_the_key_that_it_replaces_once(make_config, tmp_path, caps
     assert capsys.readouterr().err == expected
 
 
+@pytest.mark.slow
 def test_that_a_run_has_diverged_counts_for_its_config_alone(make_config, tmp_path):
     directory = tmp_path / "runs" / "seed-1"
     config = make_config(train__seeds=(1,))
@@ -326,6 +327,7 @@ def test_a_sweep_ranks_its_runs_and_names_those_that_fail(make_config, tmp_path,
     assert (workdir / absurd / "diverged.txt").read_text().strip() == result["failed"][absurd]
 
 
+@pytest.mark.slow
 def test_diverged_seeds_count_against_a_point(make_config, tmp_path, monkeypatch):
     def train(self, workdir, *, describe=True):
         rate, seed = self.sections.optimizer.learning_rate, self.sections.task.seed

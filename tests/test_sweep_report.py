@@ -105,7 +105,7 @@ def test_without_a_baseline_only_diverged_runs_fail():
     # `f1_macro` is another metric, not a baseline of f1.
     outcomes = [Outcome("1", {"f1": 0.0, "f1_macro": 0.5}, "")]
     assert report(outcomes, ("f1", True), {}).failed == {}
-    actual = report(outcomes, ("f1", True), {"nsp_majority": 0.9})
+    actual = report(outcomes, ("f1", True), {"nsp_accuracy_majority": 0.9})
     assert actual.failed == {}
     assert actual.deviations == {"f1": None, "f1_macro": None}
 

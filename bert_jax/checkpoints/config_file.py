@@ -10,7 +10,8 @@ from typing import Any
 
 import flax.linen as nn
 
-from bert_jax.errors import OptionError, UserError, listed
+from bert_jax.checkpoints.generation_config import GenerationDefaults
+from bert_jax.errors import OptionError, UserError, listed, require_at_least
 from bert_jax.families.family import (
     DEFAULT_MODEL_TYPE,
     FIXED_FIELDS,
@@ -20,14 +21,14 @@ from bert_jax.families.family import (
     find_family,
 )
 from bert_jax.files import read_json_object, write_atomically
+from bert_jax.files.paths import DESCRIPTION
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution
-from bert_jax.models.head import find_head
+from bert_jax.models.head import find_head, option_keys
 from bert_jax.models.heads.text_vectors import TextVectors
+from bert_jax.models.vectors import StoredVectors
 from bert_jax.tokenization.encoding import half_surrogate
-
-CONFIG = "config.json"
 
 REGRESSION, SINGLE_LABEL, MULTI_LABEL = PROBLEM_TYPES = (
     "regression",
@@ -45,6 +46,7 @@ _OWN = (
     "num_labels",
     "problem_type",
     "dtype",
+    "trained_length",
 )
 
 # Fields of every `config.json` of transformers that say nothing about the architecture.
@@ -80,11 +82,14 @@ class ModelDescription:
         dtype: dtype of the tensors on disk, one of `DTYPES`.
         mixed_dtypes: if tensors differ, the dtype of each, by name in the family's table.
         add_pooling_layer: for the bare encoder, whether it has a pooler.
+        trained_length: maximum number of tokens of a row in the training; None: unknown. A key of
+            bert_jax, `trained_length`.
         head_error: why the head of the files cannot be used; the model is then the bare encoder.
         other: fields that bert_jax does not use; `write_config` writes them back.
         family: family of the encoder.
-        stored_vectors: how the model makes vectors of texts, from the files beside it; None: there
-            are no such files.
+        stored_vectors: how the model makes vectors, from the files beside it, as `TextVectors` or
+            another kind; None: there are no such files.
+        generation: how the model generates; None: it does not, or its files were not read.
     """
 
     config: EncoderConfig
@@ -94,10 +99,12 @@ class ModelDescription:
     dtype: str = "float32"
     mixed_dtypes: Mapping[str, str] = dataclasses.field(default_factory=dict)
     add_pooling_layer: bool = True
+    trained_length: int | None = None
     head_error: str = ""
     other: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     family: Family = dataclasses.field(default_factory=lambda: find_family(DEFAULT_MODEL_TYPE))
-    stored_vectors: TextVectors | None = None
+    stored_vectors: StoredVectors | None = None
+    generation: GenerationDefaults | None = None
 
     def __post_init__(self) -> None:
         if self.labels and len(self.labels) != self.config.num_labels:
@@ -115,8 +122,19 @@ class ModelDescription:
 
     @property
     def vectors(self) -> TextVectors:
-        """How the model makes vectors of texts; without files, the family decides."""
-        return self.stored_vectors or TextVectors(poolings=(self.family.pooling,))
+        """How the model makes one vector of a text; without files, the family decides.
+
+        Of a model with vectors of another kind, only the encoder's can be pooled: `chosen` of the
+        result requires a pooling.
+        """
+        stored = self.stored_vectors
+        if stored is None:
+            return self.family.vectors
+        if isinstance(stored, TextVectors):
+            return stored
+        return TextVectors(
+            unsupported=f"the model makes other vectors, with the method {stored.method}"
+        )
 
     def make_module(self, execution: Execution) -> nn.Module:
         """The model that the parameters belong to.
@@ -131,7 +149,7 @@ class ModelDescription:
         for key, value in self.family.fixed_fields_of_heads.get(self.head, {}).items():
             if self.other.get(key, value) != value:
                 raise HeadError(
-                    f"{CONFIG}: {key} is {self.other[key]!r:.80}; the head {self.head} has "
+                    f"{DESCRIPTION}: {key} is {self.other[key]!r:.80}; the head {self.head} has "
                     f"only {value!r}: give another model"
                 )
         if self.head == "encoder":
@@ -159,12 +177,16 @@ def read_config(path: Path, default_type: str = DEFAULT_MODEL_TYPE) -> ModelDesc
         default_type = known_class[0].model_type if known_class else default_type
     family, head = _family(path, fields, default_type).with_class(class_names)
     for key, value in {**FIXED_FIELDS, **family.fixed_fields}.items():
-        if fields.get(key) not in (None, value):
+        if key not in family.unread_fields and fields.get(key) not in (None, value):
             raise UserError(
                 f"{path}: {key} is {fields[key]!r:.80}; only {value!r} is supported: give another "
                 "model"
             )
     fields |= {key: fields.pop(name) for name, key in family.synonyms.items() if name in fields}
+    try:
+        fields = family.read_fields(fields)
+    except OptionError as error:
+        raise error.at(path) from error
     keys = family.file_fields()
     missing = [keys[name] for name in family.required_fields if fields.get(keys[name]) is None]
     if missing:
@@ -181,8 +203,11 @@ def read_config(path: Path, default_type: str = DEFAULT_MODEL_TYPE) -> ModelDesc
     known |= {name: fields[key] for name, key in keys.items() if fields.get(key) is not None}
     if isinstance(named, dict | list):
         known["num_labels"] = len(named)
+    if keys["hidden_act"] in fields:
+        known["hidden_act"] = family.activation_names.get(known["hidden_act"], known["hidden_act"])
     try:
         config = family.config(known)
+        require_at_least("trained_length", fields.get("trained_length"), 1)
     except OptionError as error:
         names = {f"model.{name}": key for name, key in keys.items()}
         raise error.renamed(lambda key: names.get(key, key)).at(path) from error
@@ -191,7 +216,8 @@ def read_config(path: Path, default_type: str = DEFAULT_MODEL_TYPE) -> ModelDesc
         config=config,
         head=head,
         labels=labels,
-        problem_type=fields.get("problem_type"),
+        problem_type=fields.get("problem_type", family.problem_type),
+        trained_length=fields.get("trained_length"),
         other={
             key: value
             for key, value in fields.items()
@@ -229,15 +255,32 @@ def write_config(path: Path, description: ModelDescription) -> None:
 
 
 def config_bytes(description: ModelDescription) -> bytes:
-    """The content of a `config.json` that `transformers` reads."""
+    """The content of a `config.json` that `transformers` reads.
+
+    Raises:
+        OptionError: the family has one key for fields of `EncoderConfig` that differ.
+    """
     family = description.family
     config = family.fields(description.config)
     num_labels = config["num_labels"]
+    in_files = {name: spelled for spelled, name in family.activation_names.items()}
+    config["hidden_act"] = in_files.get(config["hidden_act"], config["hidden_act"])
     keys = family.file_fields()
     keys.pop("num_labels")
     for name, default in family.own_options.items():
         if config[name] == default:
             keys.pop(name, None)
+    for name in option_keys():
+        if config[name] is None:  # transformers would read null as a value
+            keys.pop(name, None)
+    names: dict[str, str] = {}
+    for name, key in keys.items():
+        if config[name] != (value := config[first := names.setdefault(key, name)]):
+            other = f"{{model.{first}={value}}}"
+            rule = (
+                f"files of {family.model_type} have one {key} for this and {other}: set both alike"
+            )
+            raise OptionError(f"model.{name}", config[name], rule)
     fields: dict[str, Any] = {
         "architectures": [description.class_name],
         "model_type": family.model_type,
@@ -250,8 +293,10 @@ def config_bytes(description: ModelDescription) -> bytes:
         labels = description.labels or tuple(f"LABEL_{label}" for label in range(num_labels))
         fields["id2label"] = {str(number): label for number, label in enumerate(labels)}
         fields["label2id"] = {label: number for number, label in enumerate(labels)}
-    if description.problem_type is not None:
+    if description.problem_type not in (None, family.problem_type):
         fields["problem_type"] = description.problem_type
+    if description.trained_length is not None:
+        fields["trained_length"] = description.trained_length
     text = json.dumps({**description.other, **fields}, indent=2, ensure_ascii=False) + "\n"
     return text.encode(errors="backslashreplace")  # half of a surrogate pair, as JSON spells it
 

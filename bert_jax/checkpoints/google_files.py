@@ -22,7 +22,7 @@ import flax.linen as nn
 import numpy as np
 from jax.sharding import Mesh
 
-from bert_jax.checkpoints.config_file import CONFIG, ModelDescription, read_config, write_config
+from bert_jax.checkpoints.config_file import ModelDescription, read_config, write_config
 from bert_jax.checkpoints.parameters import (
     CLASSIFIER,
     POOLER,
@@ -43,6 +43,7 @@ from bert_jax.checkpoints.tensors.tensorflow_checkpoint import (
 from bert_jax.errors import UserError
 from bert_jax.families.family import Family, TensorNames, family_names, find_family
 from bert_jax.files import atomic_directory, check_undamaged, is_there, read_limited
+from bert_jax.files.paths import DESCRIPTION
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import fields_of
@@ -104,7 +105,7 @@ def find(path: Path) -> GoogleFiles | None:
         UserError: the checkpoint is ambiguous, or the config is missing.
     """
     if path.is_dir():
-        if is_there(path / CONFIG):
+        if is_there(path / DESCRIPTION):
             return None
         names = sorted(index.name.removesuffix(".index") for index in path.glob("*.ckpt*.index"))
         if not names:
@@ -213,7 +214,7 @@ def save(path: Path, description: ModelDescription, params: Any, tokenizer: Toke
     names = _names(path, description)
     _check_config(path, description.config, description.family)
     _check_tokenizer(path, tokenizer, description.family)
-    if description.vectors.has_parameters:
+    if description.stored_vectors and description.stored_vectors.has_parameters:
         raise UserError(
             f"{path}: google-research/bert has no weights after a pooling, as the model's Dense or "
             "LayerNorm; save a model directory instead"

@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bert_jax.checkpoints.config_file import CONFIG
 from bert_jax.checkpoints.sentence_transformers import (
     VECTOR_FILES,
     encoder_directory,
@@ -15,13 +14,13 @@ from bert_jax.checkpoints.tensors import ADAPTER
 from bert_jax.errors import UserError, first_line
 from bert_jax.files import as_path, fetch, is_remote, reachable
 from bert_jax.files.manifest import MANIFEST
-from bert_jax.files.paths import MODEL, MODEL_CONFIG, RESULT, SEVERAL_RUNS
+from bert_jax.files.paths import DESCRIPTION, MODEL, MODEL_CONFIG, RESULT, SEVERAL_RUNS
 
 TOKENIZER_PATTERNS = (
     *("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "*.model"),
     *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
 )
-DESCRIPTION_PATTERNS = (MANIFEST, CONFIG, *TOKENIZER_PATTERNS, *VECTOR_FILES, ADAPTER)
+DESCRIPTION_PATTERNS = (MANIFEST, DESCRIPTION, *TOKENIZER_PATTERNS, *VECTOR_FILES, ADAPTER)
 SAFETENSORS_PATTERNS = ("model.safetensors", "model-*.safetensors", "model.safetensors.index.json")
 PYTORCH_PATTERNS = ("pytorch_model.bin", "pytorch_model-*.bin", "pytorch_model.bin.index.json")
 MODEL_PATTERNS = (*DESCRIPTION_PATTERNS, *SAFETENSORS_PATTERNS, *PYTORCH_PATTERNS)
@@ -107,7 +106,7 @@ def _model_of_run(directory: Path) -> Path:
     with reachable(directory):
         if not _is_run(directory):
             return directory
-        if (directory / RESULT).is_file() and (directory / MODEL / CONFIG).is_file():
+        if (directory / RESULT).is_file() and (directory / MODEL / DESCRIPTION).is_file():
             return directory / MODEL
         if (directory / SEVERAL_RUNS).is_file():
             raise UserError(
@@ -128,7 +127,7 @@ def _fetch(hub_id: str, revision: str | None) -> Path:
             (*DESCRIPTION_PATTERNS, *weights),
         )
         encoder = encoder_directory(directory)
-        if not (encoder / CONFIG).is_file():
+        if not (encoder / DESCRIPTION).is_file():
             raise UserError(
                 f"{hub_id}: {encoder} has no config.json; the model is of another kind, or only "
                 "partly in the cache: then connect to the network and run again"

@@ -11,21 +11,26 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import (
-    CONFIG,
     DTYPES,
     ModelDescription,
     read_config,
     write_config,
 )
+from bert_jax.checkpoints.generation_config import FILE as GENERATION
+from bert_jax.checkpoints.generation_config import (
+    GenerationDefaults,
+    generation_config_bytes,
+    read_generation_config,
+)
 from bert_jax.checkpoints.hub import TOKENIZER_PATTERNS
 from bert_jax.checkpoints.parameters import (
     CLASSIFIER,
     CLASSIFIER_OUTPUT,
-    DECODER,
     POOLER,
     WORD_EMBEDDINGS,
     LoadReport,
     check_sizes,
+    decoder_tensor,
     head_in,
     locate,
     parameters_in,
@@ -37,21 +42,22 @@ from bert_jax.checkpoints.sentence_transformers import (
     VECTOR_FILES,
     encoder_directory,
 )
+from bert_jax.checkpoints.sentence_transformers.colbert import projection_in
 from bert_jax.checkpoints.sentence_transformers.cross_encoder import with_activation
 from bert_jax.checkpoints.sentence_transformers.reading import read_modules, read_vectors
 from bert_jax.checkpoints.sentence_transformers.writing import module_tensors, write_vectors
 from bert_jax.checkpoints.tensors import SAFETENSORS, TensorFile, open_tensors
-from bert_jax.files import atomic_directory, check_undamaged
+from bert_jax.files import atomic_directory, check_undamaged, read_json_object
+from bert_jax.files.paths import DESCRIPTION
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
-from bert_jax.models.heads.text_vectors import TEXT_VECTORS
+from bert_jax.models.head import find_head
+from bert_jax.models.heads.token_vectors import TokenVectors
+from bert_jax.models.vectors import TEXT_VECTORS
 from bert_jax.sharding.hosts import is_main_host, wait_for_all_hosts
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tokenization.interface import Tokenizer
-
-# The heads of models that make vectors; one for another task leaves the files behind.
-_OF_VECTORS = ("encoder", "masked_lm", "next_sentence", "pretraining")
 
 # Files of an older model in the directory that would be read: weights in any format, tokenizers of
 # any kind.
@@ -59,6 +65,7 @@ _OBSOLETE = (
     *("model-*-of-*.safetensors", "model.safetensors.index.json"),
     *("pytorch_model.bin", "pytorch_model-*-of-*.bin", "pytorch_model.bin.index.json"),
     *TOKENIZER_PATTERNS,
+    GENERATION,
     *OBSOLETE,
 )
 
@@ -97,19 +104,22 @@ def _write(
     from safetensors.numpy import save_file
 
     with atomic_directory(
-        directory, marker=CONFIG, last=SAFETENSORS, obsolete=_OBSOLETE
+        directory, marker=DESCRIPTION, last=SAFETENSORS, obsolete=_OBSOLETE
     ) as partial:
         tokenizer.save(partial, max_length=description.config.max_length)
-        write_config(partial / CONFIG, description)
-        if description.stored_vectors and description.head in _OF_VECTORS:
-            vectors, width = description.stored_vectors, description.config.hidden_size
+        write_config(partial / DESCRIPTION, description)
+        defaults = description.generation
+        if defaults and defaults.path.name == GENERATION:
+            (partial / GENERATION).write_bytes(generation_config_bytes(defaults))
+        vectors, width = description.stored_vectors, description.config.hidden_size
+        if vectors and description.head in vectors.heads:
             write_vectors(partial, vectors, width, modules)
         try:
             save_file(tensors, partial / SAFETENSORS, metadata={"format": "pt"})
         except SafetensorError as error:
             raise OSError(str(error)) from error
         # safetensors makes the file private; the config has the permissions of the umask.
-        shutil.copymode(partial / CONFIG, partial / SAFETENSORS)
+        shutil.copymode(partial / DESCRIPTION, partial / SAFETENSORS)
 
 
 def load_description(directory: Path, head: str | None = None) -> ModelDescription:
@@ -122,9 +132,9 @@ def load_description(directory: Path, head: str | None = None) -> ModelDescripti
     Raises:
         UserError: config or weights are missing, damaged or of an unsupported model.
     """
-    check_undamaged(directory, [CONFIG, *VECTOR_FILES, f"*/{CONFIG}"])
+    check_undamaged(directory, [DESCRIPTION, *VECTOR_FILES, f"*/{DESCRIPTION}"])
     encoder = encoder_directory(directory)
-    described = read_config(encoder / CONFIG)
+    described = read_config(encoder / DESCRIPTION)
     names = described.family.huggingface
     with open_tensors(encoder) as file:
         config = described.config
@@ -135,9 +145,13 @@ def load_description(directory: Path, head: str | None = None) -> ModelDescripti
         by_name = {name: dtype for name, dtype in by_name.items() if dtype in DTYPES}
         dtypes = set(by_name.values())
         check_sizes(file, located, names.rules, config)
-        if {DECODER, WORD_EMBEDDINGS} <= parameters and config.tie_word_embeddings:
+        tables = [
+            located[name]
+            for name in (decoder_tensor(names), names.tensor_of(WORD_EMBEDDINGS))
+            if name in located
+        ]
+        if len(tables) == 2 and config.tie_word_embeddings:
             # As in transformers 5: two different tables are not tied, regardless of the config.
-            tables = (located[names.rule(name).tensor] for name in (DECODER, WORD_EMBEDDINGS))
             config = dataclasses.replace(config, tie_word_embeddings=_are_equal(file, *tables))
         head = head or described.head
         if head is None:
@@ -154,10 +168,18 @@ def load_description(directory: Path, head: str | None = None) -> ModelDescripti
         head=head,
         other=with_activation(directory, described.other),
         stored_vectors=read_vectors(directory),
+        generation=_generation(encoder, head),
         mixed_dtypes=by_name if len(dtypes) > 1 else {},
         dtype=dtypes.pop() if len(dtypes) == 1 else "float32",
         add_pooling_layer=head != "encoder" or _has_pooler(config, parameters),
     )
+
+
+def _generation(directory: Path, head: str) -> GenerationDefaults | None:
+    """How a model with a head that generates does so, from its files."""
+    if not find_head(head).generates:
+        return None
+    return read_generation_config(directory, read_json_object(directory / DESCRIPTION))
 
 
 def _has_pooler(config: EncoderConfig, parameters: set[str]) -> bool:
@@ -167,8 +189,10 @@ def _has_pooler(config: EncoderConfig, parameters: set[str]) -> bool:
 
 def load_tokenizer(directory: Path, description: ModelDescription) -> Tokenizer:
     """The tokenizer beside the encoder; see `Family.load_tokenizer`."""
-    folder = encoder_directory(directory)
-    return description.family.load_tokenizer(folder, config=description.config)
+    folder, vectors = encoder_directory(directory), description.stored_vectors
+    tokenizer = description.family.load_tokenizer(folder, config=description.config)
+    markers = vectors.markers if isinstance(vectors, TokenVectors) else ()
+    return tokenizer.with_special_tokens(markers) if markers else tokenizer
 
 
 def load_params(
@@ -195,8 +219,12 @@ def load_params(
         params, report = read_parameters(
             file, names, module, mesh=mesh, seed=seed, reinitialize=reinitialize
         )
-    if description.vectors.has_parameters and TEXT_VECTORS in abstract_params(module):
+    if TEXT_VECTORS in abstract_params(module):
         params |= read_modules(directory, description, mesh)
+    if projection := projection_in(directory):
+        # A module after the encoder, which is read with the others.
+        others = [key for key in report.unexpected_keys if not key.startswith(f"{projection}.")]
+        report = dataclasses.replace(report, unexpected_keys=tuple(others))
     return params, report
 
 
@@ -204,7 +232,7 @@ def _tensors(description: ModelDescription, params: Any) -> dict[str, np.ndarray
     """The tensors that `transformers` saves for this model, in the dtype on disk."""
     names = description.family.huggingface
     tensors = to_tensors(params, names, description.make_module(Execution()))
-    if names.tensor_of(DECODER) in tensors:
+    if decoder_tensor(names) in tensors:
         tensors |= {alias: tensors[name] for alias, name in names.aliases.items()}
     prefix = names.prefix if description.head == "encoder" else ""
 

@@ -18,15 +18,15 @@ from bert_jax.families.family import Rule, TensorNames
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
 from bert_jax.models.encoder import Encoder, abstract_params, init_params
 from bert_jax.models.head import all_heads, head_parameters
-from bert_jax.models.heads.text_vectors import TEXT_VECTORS
 from bert_jax.models.parameter_sharding import sharded_shapes, state_shardings
 from bert_jax.models.surgery import WORD_ROWS
+from bert_jax.models.vectors import TEXT_VECTORS
 from bert_jax.sharding.hosts import fetch
 from bert_jax.sharding.mesh import lack_of_memory
 
 ENCODER = f"{ENCODER_SCOPE}/"
 POOLER = f"{ENCODER}pooler/dense/kernel"
-DECODER = "mlm_head/decoder"
+DECODERS = ("mlm_head/decoder", "lm_head/decoder")
 POSITION_EMBEDDINGS = f"{ENCODER}embeddings/position_embeddings/embedding"
 WORD_EMBEDDINGS = f"{ENCODER}embeddings/word_embeddings/embedding"
 CLASSIFIER = "classifier/kernel"
@@ -95,10 +95,15 @@ def locate(file: TensorFile, names: TensorNames, config: EncoderConfig) -> dict[
         # Of two names for one parameter, other libraries read the alias.
         if canonical is not None and (canonical not in located or name != canonical):
             located[canonical] = name
-    words, decoder = map(names.tensor_of, (WORD_EMBEDDINGS, DECODER))
+    words, decoder = names.tensor_of(WORD_EMBEDDINGS), decoder_tensor(names)
     if config.tie_word_embeddings and words not in located and decoder in located:
         located[words] = located.pop(decoder)
     return located
+
+
+def decoder_tensor(names: TensorNames) -> str:
+    """The name in a file of the table that a head multiplies with; "" if it is never separate."""
+    return next(filter(None, map(names.tensor_of, DECODERS)), "")
 
 
 def parameters_in(located: Mapping[str, str], names: TensorNames) -> set[str]:
@@ -108,7 +113,8 @@ def parameters_in(located: Mapping[str, str], names: TensorNames) -> set[str]:
         located: tensor names, see `locate`.
         names: name table of the file's format.
     """
-    return {rule.parameter for rule in names.rules if rule.tensor.format(layer=0) in located}
+    first = {rule.parameter: rule.tensor.format(layer=rule.first_layer) for rule in names.rules}
+    return {parameter for parameter, tensor in first.items() if tensor in located}
 
 
 def check_sizes(
@@ -124,6 +130,8 @@ def check_sizes(
     by_parameter = {rule.parameter: rule for rule in rules}
     for field, parameter, axis in _SIZES:
         rule, size = by_parameter.get(parameter), getattr(config, field)
+        if parameter == POSITION_EMBEDDINGS:
+            size = config.position_rows
         if rule is None or size is None:
             continue
         layers = range(config.num_stacked_layers if rule.stacked else 1)
@@ -201,7 +209,7 @@ def read_parameters(
     tensors = {name: names.canonical(name) for name in file.tensors}
     tensors |= {name: canonical for canonical, name in located.items()}
     if module.config.tie_word_embeddings:  # then the decoder is a copy of the word embeddings
-        copies = {rule.tensor for rule in names.rules if rule.parameter == DECODER}
+        copies = {rule.tensor for rule in names.rules if rule.parameter in DECODERS}
         tensors = {key: None if name in copies else name for key, name in tensors.items()}
 
     stored: list[tuple[str, Rule, list[str]]] = []
@@ -254,7 +262,7 @@ def to_tensors(params: Any, names: TensorNames, module: nn.Module) -> dict[str, 
     tensors: dict[str, np.ndarray] = {}
     for name, value in flatten_dict(params, sep="/").items():
         rule, array = names.rule(prefix + name), np.asarray(fetch(value))
-        parts = array if rule.stacked else [array]
+        parts = array[rule.first_layer :] if rule.stacked else [array]
         for tensor, part in zip(_tensor_names(rule, array.shape), parts, strict=True):
             own = to_tensor(rule, part)
             if rule.part == (0, 1):
@@ -270,7 +278,7 @@ def _tensor_names(rule: Rule, shape: tuple[int, ...]) -> list[str]:
     """The names of the tensors of one parameter."""
     if not rule.stacked:
         return [rule.tensor]
-    return [rule.tensor.format(layer=layer) for layer in range(shape[0])]
+    return [rule.tensor.format(layer=layer) for layer in range(rule.first_layer, shape[0])]
 
 
 def tensor_shape(rule: Rule, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -280,7 +288,10 @@ def tensor_shape(rule: Rule, shape: tuple[int, ...]) -> tuple[int, ...]:
         inputs = int(np.prod(shape[: rule.input_axes]))
         outputs = int(np.prod(shape[rule.input_axes :])) * parts
         return (outputs, inputs) if rule.transposed else (inputs, outputs)
-    return (int(np.prod(shape)) * parts,) if rule.parameter.endswith("bias") else shape
+    if not rule.parameter.endswith("bias"):
+        return shape
+    length = int(np.prod(shape)) * parts
+    return (1, length) if rule.is_row else (length,)
 
 
 def _own_part(rule: Rule, tensor: np.ndarray) -> np.ndarray:
@@ -350,7 +361,8 @@ def _read(
     """One parameter from its tensors, which fill the first `rows` of its rows."""
     array = _empty(leaf.shape)
     array[rows:] = 0
-    parts = array if rule.stacked else [array[:rows]]
+    array[: rule.first_layer] = 1
+    parts = array[rule.first_layer :] if rule.stacked else [array[:rows]]
     for name, part in zip(names, parts, strict=True):
         fill(rule, part, file.read(name))
     # Every process has the whole parameter and puts its own parts on its own devices.

@@ -4,16 +4,17 @@ import logging
 import math
 import operator
 import shutil
-import sys
-import warnings
 from pathlib import Path
 from typing import Any, Self
 
 import jax
+import jax.numpy as jnp
 import orbax.checkpoint as ocp
-from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, LatestN
+from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN
 
 from bert_jax.checkpoints.checksums import checksums
+from bert_jax.checkpoints.late_errors import hide_late_errors
+from bert_jax.checkpoints.newest import Newest
 from bert_jax.errors import RetryableError, UserError, first_line
 from bert_jax.files import (
     check_locks,
@@ -24,6 +25,8 @@ from bert_jax.files import (
     regular_files_below,
     remove,
 )
+from bert_jax.process import say
+from bert_jax.sharding.hosts import is_main_host
 
 # The metric of a checkpoint, with its sign set so that higher is better.
 _SCORE = "score"
@@ -73,6 +76,7 @@ class RunCheckpoints:
         workdir: Path,
         *,
         keep: int,
+        every: int = 0,
         best_metric: tuple[str, bool] = ("", True),
         read_only: bool = False,
     ) -> None:
@@ -81,6 +85,7 @@ class RunCheckpoints:
         Args:
             workdir: directory of the run.
             keep: number of newest checkpoints kept, in addition to the best.
+            every: interval of the checkpoints that count as newest, see `Newest`; 0: all do.
             best_metric: name of the metric, and whether higher is better; not needed to read.
             read_only: whether nothing is created or removed; another process may be writing.
 
@@ -91,13 +96,13 @@ class RunCheckpoints:
         self._metric, self._higher_is_better = best_metric
         # orbax also raises the errors that it logs, and users see the exception.
         logging.getLogger("absl").setLevel(logging.CRITICAL)
-        _hide_late_errors()
+        hide_late_errors()
         workdir = workdir if is_remote(workdir) else workdir.absolute()
         if not read_only and "[" in str(workdir):  # orbax takes it for a pattern of names
             problem = "orbax writes no complete checkpoint below a directory with [ in its name"
             raise UserError(f"{workdir}: {problem}; use another --workdir")
         self._directory, self._read_only = workdir / "checkpoints", read_only
-        self._keep = keep
+        self._keep, self._every = keep, every
         with reachable(self._directory):
             # In this order: another host may create the directory in between.
             exists = not is_remote(workdir) and is_there(self._directory)
@@ -121,7 +126,9 @@ class RunCheckpoints:
             return ocp.CheckpointManager(
                 self._directory,
                 options=ocp.CheckpointManagerOptions(
-                    preservation_policy=AnyPreservationPolicy([LatestN(self._keep), best]),
+                    preservation_policy=AnyPreservationPolicy(
+                        [Newest(self._keep, self._every), best]
+                    ),
                     best_fn=score,
                     best_mode="max",
                     cleanup_tmp_directories=not read_only,
@@ -235,12 +242,29 @@ class RunCheckpoints:
             raise self._unreadable(step, "its position differs from the copy of it")
         return restored["state"], restored["position"]
 
-    def restore_params(self, step: int, abstract: Any) -> Any:
+    def restore_params(self, step: int, abstract: Any, *, average: int = 1) -> Any:
         """Only the parameters of a checkpoint, placed on devices like `abstract`.
 
+        Args:
+            step: step of the checkpoint.
+            abstract: shapes, dtypes and shardings.
+            average: N; the mean of the newest N checkpoints up to this step, in float32, or of all
+                if there are fewer, which a line on stderr says.
+
         Raises:
-            UserError: the checkpoint is damaged or belongs to another model.
+            UserError: a checkpoint is damaged or belongs to another model.
         """
+        steps = sorted(each for each in self._manager.all_steps() if each <= step)
+        steps = Newest(average, self._every).among(steps)
+        if len(steps) < average and is_main_host():
+            there = ", ".join(map(str, steps))
+            say(f"warning: of {average} checkpoints to average, there are those of steps {there}")
+        total = self._params(steps[0], abstract)
+        for each in steps[1:]:
+            total = jax.tree.map(jnp.add, total, self._params(each, abstract))
+        return total if average == 1 else jax.tree.map(lambda value: value / len(steps), total)
+
+    def _params(self, step: int, abstract: Any) -> Any:
         return self._restored(step, {"params": abstract}, partial=True)["state"]["params"]
 
     def _restored(self, step: int, abstract: Any, *, partial: bool = False) -> dict[str, Any]:
@@ -280,7 +304,7 @@ class RunCheckpoints:
         if not self._read_only:
             steps = sorted(self._manager.all_steps())
             try:
-                for step in steps[: max(0, len(steps) - self._keep)]:
+                for step in sorted({*steps} - {*Newest(self._keep, self._every).among(steps)}):
                     if step != self._manager.best_step():
                         self._manager.delete(step)
             except Exception as error:
@@ -388,24 +412,3 @@ class RunCheckpoints:
 def _reason(error: BaseException) -> str:
     """The message of TensorStore, if orbax has put the address of an object into its own."""
     return first_line(error.__cause__ or error)
-
-
-def _hide_late_errors() -> None:
-    """Keeps the interpreter from printing errors of coroutines that nobody awaits.
-
-    orbax closes its event loop without waiting for the remaining arrays: TensorStore cannot report
-    their completion, and the coroutines that await them are destroyed.
-    """
-    hook = sys.unraisablehook
-    if hook.__module__ == __name__:
-        return
-
-    def report(lost: Any) -> None:
-        source = getattr(getattr(lost.object, "cr_code", None), "co_filename", "")
-        is_late = "/orbax/" in source or str(lost.exc_value) == "Event loop is closed"
-        if not (is_late and issubclass(lost.exc_type, Exception)):
-            hook(lost)
-
-    sys.unraisablehook = report
-    message = r"coroutine 'Store\._get_array_metadatas' was never awaited"
-    warnings.filterwarnings("ignore", message, RuntimeWarning)

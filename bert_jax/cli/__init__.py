@@ -14,7 +14,11 @@ from bert_jax.cli.common import Parser, outcome
 from bert_jax.process import say, state
 from bert_jax.sharding.runtime import quiet_libtpu
 
-VERBS = ("prepare", "train", "plan", "bench", "evaluate", "export", "predict", "parity", "convert")
+VERBS = (
+    *("prepare", "train", "plan", "bench", "evaluate", "export", "predict"),
+    *("index", "search", "rerank", "mine", "answer", "serve", "parity", "convert", "report"),
+    "draw",
+)
 # Options with values that may begin with "-", which argparse takes for options.
 _DASHED_VALUES = ("--layers", "--runner-options")
 

@@ -2,15 +2,22 @@
 
 import argparse
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from bert_jax.errors import OptionError, RetryableError, UserError
 from bert_jax.files import as_path
 from bert_jax.options import keys_of
-from bert_jax.process import BAD_INPUT, INTERRUPTED, STOPPED, state
+from bert_jax.process import BAD_INPUT, INTERRUPTED, STOPPED, say, state
 from bert_jax.sharding.distributed import ProcessOptions, start
+
+if TYPE_CHECKING:
+    from jax.sharding import Mesh
+
+# Section of a config with the options of readers, which are options of some verbs, too.
+_DATA = "data."
 
 Verb = Callable[[argparse.Namespace], int]
 Options = TypeVar("Options")
@@ -24,13 +31,16 @@ class Parser(argparse.ArgumentParser):
         self.exit(BAD_INPUT, f"{self.prog}: {message}; see {self.prog} --help\n")
 
     def flag_of(self, option: str) -> str:
-        """The flag of an option, see `OptionError.renamed`; keys of a `--config` stay."""
+        """The flag of an option, or its `--option`, see `OptionError.renamed`.
+
+        Keys of a `--config` stay.
+        """
         key, _, value = option.partition("=")
         flags = {action.dest: action.option_strings[-1:] for action in self._actions}
         name = key if "config" in flags else key.rpartition(".")[2]
         for flag in flags.get(name) or flags.get(f"input_{name}") or ():
             return f"{flag} {value}" if value and value != "false" else flag
-        return option
+        return f"--option {option.removeprefix(_DATA)}" if "option" in flags else option
 
 
 def outcome(error: BaseException, parser: Parser) -> tuple[str, int]:
@@ -61,6 +71,67 @@ def fields_from(cls: type[Options], options: argparse.Namespace) -> Options:
     """A dataclass filled from the arguments with the names of its fields, else its defaults."""
     fields = {name: getattr(options, name, None) for name in keys_of(cls)}
     return cls(**{name: value for name, value in fields.items() if value is not None})
+
+
+def add_option(parser: Parser, text: str) -> None:
+    """Adds `--option KEY=VALUE`, which may be repeated; `values_of` reads it."""
+    parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help=text)
+
+
+def values_of(
+    options: argparse.Namespace, others: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
+    """The values of `--option`, by key, and others; "data.titles", as in a config, is "titles".
+
+    Raises:
+        OptionError: an `--option` sets one of the others, such as those of flags.
+    """
+    values = dict(option.removeprefix(_DATA).partition("=")[::2] for option in options.option)
+    for name in values.keys() & others:
+        raise OptionError(name, values[name], "it is set without {option}; leave {option} out")
+    return {**values, **others}
+
+
+def say_written(output: str, counts: str) -> None:
+    """Says what a file has, such as "30 queries"; nothing of stdout, "-"."""
+    if output != "-":
+        say(f"{output}: {counts}")
+
+
+def local_mesh() -> "Mesh":
+    """A mesh of the devices of this host, whose programs are read from the compilation cache."""
+    import jax
+
+    from bert_jax.sharding.mesh import MeshShape, make_mesh
+    from bert_jax.sharding.runtime import use_compilation_cache
+
+    use_compilation_cache()
+    return make_mesh(MeshShape(), jax.local_devices())
+
+
+def add_computing(parser: Parser, max_length: str = "") -> None:
+    """Adds `--precision` and `--batch-size`; and, with this help, `--max-length`."""
+    add = parser.add_argument
+    add("--precision", help="float32 (default), bfloat16, or auto")
+    add("--batch-size", type=int, default=32, metavar="N", help="rows computed together")
+    if max_length:
+        add("--max-length", type=int, metavar="N", help=max_length)
+
+
+def open_models(options: argparse.Namespace, mesh: "Mesh", *names: str) -> list[Any]:
+    """The models in the directories of these arguments; None for an argument without one.
+
+    Raises:
+        OptionError: there is a precision, but no model; see also `load`.
+    """
+    from bert_jax.inference.loading import load
+
+    paths = [getattr(options, name) for name in names]
+    if options.precision and not any(paths):
+        rule = f"it is for models that are given, as {{{names[0]}}}; give one, or leave it out"
+        raise OptionError("precision", options.precision, rule)
+    precision = options.precision or "float32"
+    return [load(path, precision=precision, mesh=mesh) if path else None for path in paths]
 
 
 def add_config(parser: Parser, *, required: bool = True, default: str = "") -> None:

@@ -30,6 +30,12 @@ def add_arguments(parser: Parser) -> None:
         metavar="N or N,N",
         help="layers that stay, by number from 0; or how many, spread evenly",
     )
+    add(
+        "--pooling",
+        metavar="HOW",
+        help="an encoder of vectors, with files of sentence-transformers: mean, max, cls, …",
+    )
+    add("--similarity", metavar="HOW", help="of its vectors: cosine, dot, euclidean or manhattan")
     add("--positions", type=int, metavar="N", help="new length of the position table")
 
 
@@ -52,6 +58,8 @@ def run(options: argparse.Namespace) -> int:
         markers=options.add_markers,
         positions=options.positions,
         keep_layers=options.keep_layers,
+        pooling=options.pooling,
+        similarity=options.similarity,
     )
     show(f"{options.output}: {model.description.class_name}, {model.report}")
     return 0

@@ -13,13 +13,17 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--workdir", type=directory, required=True, metavar="RUN")
     parser.add_argument("--output", type=directory, required=True, metavar="DIR")
     parser.add_argument(
-        "--step", default="", help="latest, best or a number (default: the run's train.export)"
+        "--step",
+        default="",
+        help="latest, best or a number: one checkpoint (default: the run's train.export, or the "
+        "mean of its train.average_checkpoints)",
     )
     parser.add_argument(
         "--part",
         default="",
         metavar="NAME",
-        help="another model of the run: `generator` of a training with replaced tokens",
+        help="another model of the run: `generator` of a training with replaced tokens, `document` "
+        "of one with two encoders",
     )
     add_hosts(parser)
 

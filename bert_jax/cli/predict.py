@@ -4,8 +4,8 @@ import argparse
 import contextlib
 from typing import Any
 
-from bert_jax.cli.common import Parser
-from bert_jax.process import say
+from bert_jax.cli.common import Parser, add_option, local_mesh, say_written, values_of
+from bert_jax.errors import counted
 
 SUMMARY = "a model's answers to a file, row by row"
 
@@ -32,11 +32,14 @@ _INPUT: _Options = (
     ("--passage-column", "NAME", str, "column or key of the passages"),
     (
         *("--keep-columns", "NAME,NAME", str),
-        "columns of the output, text columns included (default: in JSON lines all other "
-        "columns, in a table the id)",
+        "columns of the output (default: in JSON lines all, in a table the id)",
     ),
     ("--quotes", "HOW", str, "quotation marks in TSV: auto (default), none or csv"),
     ("--no-header", "", bool, "the table has no header line"),
+    (
+        *("--bad-rows", "HOW", str),
+        "rows that cannot be read or predicted: error (default), skip, or mark, which writes why",
+    ),
     ("--word-column", "N", int, "column of the words in CoNLL files, from 0"),
     ("--separator", "tab", str, "separator of CoNLL columns, if words contain spaces"),
     ("--comments", "MARK", str, "prefix of comment lines in CoNLL files"),
@@ -47,7 +50,10 @@ _ANSWERS: _Options = (
         "jsonl; glue (classification), conll (tagging), squad (question_answering); default: "
         "by the file extension, .tsv, .conll or .txt, .json",
     ),
-    ("--top-k", "N", int, "answers per mask (default 5) or question (default 1)"),
+    (
+        *("--top-k", "N", int),
+        "answers per mask (default 5) or question (default 1); tokens to sample from (all)",
+    ),
     ("--null-threshold", "X", float, "score margin above which no answer is returned"),
     ("--window-step", "N", int, "tokens between windows (default 128)"),
     ("--answer-length", "N", int, "maximum tokens of an answer (default 30)"),
@@ -61,6 +67,15 @@ _ANSWERS: _Options = (
     ("--raw-scores", "", bool, "a classifier's logits, without an activation"),
     ("--layers", "N,N", str, "layers: 0 the embeddings, -1 the last layer"),
     ("--combine", "HOW", str, "how layers are combined: sum, mean or concatenate"),
+)
+_GENERATION: _Options = (
+    ("--max-new-tokens", "N", int, "maximum tokens of a generated text (default: the model's, 64)"),
+    ("--num-beams", "N", int, "beams of a beam search (default: the model's, 1)"),
+    ("--length-penalty", "X", float, "above 0: longer texts (default: the model's, 1)"),
+    ("--temperature", "X", float, "above 0: tokens are sampled (default: the model's, 0)"),
+    ("--top-p", "X", float, "sample the best tokens of this probability (default: all)"),
+    ("--num-return-sequences", "N", int, "generated texts for each text (default 1)"),
+    ("--seed", "N", int, "seed of the samples (default 0)"),
 )
 # Fields named differently from their flags, and the actions of flags without a value.
 _FIELDS = {"--input-format": "format", "--no-header": "header"}
@@ -79,7 +94,7 @@ def add_arguments(parser: Parser) -> None:
         "--task",
         metavar="NAME",
         help="classification, tagging, question_answering, multiple_choice, similarity, embed, "
-        "fill_mask, hidden_states, attentions (default: by the model's head)",
+        "fill_mask, generate, hidden_states, attentions (default: by the model's head)",
     )
     add("--input", required=True, metavar="FILE", help="- is stdin, answered line by line")
     add("--output", required=True, metavar="FILE", help="- is stdout")
@@ -88,6 +103,7 @@ def add_arguments(parser: Parser) -> None:
         (parser, _BATCHES),
         (parser.add_argument_group("how the input is read"), _INPUT),
         (parser.add_argument_group("answers"), _ANSWERS),
+        (parser.add_argument_group("generated texts (further options: --option)"), _GENERATION),
     )
     names = []
     for group, options in groups:
@@ -97,34 +113,23 @@ def add_arguments(parser: Parser) -> None:
             )
             dest = _FIELDS.get(flag, flag.removeprefix("--").replace("-", "_"))
             names.append(group.add_argument(flag, dest=dest, default=None, help=what, **how).dest)
-    add(
-        "--option",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="an option of the task that has no flag",
-    )
+    add_option(parser, "an option of the task that has no flag")
     parser.set_defaults(task_options=names)
 
 
 def run(options: argparse.Namespace) -> int:
     """Predicts a file; prints the number of records to stderr."""
-    import jax
-
     from bert_jax.data.readers.lines import may_wait
     from bert_jax.inference.loading import load
     from bert_jax.inference.predict import check_request, predict
-    from bert_jax.sharding.mesh import MeshShape, make_mesh
-    from bert_jax.sharding.runtime import use_compilation_cache
     from bert_jax.sharding.stopping import StopSignals
 
-    use_compilation_cache()
     read = {name: getattr(options, name) for name in options.task_options}
     values = {name: value for name, value in read.items() if value is not None}
-    values |= dict(option.partition("=")[::2] for option in options.option)
+    values = values_of(options, values)
     check_request(options.task, options.input, options.output, values)
     # Each device has the whole model and predicts its part of every batch.
-    mesh = make_mesh(MeshShape(), jax.local_devices())
+    mesh = local_mesh()
     model = load(options.model, precision=options.precision, mesh=mesh)
     # Not by an exception, which libraries that call Python may swallow; but nothing else wakes up
     # a process that waits for a line.
@@ -137,5 +142,5 @@ def run(options: argparse.Namespace) -> int:
             values,
             stopped=lambda: stop is not None and stop.requested,
         )
-    say(f"{options.output}: {count:,} records")
+    say_written(options.output, counted(count, "records"))
     return 0

@@ -1,13 +1,17 @@
-"""`bert-jax prepare`: text → tokenizer and corpus."""
+"""`bert-jax prepare`: text → tokenizer and corpus; of pairs of texts, a tokenizer alone."""
 
 import argparse
 import dataclasses
 import json
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from bert_jax.cli.common import Parser, add_config, directory
 from bert_jax.errors import UserError, require_at_least
-from bert_jax.process import show
+from bert_jax.process import say, show
+
+if TYPE_CHECKING:
+    from bert_jax.data.pretraining.options import VocabularyOptions
 
 SUMMARY = "text → tokenizer and corpus"
 
@@ -16,7 +20,7 @@ def add_arguments(parser: Parser) -> None:
     """The arguments of the verb."""
     add_config(parser)
     add = parser.add_argument
-    add("--output", type=directory, metavar="CORPUS", help="directory of the corpus")
+    add("--output", type=directory, metavar="CORPUS", help="directory of the corpus, or tokenizer")
     add("--workers", type=int, metavar="N", help="number of processes (default: all cores)")
     add("--runner", choices=("local", "beam"), default="local", help="beam: many machines")
     add(
@@ -38,6 +42,8 @@ def run(options: argparse.Namespace) -> int:
     if options.output is not None and "corpus" in config.data:
         set_key(config, "data.corpus", str(options.output), where="--output")  # read by --show
     experiment = Experiment.from_config(config)
+    if vocabulary := experiment.sections.spec.vocabulary:
+        return _train_vocabulary(options, *vocabulary(experiment.sections.task))
     prepare_options = experiment.prepare_options()
     if options.dry_run and options.show is not None:
         raise UserError("--show prints examples of a corpus, --dry-run makes none: leave one out")
@@ -77,4 +83,27 @@ def run(options: argparse.Namespace) -> int:
     print(json.dumps({"corpus": str(options.output), **splits}))
     if options.show:
         show(experiment.task.examples_as_text(options.show))
+    return 0
+
+
+def _train_vocabulary(
+    options: argparse.Namespace, texts: Iterable[str], vocabulary: "VocabularyOptions"
+) -> int:
+    """Trains a tokenizer; options of a corpus are refused."""
+    from bert_jax.data.pretraining.preparation.vocabulary import train_tokenizer
+
+    of_corpus = ("workers", "runner_options", "limit", "show")
+    given = [name for name in of_corpus if getattr(options, name) is not None]
+    given += ["dry_run"] if options.dry_run else []
+    given += ["runner"] if options.runner != "local" else []
+    if given:
+        flag = given[0].replace("_", "-")
+        raise UserError(f"--{flag} is for a corpus; this task needs a tokenizer: leave it out")
+    if options.output is None:
+        raise UserError("prepare needs --output DIR, the directory of the tokenizer")
+    if options.output.exists() and any(options.output.iterdir()):
+        raise UserError(f"{options.output} has files; give a new directory as --output")
+    tokenizer = train_tokenizer(texts, vocabulary, report=lambda error: say(str(error)))
+    tokenizer.save(options.output)
+    print(json.dumps({"tokenizer": str(options.output), "vocab_size": tokenizer.vocab_size}))
     return 0

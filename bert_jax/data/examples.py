@@ -6,11 +6,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
+from bert_jax.errors import UserError
+
 Input = TypeVar("Input")
+Item = TypeVar("Item")
 
 Pair = tuple[str, str]
 Text = str | Pair
 """A text, or a pair of texts."""
+
+TITLES = ("join", "pair", "omit")
+"""How a model reads the title of a document, see `with_title`."""
 
 Label = str | float | tuple[str, ...]
 """A class, a value to regress on, or the classes of a multi-label text, possibly none."""
@@ -98,20 +104,83 @@ class Choices:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Candidates:
+    """A query and its documents, positives first; a label is a `Relevance`.
+
+    Attributes:
+        query: text of the query.
+        documents: K texts; a document with a title is the pair (title, text).
+    """
+
+    query: str
+    documents: tuple[Text, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Relevance:
+    """The relevance of a query's documents.
+
+    Attributes:
+        grades: a value for each of the K documents; above 0: a positive.
+        scores: scores of a teacher, one for each document; () without.
+    """
+
+    grades: tuple[float, ...]
+    scores: tuple[float, ...] = ()
+
+    @property
+    def has_others(self) -> bool:
+        """Whether a document is no positive; else most metrics are perfect in any order."""
+        return min(self.grades, default=1) <= 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Document:
+    """A document of a collection.
+
+    Attributes:
+        id: unique in the collection.
+        text: the text without the title.
+        title: the title; "": none.
+    """
+
+    id: str
+    text: str
+    title: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Passage(Document):
+    """A part of a document, and itself a document of an index.
+
+    Attributes:
+        id: the document's id, "#" and the number of the passage, from 0.
+        text: a part of the document's text.
+        title: title of the document; "": none.
+        document: the document's id.
+        start: first character of the passage in the document's text.
+    """
+
+    document: str = ""
+    start: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Example(Generic[Input]):
     """An example to train on, to evaluate or to predict.
 
     Attributes:
-        input: the input of the task's predictor: a text or a pair, a sentence, a question, or
-            choices.
+        input: the input of the task's predictor: a text or a pair, a sentence, a question,
+            choices, or candidates.
         label: the label; None: unknown, so that the example can only be predicted.
         id: id in the file, else the number of the record, from 0.
         location: "file:line", for errors.
         fields: columns or keys of the record that are not part of the input, which a prediction
             keeps; none in training.
         label_field: name of the field with the label; "": none.
-        record: all columns or keys of the record, to choose others to keep; empty in formats that
-            have none, and in training.
+        record: all columns or keys of the record, which a prediction keeps unless others are
+            chosen; empty in formats that have none, and in training.
+        error: why the record is malformed, so that there is no input; None: it is not.
     """
 
     input: Input
@@ -121,15 +190,49 @@ class Example(Generic[Input]):
     fields: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _NO_COLUMNS)
     label_field: str = ""
     record: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _NO_COLUMNS)
+    error: UserError | None = None
 
     def labelled(self, label: Any) -> "Example[Input]":
         """The example to train on, or to evaluate: with this label, and without fields."""
         return Example(self.input, label, self.id, self.location)
 
 
+def parts_of(input: Any) -> dict[str, Any]:
+    """The texts of an input as fields of a file; {} of words and candidates.
+
+    These are fields of the predictions themselves.
+    """
+    match input:
+        case str():
+            return {"text": input}
+        case (first, second):
+            return {"text": first, "text_pair": second}
+        case Question(question, passage):
+            return {"question": question, "passage": passage}
+        case Choices(prompt, choices, question):
+            asked = {"question": question} if question else {}
+            return {"prompt": prompt, **asked, "choices": [*choices]}
+    return {}
+
+
 def texts_of(text: Text) -> tuple[str, ...]:
     """The one text, or both texts of a pair."""
-    return (text,) if isinstance(text, str) else text
+    return text if isinstance(text, tuple) else (text,)
+
+
+def with_title(text: str, title: str, titles: str) -> Text:
+    """What a model reads of a document.
+
+    Args:
+        text: the text.
+        title: the title; "": none.
+        titles: "join": the title, a blank and the text are one text, as BEIR encodes documents;
+            "pair": they are the pair (title, text), as DPR encodes passages; "omit": the title is
+            left out.
+    """
+    if not title or titles == "omit":
+        return text
+    return (title, text) if titles == "pair" else f"{title} {text}"
 
 
 def digest_of(examples: Iterable[Example[Any]]) -> str:
@@ -154,7 +257,9 @@ def content_of(example: Example[Any]) -> bytes:
             before = (question, passage)
         case Choices(prompt, choices, question):
             before, after = (prompt, choices), (question,)
-        case str() as text:
+        case Candidates(query, documents):
+            before = (query, documents)
+        case str() | None as text:
             before = (text, None)
         case pair:
             before = tuple(pair)
@@ -163,30 +268,55 @@ def content_of(example: Example[Any]) -> bytes:
     return f"[{', '.join(map(repr, values))}]\n".encode(errors="surrogatepass")
 
 
-class Examples(Generic[Input]):
-    """The examples of an input, read once; every reader returns them to `bert-jax predict`.
+class Stream(Generic[Item]):
+    """The items of an input, read once; iteration raises the error of a malformed example.
 
     Attributes:
-        count: number of examples read so far.
+        count: number of items read so far.
         fraction: returns the share of the input that has been read; None if it is unknown.
     """
 
     def __init__(
         self,
-        examples: Iterable[Example[Input]],
+        items: Iterable[Item],
         fraction: Callable[[], float | None] = lambda: None,
     ) -> None:
-        """Examples are read lazily, during iteration."""
+        """Items are read lazily, during iteration."""
         self.count = 0
-        self._examples = examples
+        self._items = items
         self.fraction = fraction
 
-    def __iter__(self) -> Iterator[Example[Input]]:
-        for example in self._examples:
+    def __iter__(self) -> Iterator[Item]:
+        for item in self.with_errors():
+            if isinstance(item, Example) and item.error is not None:
+                raise item.error
+            yield item
+
+    def with_errors(self) -> Iterator[Item]:
+        """The items with malformed examples in their places."""
+        for item in self._items:
             self.count += 1
-            yield example
+            yield item
 
     def estimated_total(self) -> int | None:
-        """The number of examples, estimated from the share of bytes read so far; None: unknown."""
+        """The number of items, estimated from the share of bytes read so far; None: unknown."""
         fraction = self.fraction()
         return round(self.count / fraction) if fraction and self.count else None
+
+
+Examples = Stream[Example[Input]]
+"""The examples of an input; every reader returns them to `bert-jax predict`."""
+
+
+def each_example(
+    function: Callable[[Example[Any]], Example[Input]], examples: Examples[Any]
+) -> Examples[Input]:
+    """The examples that a function makes of others; a UserError is the error of its example."""
+
+    def made(example: Example[Any]) -> Example[Any]:
+        try:
+            return example if example.error else function(example)
+        except UserError as error:
+            return dataclasses.replace(example, input=None, error=error)
+
+    return Examples(map(made, examples.with_errors()), examples.fraction)

@@ -9,8 +9,9 @@ import dataclasses
 import glob
 import json
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,6 +24,7 @@ from bert_jax.files import (
     atomic_file,
     check_own_files,
     continued,
+    is_remote,
     manifest_updated,
     not_written,
 )
@@ -48,6 +50,9 @@ class Layout:
         separator: text between two rows.
         tail: text after the last row.
         empty: content if there are no rows; None: the file is not written.
+        ending: ending of the file's name; "": that of the output.
+        convert: (the rows, file) → writes them in the format of the file; None: they are the file.
+            Only a regular file is converted.
     """
 
     prefix: str = ""
@@ -55,10 +60,13 @@ class Layout:
     separator: str = ""
     tail: str = ""
     empty: str | None = ""
+    ending: str = ""
+    convert: Callable[[Path, BinaryIO], None] | None = None
 
     def path(self, target: Path) -> Path:
         """The path of the file, for the path of the output."""
-        return target.with_name(f"{self.prefix}_{target.name}") if self.prefix else target
+        named = target.with_suffix(self.ending) if self.ending else target
+        return named.with_name(f"{self.prefix}_{named.name}") if self.prefix else named
 
 
 class TextFile:
@@ -184,15 +192,43 @@ class _ResumableOutputs(Outputs):
         self.end_all()
         self._journal.sync()
         directory = self._journal.directory
-        names = [self.layouts[prefix].path(self._target).name for prefix in self.files]
-        with manifest_updated(directory, self._target.parent, names):
-            for name in sorted(names, key=self._target.name.__eq__):
-                (directory / name).replace(self._target.with_name(name))
+        layouts = {self.layouts[prefix].path(self._target).name: self.layouts[prefix]
+                   for prefix in self.files}  # fmt: skip
+        with manifest_updated(directory, self._target.parent, list(layouts)):
+            for name in sorted(layouts, key=self._target.name.__eq__):
+                convert, path = layouts[name].convert, self._target.with_name(name)
+                if convert is None:
+                    (directory / name).replace(path)
+                else:
+                    with atomic_file(path) as file:
+                        convert(directory / name, file)
 
     def _open(self, layout: Layout) -> TextFile:
         path = self._journal.directory / layout.path(self._target).name
         file = self._journal.open(path.name)
         return TextFile(str(path), layout, file, is_begun=file.size > 0)
+
+
+def check_output(target: str | Path, sources: Iterable[str | Path | None]) -> None:
+    """Checks an output before anything is computed for it.
+
+    Args:
+        target: path of the output, or "-".
+        sources: all inputs, of which none may be the output; None of one that is not given.
+
+    Raises:
+        UserError: the output is an input, or cannot be created.
+    """
+    if is_remote(target):
+        raise UserError(f"{target}: an output is on this machine; copy the file afterwards")
+    if str(target) == STDOUT:
+        return
+    path = Path(target)
+    if not path.resolve().parent.is_dir():
+        raise UserError(f"{path.parent} is not a directory; make it, or give another output")
+    existing = [source for source in sources if source and Path(source).exists()]
+    if path.exists() and any(map(path.samefile, existing)):
+        raise UserError(f"{target} is input and output; give another output")
 
 
 @contextlib.contextmanager
@@ -206,8 +242,10 @@ def open_outputs(target: str | Path, layouts: Sequence[Layout]) -> Iterator[Outp
         layouts: the files, in the order in which they are written at the end, the output first.
 
     Raises:
-        UserError: a file cannot be written.
+        UserError: a file cannot be written, or is to be converted.
     """
+    if any(layout.convert for layout in layouts):
+        raise UserError(f"{target}: this format needs a regular file; give its path")
     if str(target) == STDOUT:
         with _quiet_exit():
             stdout = Outputs(
@@ -298,16 +336,34 @@ def _named_errors(name: str) -> Iterator[None]:
         raise not_written(name, error) from error
 
 
-def to_json(record: Mapping[str, Any]) -> str:
-    """A JSON object; a float32 becomes the shortest decimal that parses to the same float32."""
-    if not any(isinstance(value, np.ndarray) for value in record.values()):
-        return _encode(record)
-    entries = (
-        f"{_encode(key)}: "
-        + (_array_to_json(key, value) if isinstance(value, np.ndarray) else _encode(value))
-        for key, value in record.items()
-    )
-    return "{" + ", ".join(entries) + "}"
+def to_json(value: Any, name: str = "array") -> str:
+    """JSON; a float32 of an array becomes the shortest decimal that parses to the same float32.
+
+    Args:
+        value: values of JSON and arrays; any iterable becomes a list.
+        name: name of an array in the error; those in objects have their keys.
+
+    Raises:
+        UserError: an array has a value that is not finite.
+    """
+    if isinstance(value, np.ndarray):
+        return _array_to_json(name, value)
+    if isinstance(value, Mapping):
+        entries = (f"{_encode(key)}: {to_json(part, key)}" for key, part in value.items())
+        return "{" + ", ".join(entries) + "}"
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return "[" + ", ".join(to_json(part, name) for part in value) + "]"
+    return _encode(value)
+
+
+def table_line(values: Iterable[Any]) -> str:
+    """A line of a TSV file: texts with blanks for tabs and line ends, other values as JSON."""
+    texts = (value if isinstance(value, str) else _in_cell(value) for value in values)
+    return "\t".join(re.sub(r"[\t\r\n]", " ", text) for text in texts) + "\n"
+
+
+def _in_cell(value: Any) -> str:
+    return "" if value is None else _encode(value)
 
 
 def float32_repr(number: float) -> float:

@@ -1,7 +1,8 @@
 """Which rows of tokens are computed together for predictions, and in which shapes.
 
 Many rows are packed: short ones fill the space that long ones leave, so that hardly any padding is
-computed. A few rows are padded: only for them, more shapes would have to be compiled.
+computed. A few rows are padded: only for them, more shapes would have to be compiled. A server has
+compiled all shapes of padded rows at its start, and cuts its rows into more batches with less work.
 """
 
 import dataclasses
@@ -68,6 +69,45 @@ def padded_batches(
         yield BatchLayout(dict(enumerate(chosen)), count, length)
 
 
+def row_counts(batch_size: int, row_multiple: int) -> list[int]:
+    """All B of `padded_batches`."""
+    rows = range(1, batch_size + 1)
+    return sorted({bucket_rows(count, batch_size, row_multiple) for count in rows})
+
+
+def least_work_batches(
+    lengths: Sequence[int], *, batch_size: int, limit: int, row_multiple: int, batch_work: int
+) -> Iterator[BatchLayout]:
+    """Batches in the shapes of `padded_batches` that take the least work, the longest rows first.
+
+    Of 32 texts, a half with some 10 tokens and a half with 90, `padded_batches` computes six times
+    their tokens, this function 1.5 times with a `batch_work` of 256.
+
+    Args:
+        lengths: tokens of each row.
+        batch_size: maximum number of rows of a batch.
+        limit: maximum number of tokens of a row.
+        row_multiple: see `padded_batches`.
+        batch_work: the work of a batch beside that of its tokens, as that of so many tokens.
+    """
+    order, counts = _longest_first(lengths), row_counts(batch_size, row_multiple)
+    buckets = [bucket_length(lengths[row], limit) for row in order]
+    # The least work of the rows from each one on, and B of the first batch that takes it.
+    least: list[tuple[float, int]] = [(0.0, 0)] * (len(order) + 1)
+    for start in reversed(range(len(order))):
+        work = _row_work(buckets[start])
+        least[start] = min(
+            (batch_work + count * work + least[min(start + count, len(order))][0], count)
+            for count in counts
+        )
+    start = 0
+    while start < len(order):
+        count = least[start][1]
+        chosen = order[start : start + count]
+        yield BatchLayout(dict(enumerate(chosen)), count, buckets[start])
+        start += count
+
+
 def packed_batches(
     lengths: Sequence[int], *, batch_size: int, limit: int, row_multiple: int
 ) -> Iterator[BatchLayout]:
@@ -94,7 +134,11 @@ def _longest_first(lengths: Sequence[int]) -> list[int]:
 
 
 def _work(rows: list[_PackedRow]) -> float:
-    return sum(row.length * (1 + row.length / LENGTH_OF_EQUAL_WORK) for row in rows)
+    return sum(_row_work(row.length) for row in rows)
+
+
+def _row_work(length: int) -> float:
+    return length * (1 + length / LENGTH_OF_EQUAL_WORK)
 
 
 def _packed_rows(

@@ -61,52 +61,71 @@ class RowPacker:
             samples: typical batches; without any, packed rows are as long as the rows of the batch,
                 and R is a multiple of an eighth of the number of its rows.
         """
-        by_length: dict[int, list[np.ndarray]] = defaultdict(list)
+        self._samples: dict[int, list[np.ndarray]] = defaultdict(list)
         for batch in samples:
-            by_length[batch["attention_mask"].shape[-1]].append(_lengths(batch))
-        tokens = [lengths.sum() for of_length in by_length.values() for lengths in of_length]
-        worth = _MIN_SAVED_BATCHES * float(np.mean(tokens)) if tokens else 0.0
-        self._shapes = {
-            length: _choose(of_length, length, worth) for length, of_length in by_length.items()
-        }
+            self._samples[batch["attention_mask"].shape[-1]].append(_lengths(batch))
+        tokens = [lengths.sum() for of_length in self._samples.values() for lengths in of_length]
+        self._worth = _MIN_SAVED_BATCHES * float(np.mean(tokens)) if tokens else 0.0
+        self._shapes: dict[tuple[int, int], _Shapes] = {}
 
-    def pack(self, batch: Batch) -> Batch:
+    def pack(self, batch: Batch, parts: int = 1) -> Batch:
         """Adds `pack_indices` and `unpack_indices` to a batch, see `models.packed_rows.PackedRows`.
 
         Args:
-            batch: batch with `attention_mask` int32 [..., T], 1 for the tokens of a row and 0 for
-                padding after them; all axes but the last count rows.
+            batch: batch with `attention_mask` int32 [B, …, T], 1 for the tokens of a text and 0 for
+                padding after them.
+            parts: G, the number of parts that are packed separately; part g has the rows g, g + G …
 
         Returns:
-            The batch with `pack_indices` int32 [1, R, U] and `unpack_indices` int32 [..., T].
+            The batch with `pack_indices` int32 [G, R, U] and `unpack_indices` int32 [B, …, T].
         """
-        shape = batch["attention_mask"].shape
-        lengths, length = _lengths(batch), shape[-1]
-        shapes = self._shapes.get(length, _Shapes(length))
-        starts, needed = _starts(lengths, shapes.length)
-        if shapes.rows(needed, len(lengths)) * shapes.length**2 > len(lengths) * length**2:
+        length = batch["attention_mask"].shape[-1]
+        of_parts = _in_parts(_lengths(batch), parts)
+        texts = len(of_parts[0])
+        shapes = self._shapes_of(length, parts)
+        packings = [_starts(lengths, shapes.length) for lengths in of_parts]
+        if shapes.rows(_most(packings), texts) * shapes.length**2 > texts * length**2:
             # Few rows are short, and the attention of longer rows would take more memory than the
             # attention of the unpacked batch.
             shapes = _Shapes(length)
-            starts, needed = _starts(lengths, length)
-        packed_shape = (shapes.rows(needed, len(lengths)), shapes.length)
-        pack_indices = np.full(packed_shape, -1, np.int32)
-        unpack_indices = np.full((len(lengths), length), -1, np.int32)
-        for row, start in starts.items():
-            tokens = np.arange(lengths[row], dtype=np.int32)
-            pack_indices.reshape(-1)[start + tokens] = row * length + tokens
-            unpack_indices[row, tokens] = start + tokens
-        return {
-            **batch,
-            "pack_indices": pack_indices[None],
-            "unpack_indices": unpack_indices.reshape(shape),
-        }
+            packings = [_starts(lengths, length) for lengths in of_parts]
+        rows = shapes.rows(_most(packings), texts)
+        pack_indices = np.full((parts, rows, shapes.length), -1, np.int32)
+        unpack_indices = np.full(batch["attention_mask"].shape, -1, np.int32)
+        for part, (lengths, (starts, _)) in enumerate(zip(of_parts, packings, strict=True)):
+            unpacked = np.full((texts, length), -1, np.int32)
+            for text, start in starts.items():
+                tokens = np.arange(lengths[text], dtype=np.int32)
+                pack_indices[part].reshape(-1)[start + tokens] = text * length + tokens
+                unpacked[text, tokens] = start + tokens
+            of_part = unpack_indices[part::parts]
+            of_part[:] = unpacked.reshape(of_part.shape)
+        return {**batch, "pack_indices": pack_indices, "unpack_indices": unpack_indices}
+
+    def _shapes_of(self, length: int, parts: int) -> _Shapes:
+        """The shapes for so many parts of batches of this length."""
+        if length not in self._samples:
+            return _Shapes(length)
+        if (length, parts) not in self._shapes:
+            samples = [_in_parts(lengths, parts) for lengths in self._samples[length]]
+            self._shapes[length, parts] = _choose(samples, length, self._worth / parts)
+        return self._shapes[length, parts]
 
 
 def _lengths(batch: Batch) -> np.ndarray:
-    """The number of tokens of each row."""
-    mask = batch["attention_mask"]
-    return mask.reshape(-1, mask.shape[-1]).sum(axis=1)
+    """The number of tokens of each text, int64 [B, K]."""
+    lengths: np.ndarray = batch["attention_mask"].sum(axis=-1)
+    return lengths.reshape(len(lengths), -1)
+
+
+def _in_parts(lengths: np.ndarray, parts: int) -> list[np.ndarray]:
+    """The lengths of the texts of each part, int64 [B / G · K]."""
+    return [lengths[part::parts].ravel() for part in range(parts)]
+
+
+def _most(packings: Iterable[tuple[dict[int, int], int]]) -> int:
+    """The number of packed rows that the largest part needs."""
+    return max(needed for _, needed in packings)
 
 
 def _starts(lengths: np.ndarray, length: int) -> tuple[dict[int, int], int]:
@@ -127,11 +146,11 @@ def _starts(lengths: np.ndarray, length: int) -> tuple[dict[int, int], int]:
     return starts, max(1, len(used))
 
 
-def _choose(batches: list[np.ndarray], length: int, worth: float) -> _Shapes:
+def _choose(batches: list[list[np.ndarray]], length: int, worth: float) -> _Shapes:
     """The shapes that cost the least work for batches like the samples.
 
     Args:
-        batches: number of tokens of each row of each sample, all of which have T = `length`.
+        batches: for each sample, the number of tokens of each text of each part.
         length: T.
         worth: number of tokens that another shape must save.
     """
@@ -139,7 +158,7 @@ def _choose(batches: list[np.ndarray], length: int, worth: float) -> _Shapes:
     stretched = {math.ceil(length * stretch / step) * step for stretch in _LENGTH_FACTORS}
     candidates = []
     for packed in sorted({length, *stretched}):
-        needed = [_starts(lengths, packed)[1] for lengths in batches]
+        needed = [_most(_starts(lengths, packed) for lengths in batch) for batch in batches]
         work = packed * (1 + packed / LENGTH_OF_EQUAL_WORK)
         counts, rows = _few_counts(needed, worth / work)
         candidates.append((work * rows, _Shapes(packed, counts)))

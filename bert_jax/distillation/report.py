@@ -10,7 +10,6 @@ import jax
 from jax.sharding import Mesh
 
 from bert_jax.inference.engine import Engine
-from bert_jax.inference.evaluation import evaluate
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
 from bert_jax.process import say
@@ -24,7 +23,11 @@ _TEXTS, _PASSES = 256, 5
 
 
 def compare(
-    teacher: tuple[Task, Any], student: tuple[Task, Any], mesh: Mesh, scores: Mapping[str, float]
+    teacher: tuple[Task, Any],
+    student: tuple[Task, Any],
+    mesh: Mesh,
+    teacher_metrics: Mapping[str, float],
+    student_metrics: Mapping[str, float],
 ) -> dict[str, float]:
     """Size, speed and best metric of both, as `teacher_parameters` and so on; prints a table.
 
@@ -32,11 +35,12 @@ def compare(
         teacher: the task of the finished teacher, and its parameters on the mesh.
         student: the same for the student.
         mesh: devices.
-        scores: the validation metrics of the student.
+        teacher_metrics: the validation metrics of the teacher.
+        student_metrics: the same of the student.
     """
     metric = teacher[0].evaluator.best_metric[0]
     names, formats = ("parameters", "ms_per_text", metric), ("{:,.0f}", "{:.2f}", "{:.4f}")
-    metrics = evaluate(*teacher, mesh).metrics, scores
+    metrics = teacher_metrics, student_metrics
     speeds = _milliseconds_per_text([_prediction(*model, mesh) for model in (teacher, student)])
     figures = {
         model: (_parameter_count(task), speed, _score(measured, metric))

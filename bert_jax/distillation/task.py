@@ -17,7 +17,7 @@ from bert_jax.distillation import losses
 from bert_jax.distillation.options import DistillationOptions
 from bert_jax.distillation.teacher import Teacher
 from bert_jax.distillation.teacher_scores import TeacherScores
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import OptionError, listed
 from bert_jax.models.encoder import RequestedOutputs
 from bert_jax.models.encoder_with_head import apply_model
 from bert_jax.models.execution import Execution
@@ -250,9 +250,9 @@ class DistilledTask(Task):
                     batch[_SCORES] = self._kept.of(examples, batch["input_ids"].shape[-1])
                 yield batch
 
-    def pack_rows(self, rows: Batch) -> Batch:
+    def pack_rows(self, rows: Batch, parts: int) -> Batch:
         """Rows stay as they are if hidden states are compared: packed rows have none."""
-        return rows if self._options.compares_layers else self._rows.pack_rows(rows)
+        return rows if self._options.compares_layers else self._rows.pack_rows(rows, parts)
 
     def batch_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
         shapes = self._rows.batch_shapes()
@@ -343,10 +343,11 @@ def distilled(
     reader = task if teacher.reads_rows_of(task) else teacher.reader(partial(create, config), task)
     rows = reader if teacher.makes_rows_for(task) else task
     if reader is not rows and options.compares_layers:
-        raise UserError(
-            f"the teacher {options.teacher} has another tokenizer than the student: the "
-            "states of their tokens cannot be compared; "
-            "compare only scores: leave the weights of hidden states, attention, value relations "
-            "and cosine out"
+        weights = [f"{{distillation.{part}_weight}}" for part in options.parts if part != "soft"]
+        rule = f"compare only scores: leave out {listed(weights, len(weights))}"
+        problem = (
+            f"the teacher {options.teacher} has another tokenizer than the student: the states of "
+            "their tokens cannot be compared"
         )
+        raise OptionError("distillation.teacher", options.teacher, rule, problem)
     return DistilledTask(task, teacher, options, reader, rows)

@@ -145,7 +145,7 @@ class Teacher:
 def _check(path: str, description: ModelDescription, task: Distillable) -> None:
     """Raises OptionError if a teacher's outputs cannot be compared with the student's."""
     student, head = task.description, task.description.head
-    words = ("pretraining", "masked_lm")
+    word_heads = ("pretraining", "masked_lm")
     sizes = description.config.vocab_size, student.config.vocab_size
     names = [each or "no" for each in (description.head, head)]
     qa_heads = [
@@ -153,10 +153,10 @@ def _check(path: str, description: ModelDescription, task: Distillable) -> None:
         for described in (description, student)
     ]
     problems = description.problem_type, student.problem_type
-    if head in words and sizes[0] != sizes[1]:
+    if head in word_heads and sizes[0] != sizes[1]:
         problem = f"knows {sizes[0]:,} words, and the student {sizes[1]:,}"
         rule = "give a teacher with the student's vocabulary"
-    elif description.head not in (words if head in words else (head,)):
+    elif description.head not in (word_heads if head in word_heads else (head,)):
         problem = f"has the head {names[0]}, and the task needs {names[1]}"
         rule = "give a model that was trained for this task"
     elif qa_heads[0] != qa_heads[1]:

@@ -96,6 +96,9 @@ class TeacherScores(Constants):
             examples: int64 [B], numbers of examples; -1 for a row of padding; its scores are
                 ignored.
             length: T of the batch.
+
+        Raises:
+            OptionError: the scores are not in memory: `ready` was not called.
         """
         if self._scores is None:
             rule = "leave {distillation.keep_logits} out to time a step"

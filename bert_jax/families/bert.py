@@ -31,10 +31,17 @@ def class_names(prefix: str, without: Collection[str] = ()) -> dict[str, str]:
     return {head: prefix + name for head, name in _CLASSES.items() if head not in without}
 
 
+def kernel(
+    parameter: str, tensor: str, input_axes: int = 1, *, part: tuple[int, int] = (0, 1)
+) -> Rule:
+    """The weight of a dense layer in PyTorch, [out, in]; for `part` see `Rule`."""
+    return Rule(f"{parameter}/kernel", f"{tensor}.weight", input_axes, transposed=True, part=part)
+
+
 def dense(parameter: str, tensor: str, input_axes: int = 1) -> tuple[Rule, Rule]:
-    """A dense layer in PyTorch: its weight is [out, in]."""
+    """A dense layer in PyTorch."""
     return (
-        Rule(f"{parameter}/kernel", f"{tensor}.weight", input_axes, transposed=True),
+        kernel(parameter, tensor, input_axes),
         Rule(f"{parameter}/bias", f"{tensor}.bias"),
     )
 
@@ -204,15 +211,21 @@ GOOGLE = TensorNames(
     ignored=GOOGLE_IGNORED,
 )
 
-# Layers, width, heads. tiny to medium: google-research/bert, "24 smaller models" (Turc et al.,
-# 2019); base and large: the paper, section 3. Feed-forward width is 4 D, head width is 64.
-SIZES = {
-    name: {
+
+def size(layers: int, width: int, heads: int, feed_forward: int) -> dict[str, int]:
+    """The fields of an encoder of this size."""
+    return {
         "num_hidden_layers": layers,
         "hidden_size": width,
         "num_attention_heads": heads,
-        "intermediate_size": 4 * width,
+        "intermediate_size": feed_forward,
     }
+
+
+# Layers, width, heads. tiny to medium: google-research/bert, "24 smaller models" (Turc et al.,
+# 2019); base and large: the paper, section 3. Feed-forward width is 4 D, head width is 64.
+SIZES = {
+    name: size(layers, width, heads, 4 * width)
     for name, layers, width, heads in (
         ("tiny", 2, 128, 2),
         ("mini", 4, 256, 4),

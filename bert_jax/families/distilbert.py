@@ -10,7 +10,24 @@ from bert_jax.models.encoder_with_head import ClassifierOptions
 from bert_jax.models.heads.multiple_choice import ChoiceHeadOptions
 from bert_jax.models.heads.tagging import TaggingOptions
 
-_LAYERS, _LAYER = f"{ENCODER_SCOPE}/encoder/layers", "distilbert.transformer.layer.{layer}"
+_LAYERS = f"{ENCODER_SCOPE}/encoder/layers"
+
+
+def encoder_rules(prefix: str) -> tuple[Rule, ...]:
+    """Embeddings and layers; `prefix` is the prefix of the names, such as "distilbert."."""
+    layer = f"{prefix}transformer.layer.{{layer}}"
+    return (
+        *bert.embedding_rules(prefix),
+        *bert.dense(f"{_LAYERS}/attention/query", f"{layer}.attention.q_lin"),
+        *bert.dense(f"{_LAYERS}/attention/key", f"{layer}.attention.k_lin"),
+        *bert.dense(f"{_LAYERS}/attention/value", f"{layer}.attention.v_lin"),
+        *bert.dense(f"{_LAYERS}/attention/output", f"{layer}.attention.out_lin", 2),
+        *bert.layer_norm(f"{_LAYERS}/attention_norm", f"{layer}.sa_layer_norm"),
+        *bert.dense(f"{_LAYERS}/intermediate", f"{layer}.ffn.lin1"),
+        *bert.dense(f"{_LAYERS}/output", f"{layer}.ffn.lin2"),
+        *bert.layer_norm(f"{_LAYERS}/output_norm", f"{layer}.output_layer_norm"),
+    )
+
 
 FAMILY = Family(
     model_type="distilbert",
@@ -18,15 +35,7 @@ FAMILY = Family(
     # BERT's, without token types.
     token_types=False,
     huggingface=bert.names(
-        *bert.embedding_rules("distilbert."),
-        *bert.dense(f"{_LAYERS}/attention/query", f"{_LAYER}.attention.q_lin"),
-        *bert.dense(f"{_LAYERS}/attention/key", f"{_LAYER}.attention.k_lin"),
-        *bert.dense(f"{_LAYERS}/attention/value", f"{_LAYER}.attention.v_lin"),
-        *bert.dense(f"{_LAYERS}/attention/output", f"{_LAYER}.attention.out_lin", 2),
-        *bert.layer_norm(f"{_LAYERS}/attention_norm", f"{_LAYER}.sa_layer_norm"),
-        *bert.dense(f"{_LAYERS}/intermediate", f"{_LAYER}.ffn.lin1"),
-        *bert.dense(f"{_LAYERS}/output", f"{_LAYER}.ffn.lin2"),
-        *bert.layer_norm(f"{_LAYERS}/output_norm", f"{_LAYER}.output_layer_norm"),
+        *encoder_rules("distilbert."),
         *bert.dense("mlm_head/dense", "vocab_transform"),
         *bert.layer_norm("mlm_head/layer_norm", "vocab_layer_norm"),
         Rule("mlm_head/decoder", "vocab_projector.weight"),

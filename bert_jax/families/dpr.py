@@ -9,6 +9,7 @@ import dataclasses
 
 from bert_jax.families import bert
 from bert_jax.families.family import Family, Rule, TensorNames
+from bert_jax.models.heads.text_vectors import TextVectors
 
 
 def _names(prefix: str, *head: Rule) -> TensorNames:
@@ -30,7 +31,7 @@ READER = Family(
     constants={"classifier_activation": False},
     required_fields=bert.REQUIRED_IN_RELATIVES,
     fixed_fields={"projection_dim": 0},
-    pooling="cls",
+    vectors=TextVectors(poolings=("cls",), similarity="dot"),
 )
 QUESTIONS = dataclasses.replace(
     READER,

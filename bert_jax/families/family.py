@@ -1,7 +1,7 @@
 """The interface of a family of encoders: all differences between BERT and its relatives.
 
 A family is one module of this package that defines `FAMILY`. The module's name is the `model_type`
-of `config.json`, with "_" in place of "-"; nothing has to be registered.
+of `config.json` in small letters, with "_" in place of "-"; nothing has to be registered.
 """
 
 import dataclasses
@@ -9,7 +9,7 @@ import functools
 import importlib
 import pkgutil
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ import bert_jax.families
 from bert_jax.errors import OptionError, UserError, require_one_of
 from bert_jax.models.config import OPTIONAL_FIELDS, EncoderConfig
 from bert_jax.models.head import fields_of, model_keys, option_keys, with_fields
+from bert_jax.models.heads.text_vectors import TextVectors
 from bert_jax.tokenization import Tokenizer, load_tokenizer
 from bert_jax.tokenization.interface import WORDPIECE
 
@@ -49,6 +50,9 @@ class Rule(NamedTuple):
         transposed: for kernels, whether the tensor is [out, in] instead of [in, out].
         part: (i, n): the kernel or bias is part i, from 0, of n equal parts of the tensor along its
             output axis, such as the keys of a tensor for queries, keys and values.
+        is_row: for a bias, whether the tensor is a matrix of one row.
+        first_layer: the first layer with a tensor; those before it do not use the parameter, a
+            scale of 1.
     """
 
     parameter: str
@@ -56,6 +60,8 @@ class Rule(NamedTuple):
     input_axes: int = 0
     transposed: bool = False
     part: tuple[int, int] = (0, 1)
+    is_row: bool = False
+    first_layer: int = 0
 
     @property
     def stacked(self) -> bool:
@@ -117,7 +123,7 @@ class TensorNames:
     @functools.cached_property
     def _repeated_prefix(self) -> re.Pattern[str]:
         """The encoder's prefix in front of a whole name, as in "bert.bert." or "bert.cls."."""
-        first = [match[0] for rule in self.rules if (match := re.match(r"\w+\W", rule.tensor))]
+        first = [match[0] for rule in self.rules if (match := re.match(r"\w+\W?", rule.tensor))]
         scopes = "|".join(map(re.escape, dict.fromkeys(first)))
         return re.compile(f"^({re.escape(first[0])})+(?={scopes})")
 
@@ -150,11 +156,18 @@ class Family:
             files their values are not the defaults of transformers or of the encoder.
         fixed_fields: keys of `config.json` with the only supported value, beside `FIXED_FIELDS`.
         fixed_fields_of_heads: the same for keys that only one head reads.
+        unread_fields: keys of `FIXED_FIELDS` that change nothing in this family.
+        read_fields: the keys of a `config.json`, also those of another version of transformers, as
+            the keys that are written; `OptionError` if they contradict each other.
         field_names: keys in `config.json` of fields of `EncoderConfig` with another name.
+        activation_names: activations that its files name otherwise, by the name in the files.
         synonyms: second names of keys of `config.json`, which transformers reads first.
+        intermediate_factor: `intermediate_size` where `config.json` has none, in multiples of
+            `hidden_size`; 0: the default of `EncoderConfig`.
         sizes: fields of `EncoderConfig` for each named size of a new model.
         defaults: fields of a new model of any size.
-        pooling: pooling of the vectors of texts where the files of a model name none.
+        vectors: how a model makes vectors of texts where its files do not say.
+        problem_type: `problem_type` of a classifier where `config.json` names none.
         tokenizer_kind: a kind of `tokenization.interface`, see `kind` of `load_tokenizer`.
         token_types: whether its models tell two texts apart by token types; None: if their table
             has two.
@@ -174,9 +187,16 @@ class Family:
     required_fields: tuple[str, ...] = ()
     fixed_fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     fixed_fields_of_heads: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    unread_fields: tuple[str, ...] = ()
+    read_fields: Callable[[dict[str, Any]], dict[str, Any]] = dataclasses.field(
+        default_factory=lambda: dict
+    )
     field_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    activation_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     synonyms: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    pooling: str = "mean"
+    intermediate_factor: int = 0
+    vectors: TextVectors = dataclasses.field(default_factory=TextVectors)
+    problem_type: str | None = None
     tokenizer_kind: str = WORDPIECE
     token_types: bool | None = True
     others: tuple["Family", ...] = ()
@@ -191,6 +211,11 @@ class Family:
                 if name in class_names:
                     return family, head
         return self, None
+
+    def with_head(self, head: str) -> "Family":
+        """The family of this `model_type` that has a head; this one if none has."""
+        families = (self, *self.others)
+        return next((family for family in families if head in family.class_names), self)
 
     def file_fields(self) -> dict[str, str]:
         """The fields of `EncoderConfig` that are in `config.json`, each with its key there."""
@@ -218,8 +243,13 @@ class Family:
             if name not in known:
                 problem = f"{self.model_type} models have no {name}"
                 raise OptionError(f"model.{name}", value, f"known are {', '.join(known)}", problem)
-        named = {**self.defaults, **self.sizes[size], **fields}
-        return self.config(named)
+        return self.config({**self.defaults, **self.sizes[size], **self.with_same_key(fields)})
+
+    def with_same_key(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Fields, and with the same values the others that `config.json` has under their keys."""
+        keys = self.file_fields()
+        values = {keys[name]: value for name, value in fields.items() if name in keys}
+        return {name: values[key] for name, key in keys.items() if key in values} | dict(fields)
 
     def config(self, fields: Mapping[str, Any]) -> EncoderConfig:
         """The architecture with these values of `models.head.model_keys`.
@@ -227,6 +257,9 @@ class Family:
         Raises:
             OptionError: a value has another type, or is out of range.
         """
+        if self.intermediate_factor and "hidden_size" in fields:
+            width = self.intermediate_factor * fields["hidden_size"]
+            fields = {"intermediate_size": width, **fields}
         return with_fields(EncoderConfig(**self.constants), fields)
 
     def fields(self, config: EncoderConfig) -> dict[str, Any]:
@@ -264,12 +297,8 @@ class Family:
                 f"{path}: the tokenizer gives a text token type {count - 1}, but the model has "
                 f"type_vocab_size {config.type_vocab_size}; give the model's tokenizer"
             )
-        pad = tokenizer.padding_id
-        if config and config.positions_after_padding and pad != config.pad_token_id:
-            raise UserError(
-                f"{path}: the tokenizer's padding has the id {pad}, but positions of the model "
-                f"count from its pad_token_id, {config.pad_token_id}; give the model's tokenizer"
-            )
+        if config:
+            check_padding(path, tokenizer, config)
         return tokenizer
 
     def class_name(self, head: str) -> str:
@@ -284,6 +313,38 @@ class Family:
         return self.class_names[head]
 
 
+def set_field(fields: dict[str, Any], key: str, value: Any, source: str) -> None:
+    """Sets a key of `config.json` that another one, the source, gives.
+
+    Raises:
+        OptionError: the file itself has another value of it.
+    """
+    if fields.setdefault(key, value) != value:
+        raise OptionError(key, fields[key], f"{source} gives {value}: make both say the same")
+
+
+def rope_theta(parameters: Mapping[str, Any]) -> Any:
+    """The base of rotary positions in `rope_parameters` of transformers 5; None: there is none.
+
+    Raises:
+        OptionError: the angles are not those of this base alone.
+    """
+    if parameters.get("rope_type", "default") != "default":
+        rule = "only the rope_type 'default' is supported: give another model"
+        raise OptionError("rope_parameters", parameters, rule)
+    return parameters.get("rope_theta")
+
+
+def check_padding(origin: Any, tokenizer: Tokenizer, config: EncoderConfig) -> None:
+    """Raises UserError if positions count from another id than that of the tokenizer's padding."""
+    pad = tokenizer.padding_id
+    if config.positions_after_padding and pad != config.pad_token_id:
+        raise UserError(
+            f"{origin}: the tokenizer's padding has the id {pad}, but positions of the model count "
+            f"from its pad_token_id, {config.pad_token_id}; give the model's tokenizer"
+        )
+
+
 def find_family(model_type: str) -> Family:
     """The family with this `model_type`.
 
@@ -291,7 +352,7 @@ def find_family(model_type: str) -> Family:
         UserError: the family is unknown.
     """
     known = family_names()
-    name = model_type.replace("-", "_") if isinstance(model_type, str) else ""
+    name = model_type.replace("-", "_").lower() if isinstance(model_type, str) else ""
     if name not in known:
         raise UserError(f"model_type {model_type!r} is unknown; known are {', '.join(known)}")
     family: Family = importlib.import_module(f"bert_jax.families.{name}").FAMILY

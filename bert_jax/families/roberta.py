@@ -10,8 +10,8 @@ from bert_jax.models.encoder_with_head import ClassifierOptions
 from bert_jax.models.heads.masked_lm import MaskedLMOptions
 from bert_jax.tokenization.interface import BYTE_LEVEL_BPE
 
-HUGGINGFACE = bert.names(
-    *bert.encoder_rules("roberta."),
+# The heads of all classes, and the bias that the decoder computes with.
+HEAD_RULES = (
     *bert.dense("mlm_head/dense", "lm_head.dense"),
     *bert.layer_norm("mlm_head/layer_norm", "lm_head.layer_norm"),
     Rule("mlm_head/decoder", "lm_head.decoder.weight"),
@@ -20,8 +20,11 @@ HUGGINGFACE = bert.names(
     *bert.dense("classifier/dense", "classifier.dense"),
     *bert.dense("classifier/out_proj", "classifier.out_proj"),
     *bert.TASK_HEAD_RULES,
-    prefix="roberta.",
-    aliases={"lm_head.decoder.bias": "lm_head.bias"},
+)
+DECODER_BIAS = {"lm_head.decoder.bias": "lm_head.bias"}
+
+HUGGINGFACE = bert.names(
+    *bert.encoder_rules("roberta."), *HEAD_RULES, prefix="roberta.", aliases=DECODER_BIAS
 )
 
 

@@ -15,7 +15,7 @@ _NO_TEXT = ("cm", "STIXSize", "STIXNonUnicode", "Last Resort")
 
 
 def save_figure(path: Path, figure: Any, dpi: int = 120, *, names: Collection[str] = ()) -> None:
-    """Writes a figure of matplotlib as a PNG file; see `atomic_file`.
+    """Writes a figure of matplotlib as a PNG file without blank margins; see `atomic_file`.
 
     Args:
         path: the file.
@@ -32,7 +32,7 @@ def save_figure(path: Path, figure: Any, dpi: int = 120, *, names: Collection[st
             text.set_fontfamily(list(families))
     check_regular(path)
     with atomic_file(path) as file:
-        figure.savefig(file, format="png", dpi=dpi)
+        figure.savefig(file, format="png", dpi=dpi, bbox_inches="tight")
 
 
 def can_draw(text: str) -> bool:

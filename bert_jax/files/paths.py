@@ -26,8 +26,12 @@ os.environ.setdefault("EPATH_USE_TF", "0")
 
 # In the directory of a run, or of several runs: the files that identify it, the file that is
 # written last, and the directory of the model.
-MODEL_CONFIG, SEVERAL_RUNS = "model_config.json", "several_runs.json"
+RUN_CONFIG, MODEL_CONFIG, SEVERAL_RUNS = "config.json", "model_config.json", "several_runs.json"
 RESULT, MODEL = "result.json", "model"
+# In the directory of a model, also in Hugging Face's layout: what the model is.
+DESCRIPTION = "config.json"
+# Endings of results of searches in the format of TREC, see `data.runs`.
+TREC_ENDINGS = (".run", ".trec")
 
 # The schemes of etils.epath, and the extra that installs the client of each.
 _EXTRAS = {"gs": "gcs", "s3": "s3"}

@@ -11,8 +11,14 @@ from typing import Any, Generic, TypeVar, cast
 import jax
 import numpy as np
 
-from bert_jax.data.padding import bucket_length, bucket_rows, pad
-from bert_jax.data.prediction_batches import packed_batches, padded_batches
+from bert_jax.data.padding import bucket_length, pad
+from bert_jax.data.prediction_batches import (
+    BatchLayout,
+    least_work_batches,
+    packed_batches,
+    padded_batches,
+    row_counts,
+)
 from bert_jax.inference.output_cache import OutputCache
 from bert_jax.sharding.hosts import fetch, same_on_all_hosts
 from bert_jax.sharding.mesh import explain_out_of_memory, programs_may_overlap
@@ -87,21 +93,22 @@ class _Computation(Generic[Example, Prediction]):
     def __init__(
         self,
         predictor: Predictor[Example, Prediction],
-        examples: list[Example],
+        examples: Sequence[Example],
+        encoded: Sequence[EncodedExample | ExampleError],
         *,
-        start: int,
-        is_full: bool,
+        start: int = 0,
+        is_full: bool = True,
     ) -> None:
-        """Encodes the examples; `start` is the number of the first one."""
-        self.encoded = predictor.encode(examples)
+        """Takes the examples with their rows; `start` is the number of the first one."""
+        self.encoded = encoded
         self._predictor, self._examples, self._is_full = predictor, examples, is_full
         self._valid: dict[int, EncodedExample] = {}
         self.error: ExampleError | None = None
-        for index, encoded in enumerate(self.encoded):
-            if isinstance(encoded, EncodedExample):
-                self._valid[index] = encoded
+        for index, each in enumerate(encoded):
+            if isinstance(each, EncodedExample):
+                self._valid[index] = each
             elif self.error is None:
-                self.error = ExampleError(encoded.message, start + index)
+                self.error = ExampleError(each.message, start + index)
         self._outputs: defaultdict[int, dict[int, Any]] = defaultdict(dict)
         self._decoded: dict[int, Any] = {}
 
@@ -122,12 +129,19 @@ class _Computation(Generic[Example, Prediction]):
         """The predictions, if the outputs of all batches are there."""
         if len(self._decoded) < len(self._valid):
             return None
-        made = iter(self._predictor.predictions([self._decoded[index] for index in self._valid]))
-        predictions = [
-            each if isinstance(each, ExampleError) else next(made) for each in self.encoded
-        ]
+        decoded = [self._decoded[index] for index in self._valid]
+        predictions = _with_errors(self.encoded, self._predictor.predictions(decoded))
         notes = Notes.total(each.notes for each in self._valid.values())
+        if most := self._predictor.trained_length:
+            rows = (row for each in self._valid.values() for row in each.rows)
+            notes = dataclasses.replace(notes, longer=sum(len(row) > most for row in rows))
         return Window(self._examples, predictions, self._is_full, notes)
+
+
+def _with_errors(items: Iterable[Any], results: Iterable[Any]) -> list[Any]:
+    """The results for the items that are no ExampleError, with those errors in their places."""
+    made = iter(results)
+    return [each if isinstance(each, ExampleError) else next(made) for each in items]
 
 
 class Engine(Generic[Example, Prediction]):
@@ -155,19 +169,38 @@ class Engine(Generic[Example, Prediction]):
         """
         return [prediction for window in self.run(examples) for prediction in window.predictions]
 
+    def predict_encoded(
+        self, examples: Sequence[Example], encoded: Sequence[EncodedExample | ExampleError]
+    ) -> list[Prediction | ExampleError]:
+        """The predictions of examples that the predictor has encoded, in the shapes of `shapes`.
+
+        No row is packed: to pack would save work, in hundreds of shapes. A server has compiled all
+        programs of `shapes` and never waits for one. For errors see `predict`.
+        """
+        window = _Computation(self.predictor, examples, encoded)
+        with self._explained_memory():
+            begun = (
+                (batch, self._compute(batch.arrays))
+                for batch in self.batches(encoded, in_shapes=True)
+            )
+            for batch, outputs in _begun_ahead(begun, self._batches_ahead):
+                window.add(batch, fetch(outputs))
+        complete = window.window()
+        assert complete is not None
+        return complete.predictions
+
     def shapes(self) -> list[tuple[int, int]]:
         """[B, T] of all batches of at most `batch_size` rows; more rows are packed."""
-        most, limit = self.predictor.options.batch_size, self.predictor.limit
-        counts = {bucket_rows(rows, most, self._row_multiple) for rows in range(1, most + 1)}
+        limit = self.predictor.limit
+        counts = row_counts(self.predictor.options.batch_size, self._row_multiple)
         lengths = {bucket_length(length, limit) for length in range(1, limit + 1)}
-        return [(count, length) for length in sorted(lengths) for count in sorted(counts)]
+        return [(count, length) for length in sorted(lengths) for count in counts]
 
-    def warm_up(self) -> None:
-        """Compiles the programs of all `shapes`, see `Predictor.warm_up_inputs`."""
-        for count, length in self.shapes():
-            arrays = pad({}, count, length, self.predictor.model.tokenizer)
-            for inputs in self.predictor.warm_up_inputs(arrays):
-                jax.block_until_ready(self._compute(inputs))
+    def compile(self, count: int, length: int) -> None:
+        """Compiles the programs of one of `shapes`, see `Predictor.warm_up_inputs`."""
+        arrays = pad({}, count, length, self.predictor.model.tokenizer)
+        for inputs in self.predictor.warm_up_inputs(arrays):
+            jax.block_until_ready(self._compute(inputs))
 
     def run(
         self,
@@ -183,7 +216,7 @@ class Engine(Generic[Example, Prediction]):
         The predictions of a window do not depend on the windows before it, to the bit.
 
         Args:
-            examples: the examples, read once.
+            examples: the examples, read once; an ExampleError is one that has no rows.
             strict: whether an example that cannot be predicted ends the windows.
             cache: outputs of batches that are read instead of computed, and to which others are
                 added; for a single host.
@@ -195,9 +228,7 @@ class Engine(Generic[Example, Prediction]):
             NotFiniteError: an output is not finite.
             OptionError: a device ran out of memory.
         """
-        work = f"batches of {self.predictor.options.batch_size} rows"
-        rule = "lower the batch size or the maximum length"
-        with explain_out_of_memory(work, "batch_size", rule):
+        with self._explained_memory():
             for step in _begun_ahead(self._begin(examples, strict, cache), self._batches_ahead):
                 if strict and step.window.error:
                     raise step.window.error
@@ -210,11 +241,12 @@ class Engine(Generic[Example, Prediction]):
                     yield window
 
     def batches(
-        self, encoded: Sequence[EncodedExample | ExampleError]
+        self, encoded: Sequence[EncodedExample | ExampleError], *, in_shapes: bool = False
     ) -> Iterator[PredictionBatch]:
-        """Batches of the rows of encoded examples, the longest first; if there are many, packed.
+        """Batches of the rows of encoded examples, the longest first.
 
-        T and B take few values (`data.padding`), so few programs are compiled.
+        T and B take few values (`data.padding`), so few programs are compiled. With `in_shapes`
+        they are those of `shapes`; else many rows are packed.
         """
         predictor = self.predictor
         size, limit = predictor.options.batch_size, predictor.limit
@@ -223,11 +255,13 @@ class Engine(Generic[Example, Prediction]):
             for number, row in enumerate(each.rows if isinstance(each, EncodedExample) else ()):
                 numbers.append((index, number))
                 rows.append(row)
-        is_packed = predictor.packs_rows and len(rows) > size
-        layouts = (packed_batches if is_packed else padded_batches)(
-            list(map(len, rows)), batch_size=size, limit=limit, row_multiple=self._row_multiple
-        )
-        for layout in layouts:
+        make: Callable[..., Iterator[BatchLayout]] = padded_batches
+        if in_shapes:
+            make = functools.partial(least_work_batches, batch_work=predictor.batch_work)
+        elif predictor.packs_rows and len(rows) > size:
+            make = packed_batches
+        lengths, multiple = list(map(len, rows)), self._row_multiple
+        for layout in make(lengths, batch_size=size, limit=limit, row_multiple=multiple):
             chosen = {b: rows[row] for b, row in layout.rows.items()}
             arrays = pad(chosen, layout.count, layout.length, predictor.model.tokenizer)
             yield PredictionBatch(
@@ -243,12 +277,17 @@ class Engine(Generic[Example, Prediction]):
         start = length = 0
         for example in examples:
             chosen.append(example)
-            length += predictor.characters(example)
+            length += 0 if isinstance(example, ExampleError) else predictor.characters(example)
             if len(chosen) == most or length >= WINDOW_CHARACTERS:
-                yield _Computation(predictor, chosen, start=start, is_full=True)
+                yield _Computation(predictor, chosen, self._encode(chosen), start=start)
                 start, chosen, length = start + len(chosen), [], 0
         if chosen:
-            yield _Computation(predictor, chosen, start=start, is_full=False)
+            encoded = self._encode(chosen)
+            yield _Computation(predictor, chosen, encoded, start=start, is_full=False)
+
+    def _encode(self, examples: Sequence[Any]) -> list[EncodedExample | ExampleError]:
+        valid = [each for each in examples if not isinstance(each, ExampleError)]
+        return _with_errors(examples, self.predictor.encode(valid))
 
     def _begin(
         self, examples: Iterable[Example], strict: bool, cache: OutputCache | None
@@ -272,6 +311,10 @@ class Engine(Generic[Example, Prediction]):
                 yield step
             if step is None:
                 yield _Step(window)
+
+    def _explained_memory(self) -> contextlib.AbstractContextManager[None]:
+        work = f"batches of {self.predictor.options.batch_size} rows"
+        return explain_out_of_memory(work, "batch_size", "lower {batch_size} or {max_length}")
 
     def _compute(self, arrays: dict[str, np.ndarray]) -> Any:
         overlap = programs_may_overlap(self._mesh)

@@ -6,9 +6,11 @@ from typing import Any
 
 from jax.sharding import Mesh
 
-from bert_jax.files import Journal
+from bert_jax.errors import OptionError
+from bert_jax.files import Journal, atomic_directory
 from bert_jax.inference.output_cache import OutputCache
 from bert_jax.inference.streams import predict_examples
+from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tasks.base.predictor import Predictor
 from bert_jax.tasks.base.task import EvalResult, Task
 
@@ -28,17 +30,29 @@ def evaluate(
         task: the task, which names the evaluator.
         params: parameters of `task.module`, on the mesh.
         mesh: devices of the evaluation.
-        directory: see `Evaluator.evaluate`.
+        directory: directory for predictions and reports; with it, the test sets are also
+            predicted and evaluated; None: nothing is written.
         journal: outputs of an earlier call, to which computed outputs are added.
         quiet: names of the sets whose cut texts are not reported on stderr.
 
     Raises:
-        UserError: a set has no labels and there is no directory for its predictions.
+        OptionError: a set has no labels and there is no directory for its predictions, or a device
+            ran out of memory.
+        ExampleError: an example cannot be encoded.
         NotFiniteError: a score is not finite.
     """
 
     def predict(predictor: Predictor[Any, Any], examples: Iterable[Any], name: str) -> list[Any]:
         cache = None if journal is None else OutputCache(journal, name)
-        return list(predict_examples(predictor, examples, cache=cache, report=name not in quiet))
+        report = name.partition(".")[0] not in quiet
+        return list(predict_examples(predictor, examples, cache=cache, report=report))
 
-    return task.evaluator.evaluate(task.model(params, mesh), predict, directory)
+    evaluator, with_test = task.evaluator, directory is not None
+    if not with_test and evaluator.unlabelled:
+        rule = "give {output}, a directory, to have it predicted"
+        raise OptionError("output", None, rule, f"{evaluator.unlabelled[0]} has no labels")
+    result = evaluator.evaluate(task.model(params, mesh), predict, with_test=with_test)
+    if directory is not None and result.predictions and is_main_host():
+        with atomic_directory(directory) as folder:
+            evaluator.write(folder, result)
+    return result

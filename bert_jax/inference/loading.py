@@ -13,7 +13,7 @@ from bert_jax.checkpoints import google_files, model_directory
 from bert_jax.checkpoints.config_file import LABEL_KEYS, HeadError, ModelDescription
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.checkpoints.sentence_transformers.reading import read_modules
-from bert_jax.errors import OptionError, UserError, require_at_least
+from bert_jax.errors import OptionError, UserError, require_at_least, require_one_of
 from bert_jax.families.family import find_class
 from bert_jax.files import is_remote
 from bert_jax.inference.model import LoadedModel, Origin, parts_of, states_of
@@ -21,6 +21,7 @@ from bert_jax.inference.resizing import MOST_POSITIONS
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import resolve_execution
 from bert_jax.models.head import all_heads, find_head, label_parameters
+from bert_jax.models.heads.text_vectors import SIMILARITIES
 from bert_jax.process import say
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.sharding.mesh import check_mesh, one_device_mesh
@@ -208,6 +209,8 @@ def convert(
     markers: Path | None = None,
     positions: int | None = None,
     keep_layers: int | Sequence[int] | None = None,
+    pooling: str | None = None,
+    similarity: str | None = None,
 ) -> LoadedModel:
     """Loads a model of any kind that `load` takes and writes it as another kind.
 
@@ -221,6 +224,8 @@ def convert(
         markers: a file of words to add as markers, see `Tokenizer.with_words`.
         positions: new length of the position table.
         keep_layers: layers that stay, see `LoadedModel.keep_layers`; None: all.
+        pooling: see `embed`; the result is an encoder with files of sentence-transformers.
+        similarity: "cosine", "dot", "euclidean" or "manhattan", how its vectors are compared.
 
     Returns:
         The converted model.
@@ -228,7 +233,10 @@ def convert(
     Raises:
         UserError: the source cannot be loaded, or not be written in this format.
     """
-    model = load(source, task, hidden_act=hidden_act)
+    makes_vectors = bool(pooling or similarity)
+    model = load(source, task or ("embedding" if makes_vectors else None), hidden_act=hidden_act)
+    if makes_vectors:
+        model = _with_vectors(model, pooling, similarity)
     for path, whole in ((words, False), (markers, True)):
         if path is not None:
             try:
@@ -241,6 +249,10 @@ def convert(
     if keep_layers is not None:
         model = model.keep_layers(keep_layers)
     if to == "google":
+        if makes_vectors:
+            name, value = ("pooling", pooling) if pooling else ("similarity", similarity)
+            rule = f"Google's files have no {name}: leave it out, or write a model directory"
+            raise OptionError(name, value, rule)
         if is_remote(output):
             raise UserError(
                 f"{output}: Google's files are written to this machine; copy them afterwards"
@@ -249,6 +261,23 @@ def convert(
     else:
         model.save(output)
     return model
+
+
+def _with_vectors(model: LoadedModel, pooling: str | None, similarity: str | None) -> LoadedModel:
+    """The model with another description of its vectors.
+
+    Raises:
+        OptionError: it has a head, or cannot make such vectors.
+    """
+    if model.description.head != "encoder":
+        raise OptionError("task", model.description.head, "leave it out: vectors need no head")
+    vectors = model.description.vectors.chosen(pooling, None)
+    vectors.width(model.config.hidden_size)  # the pooling fits the modules after it
+    if similarity is not None:
+        require_one_of("similarity", similarity, SIMILARITIES)
+        vectors = dataclasses.replace(vectors, similarity=similarity)
+    description = dataclasses.replace(model.description, stored_vectors=vectors)
+    return dataclasses.replace(model, description=description)
 
 
 def _read_words(path: Path) -> list[str]:

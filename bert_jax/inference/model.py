@@ -16,7 +16,8 @@ from bert_jax.data.examples import Text
 from bert_jax.errors import UserError, listed, require_at_least, require_between
 from bert_jax.files import as_path, state_of
 from bert_jax.files.paths import FileState
-from bert_jax.inference import resizing, vectors
+from bert_jax.inference import generation, ranking, resizing, vectors
+from bert_jax.inference import index as indexes
 from bert_jax.inference.streams import predict_examples
 from bert_jax.options import differing_names
 from bert_jax.tasks.attentions import AttentionMaps, AttentionsPredictor
@@ -113,8 +114,13 @@ class LoadedModel(Model):
     keep_layers = resizing.keep_layers
 
     embed = vectors.embed
+    sparse_vectors = vectors.sparse_vectors
     similarity = vectors.similarity
     search = vectors.search
+    rank = ranking.rank
+    generate = generation.generate
+    index = indexes.index
+    token_vectors = vectors.token_vectors
 
     def hidden_states(
         self,
@@ -174,7 +180,13 @@ class LoadedModel(Model):
     # A string is an iterable of strings, too: the first signature that fits applies.
     @overload
     def fill_mask(  # type: ignore[overload-overlap]
-        self, texts: str, top_k: int = 5, *, batch_size: int = 32, max_length: int | None = None
+        self,
+        texts: str,
+        top_k: int = 5,
+        *,
+        targets: Sequence[str] = (),
+        batch_size: int = 32,
+        max_length: int | None = None,
     ) -> list[MaskPrediction]: ...
 
     @overload
@@ -183,6 +195,7 @@ class LoadedModel(Model):
         texts: Iterable[Text],
         top_k: int = 5,
         *,
+        targets: Sequence[str] = (),
         batch_size: int = 32,
         max_length: int | None = None,
     ) -> list[list[MaskPrediction]]: ...
@@ -192,6 +205,7 @@ class LoadedModel(Model):
         texts: str | Iterable[Text],
         top_k: int = 5,
         *,
+        targets: Sequence[str] = (),
         batch_size: int = 32,
         max_length: int | None = None,
     ) -> list[MaskPrediction] | list[list[MaskPrediction]]:
@@ -201,6 +215,7 @@ class LoadedModel(Model):
             texts: one or several texts with the mask token, such as "Paris is the [MASK] of
                 France.".
             top_k: number of predictions, the best first.
+            targets: pieces, or words of one piece, that are compared; empty: the vocabulary.
             batch_size: maximum number of rows computed together; short texts share rows.
             max_length: longer texts are cut to this many tokens; None: they are refused.
 
@@ -208,19 +223,21 @@ class LoadedModel(Model):
             The predictions for one text; a list of such lists for several.
 
         Raises:
-            UserError: a text has no mask or is too long, or the model has no
+            UserError: a text has no mask or is too long, a target is no piece, or the model has no
                 masked-LM head.
         """
-        if isinstance(texts, str):
-            return self.fill_mask([texts], top_k, batch_size=batch_size, max_length=max_length)[0]
-        every = self.fill_masks(texts, top_k, batch_size=batch_size, max_length=max_length)
-        return [masks[0] for masks in every]
+        several = [texts] if isinstance(texts, str) else texts
+        every = self.fill_masks(
+            several, top_k, targets=targets, batch_size=batch_size, max_length=max_length
+        )
+        return every[0][0] if isinstance(texts, str) else [masks[0] for masks in every]
 
     def fill_masks(
         self,
         texts: Iterable[Text],
         top_k: int = 5,
         *,
+        targets: Sequence[str] = (),
         batch_size: int = 32,
         max_length: int | None = None,
     ) -> list[list[list[MaskPrediction]]]:
@@ -231,7 +248,8 @@ class LoadedModel(Model):
         Returns:
             The predictions for each mask of each text.
         """
-        predictor = MaskPredictor(self, BatchOptions(batch_size, max_length), top_k=top_k)
+        options = BatchOptions(batch_size, max_length)
+        predictor = MaskPredictor(self, options, top_k=top_k, targets=targets)
         return list(predict_examples(predictor, not_one_string(texts)))
 
     def classify(

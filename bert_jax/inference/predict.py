@@ -1,5 +1,6 @@
 """A model's predictions for the examples of a file, in their order and in constant memory."""
 
+import dataclasses
 import functools
 import hashlib
 import itertools
@@ -9,19 +10,23 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Example, Examples, content_of
-from bert_jax.data.outputs import STDOUT, Outputs, resumable_outputs
+from bert_jax.data.outputs import Outputs, check_output, resumable_outputs
 from bert_jax.data.readers.lines import STDIN, may_wait
 from bert_jax.data.readers.tables import is_dataset
 from bert_jax.errors import OptionError, UserError
-from bert_jax.files import is_remote
-from bert_jax.inference.engine import Advance, Engine
+from bert_jax.files import Request, is_remote
+from bert_jax.inference.engine import Advance, Engine, Window
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.output_cache import model_fingerprint
 from bert_jax.inference.streams import micro_batches, predict_windows, progress_bar
 from bert_jax.process import say
 from bert_jax.tasks import find_task, task_names
 from bert_jax.tasks.base.predict_spec import (
+    ERROR,
+    MARK,
+    SKIP,
     PredictOptions,
     PredictSpec,
     Write,
@@ -46,10 +51,11 @@ def predict(
 ) -> int:
     """Predicts every example of a file, or of a pipe as they arrive.
 
-    As JSON lines, each record has the columns or keys of its example that are not part of the text,
-    such as an "id", or the columns of `keep_columns`, followed by the prediction:
+    As JSON lines, each record has the columns or keys of its example, or the columns of
+    `keep_columns`, followed by the prediction:
 
         embed               {"embedding": [D]}
+        token_vectors       {"tokens": [n], "vectors": [n][X]}
         fill_mask           {"fillings": [[{"token", "token_id", "score", "text"}, …], …]}, by mask
         hidden_states       {"tokens": [T], "offsets": [[start, end], …], "hidden_states": …}
         attentions          {"tokens": [T], "attentions": [L][N][T][T]}
@@ -58,8 +64,10 @@ def predict(
         question_answering  {"answer", "start", "end", "score"}, "no_answer_score" and "n_best"
         multiple_choice     {"index", "choice", "score", "probabilities"}
         similarity          {"similarity"}
+        sparse_vectors      {"weights": {token: weight, …}}, the largest first
 
-    A label of the example with the name of an output field becomes "expected". Other formats:
+    A label of the example with the name of an output field becomes "expected"; with the option
+    `bad_rows=mark`, a row that cannot be read or predicted has {"error"}. Other formats:
     "glue" for classification, a table of the id, or of `keep_columns`, and the label; "conll" for
     tagging, "squad" for question answering.
 
@@ -78,12 +86,13 @@ def predict(
         stopped: whether to stop; called after each batch and each prediction.
 
     Returns:
-        The number of predictions.
+        The number of predictions, and of marked rows.
 
     Raises:
         UserError: an option is wrong, an example is malformed or cannot be predicted (with file and
-            line), a file cannot be read or written, TARGET exists and is not from bert_jax, or
-            TARGET.partial has predictions of another request or of other examples.
+            line; see `PredictOptions.bad_rows`), a file cannot be read or written, TARGET exists
+            and is not from bert_jax, or TARGET.partial has predictions of another request or of
+            other examples.
         KeyboardInterrupt: `stopped` returned True; the message is empty or says that predictions
             are kept.
     """
@@ -91,32 +100,64 @@ def predict(
     task, spec = task_of(model, task)
     options = spec.read_options(task, target, values)
     engine: Engine[Any, Any] = Engine(spec.predictor(model, options))
-    request = None if may_wait(source) else functools.partial(_request, model, task, options)
-    open_files = functools.partial(resumable_outputs, target, request=request)
-    with (
-        spec.reader.open(source, options) as examples,
-        spec.writer(options, open_files) as (write, outputs),
-    ):
-        return _Job(engine, options, write, outputs, stopped).predict(examples, source)
+    windows = functools.partial(predict_windows, engine, strict=options.bad_rows == ERROR)
+    with spec.reader.open(source, options) as examples:
+        files = Files(source, target, functools.partial(request_of, model, task, options))
+        return predict_stream(examples, windows, spec, options, files, stopped)
+
+
+Windows = Callable[..., Iterator[Window[Any, Any]]]
+"""(examples, advance=…) → windows with their predictions, see `predict_windows`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Files:
+    """The input and the output of a prediction.
+
+    Attributes:
+        source, target: see `predict`.
+        request: returns everything that predictions depend on, except the input.
+    """
+
+    source: str | Path
+    target: str | Path
+    request: Request
+
+
+def predict_stream(
+    examples: Examples[Any],
+    windows: Windows,
+    spec: PredictSpec[Any, Any],
+    options: PredictOptions,
+    files: Files,
+    stopped: Callable[[], bool],
+) -> int:
+    """Writes the predictions of examples; for the files, `stopped` and errors see `predict`."""
+    request = None if may_wait(files.source) else files.request
+    open_files = functools.partial(resumable_outputs, files.target, request=request)
+    with spec.writer(options, open_files) as (write, outputs):
+        return _Job(windows, options, write, outputs, stopped).predict(examples, files.source)
 
 
 class _Job:
     """The prediction of one input.
 
     Attributes:
-        count: number of predictions that are written.
+        count: number of examples that are predicted or bad.
+        bad: number of bad rows.
+        first: the first of them and why it is bad.
     """
 
     def __init__(
         self,
-        engine: Engine[Any, Any],
+        windows: Windows,
         options: PredictOptions,
         write: Write[Any, Any],
         outputs: Outputs,
         stopped: Callable[[], bool],
     ) -> None:
-        self.count = 0
-        self._engine, self._options = engine, options
+        self.count, self.bad, self.first = 0, 0, ""
+        self._windows, self._options = windows, options
         self._write, self._outputs = write, outputs
         self._stopped = stopped
         self._digest = hashlib.sha256()
@@ -124,28 +165,34 @@ class _Job:
         self._waiting: deque[Example[Any]] = deque()
 
     def predict(self, examples: Examples[Any], source: str | Path) -> int:
-        """Predicts all examples; returns their number."""
-        following = iter(examples)
+        """Predicts all examples; returns the number of rows that are written."""
+        following = examples.with_errors()
         if self._outputs.rows:
             self._skip(following, source)
         enabled = self._options.progress
         with progress_bar(examples.estimated_total, enabled=enabled, initial=self.count) as show:
             for batch in micro_batches(following) if may_wait(source) else (following,):
                 self._predict(batch, show)
-        return self.count
+        if self.bad:
+            how = "marked" if self._options.bad_rows == MARK else "skipped"
+            say(f"bad rows {how}: {self.bad:,}; the first: {self.first}")
+        return self.count - (self.bad if self._options.bad_rows == SKIP else 0)
 
     def _predict(self, examples: Iterable[Example[Any]], show: Advance) -> None:
         before = self.count
 
-        def advance(texts: int) -> None:
-            show(texts)
+        def advance(count: int) -> None:
+            show(count)
             self._check_stop()  # the first prediction of a window may be the last to be computed
 
         try:
-            for window in predict_windows(self._engine, self._inputs(examples), advance=advance):
+            for window in self._windows(self._inputs(examples), advance=advance):
                 for prediction in window.predictions:
                     example = self._waiting.popleft()
-                    self._write(example, prediction)
+                    if isinstance(prediction, ExampleError):
+                        self._write_bad(example, prediction)
+                    else:
+                        self._write(example, prediction)
                     self._done(example)
                 if window.is_full:
                     self._outputs.mark(self.count, self._digest.hexdigest())
@@ -155,10 +202,20 @@ class _Job:
 
     def _inputs(self, examples: Iterable[Example[Any]]) -> Iterator[Any]:
         for example in examples:
-            if not (self.count or self._waiting):
+            error = example.error
+            if error is not None and self._options.bad_rows == ERROR:
+                raise error
+            if not (error or self.count or self._waiting):
                 check_kept_columns(example, self._options)
             self._waiting.append(example)
-            yield example.input
+            yield example.input if error is None else ExampleError(str(error))
+
+    def _write_bad(self, example: Example[Any], error: ExampleError) -> None:
+        problem = example.error or UserError(f"{example.location}: {error.message}")
+        self.bad += 1
+        self.first = self.first or str(problem)
+        if self._options.bad_rows == MARK:
+            self._write(example, problem)
 
     def _skip(self, examples: Iterator[Example[Any]], source: str | Path) -> None:
         """Reads the examples that an earlier call has predicted."""
@@ -185,7 +242,7 @@ class _Job:
             raise KeyboardInterrupt(*[message] * (kept > 0))
 
 
-def _request(model: LoadedModel, task: str, options: PredictOptions) -> dict[str, Any]:
+def request_of(model: LoadedModel, task: str, options: PredictOptions) -> dict[str, Any]:
     """Everything that predictions depend on, except the input."""
     return {
         **{key: value for key, value in vars(options).items() if key != "progress"},
@@ -207,20 +264,11 @@ def check_request(
     """
     if task is not None:
         find_task(task, _PREDICT).PREDICT.read_options(task, target, values)
-    if is_remote(target):
-        raise UserError(
-            f"{target}: predictions are written to this machine; copy the file afterwards"
-        )
-    if str(target) != STDOUT and not Path(target).resolve().parent.is_dir():
-        raise UserError(
-            f"{Path(target).parent} is not a directory; make it, or give another output"
-        )
+    check_output(target, [source])
     if str(source) == STDIN or is_dataset(source) or is_remote(source):
         return
     if not Path(source).exists():
         raise UserError(f"{source} does not exist; give another input")
-    if Path(target).exists() and Path(target).samefile(source):
-        raise UserError(f"{target} is input and output; give another output")
 
 
 def task_of(model: LoadedModel, name: str | None) -> tuple[str, PredictSpec[Any, Any]]:
@@ -233,7 +281,7 @@ def task_of(model: LoadedModel, name: str | None) -> tuple[str, PredictSpec[Any,
     if name is None:
         if model.description.head_error:
             raise UserError(model.description.head_error)
-        name = _default_task(head)
+        name = _default_task(model.description)
     task: PredictSpec[Any, Any] = find_task(name, _PREDICT).PREDICT
     if task.heads and head not in task.heads:
         raise UserError(
@@ -244,11 +292,16 @@ def task_of(model: LoadedModel, name: str | None) -> tuple[str, PredictSpec[Any,
     return name, task
 
 
-def _default_task(head: str | None) -> str:
+def _default_task(description: ModelDescription) -> str:
+    """The task of the vectors that the model's files describe, else of its head."""
+    stored, head = description.stored_vectors, description.head
+    if stored is not None and head in stored.heads:
+        return stored.method
     if head == "encoder":
         return _ENCODER_TASK
     names = task_names(_PREDICT)
-    able = [name for name in names if head in find_task(name, _PREDICT).PREDICT.heads]
+    specs = {name: find_task(name, _PREDICT).PREDICT for name in names}
+    able = [name for name, spec in specs.items() if head in spec.heads and spec.is_default]
     if len(able) == 1:
         return able[0]
     raise OptionError(

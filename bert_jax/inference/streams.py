@@ -31,6 +31,7 @@ def predict_windows(
     advance: Advance = lambda count: None,
     cache: OutputCache | None = None,
     report: bool = True,
+    strict: bool = True,
 ) -> Iterator[Window[Example, Prediction]]:
     """Windows of examples with the prediction of each example, in their order.
 
@@ -42,14 +43,16 @@ def predict_windows(
         advance: see `Engine.run`.
         cache: see `Engine.run`.
         report: whether a line says at the end how many examples were cut or empty.
+        strict: see `Engine.run`.
 
     Raises:
-        ExampleError: an example cannot be encoded; the windows before it are complete.
+        ExampleError: with `strict`, an example cannot be encoded; the windows before it are
+            complete.
         NotFiniteError: an output is not finite.
-        UserError: a device ran out of memory.
+        OptionError: a device ran out of memory.
     """
     notes = Notes(texts=0)
-    for window in engine.run(examples, strict=True, cache=cache, advance=advance):
+    for window in engine.run(examples, strict=strict, cache=cache, advance=advance):
         notes = Notes.total([notes, window.notes])
         yield window
     if report and is_main_host():
@@ -118,26 +121,25 @@ def micro_batches(items: Iterable[Item]) -> Iterator[Iterator[Item]]:
 def progress_bar(
     total: Callable[[], int | None], *, enabled: bool, initial: int = 0
 ) -> Iterator[Advance]:
-    """A bar on stderr: texts done, their rate, and the time left if the total is known.
+    """A bar on stderr: examples done, their rate, and the time left if the total is known.
 
-    Nothing is shown before the first
-    predictions, so that an earlier error is the only output.
+    Nothing is shown before the first predictions, so that an earlier error is the only output.
 
     Args:
-        total: returns the number of texts, or None if unknown; called after each batch.
+        total: returns the number of examples, or None if unknown; called after each batch.
         enabled: whether anything is shown.
-        initial: number of texts that an earlier call has done.
+        initial: number of examples that an earlier call has done.
     """
     begun = time.time()
     bar: tqdm | None = None
 
-    def advance(texts: int) -> None:
+    def advance(count: int) -> None:
         nonlocal bar
         if bar is None:
-            bar = new_bar("text", enabled=enabled, initial=initial)
+            bar = new_bar("example", enabled=enabled, initial=initial)
             bar.start_t = begun
         bar.total = total()
-        bar.update(texts)
+        bar.update(count)
 
     try:
         yield advance

@@ -6,17 +6,22 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from bert_jax.data.examples import Text
+from bert_jax.data.examples import Stream, Text
 from bert_jax.errors import require_at_least
 from bert_jax.inference.engine import Engine
 from bert_jax.inference.streams import predict_examples, predict_windows, progress_bar
-from bert_jax.metrics.similarity import similarities, similarity_of_pair
+from bert_jax.metrics.similarity import similarities
+from bert_jax.models.vectors import DOCUMENT, QUERY
+from bert_jax.process import say
 from bert_jax.tasks.base.predictor import BatchOptions, Model, not_one_string
+from bert_jax.tasks.base.vector_kinds import TextKind
 from bert_jax.tasks.embed import EmbeddingPredictor
 from bert_jax.tasks.similarity.predict import Match, checked_texts
+from bert_jax.tasks.sparse_vectors import SparsePredictor, SparseVector
+from bert_jax.tasks.token_vectors import TokenVectorsOfText, TokenVectorsPredictor
 
-# Names of prompts before a query and before the texts; the first that a model has is used.
-_OF_QUERY, _OF_TEXTS = ("query",), ("document", "passage", "corpus")
+# From this number of texts on, an index is worth its line.
+_MANY_TEXTS = 1_000
 
 
 def embed(
@@ -66,6 +71,68 @@ def embed(
     return vectors
 
 
+def sparse_vectors(
+    model: Model,
+    texts: Iterable[Text],
+    *,
+    prompt: str | None = None,
+    max_active_dims: int | None = None,
+    batch_size: int = 32,
+    max_length: int | None = None,
+    progress: bool = False,
+) -> list[SparseVector]:
+    """The weights of words for each text (SPLADE), by the head of the masked language model.
+
+    None: as in the sentence-transformers files beside the model; without such files the maximum
+    over the tokens, all weights above 0, and no prompt.
+
+    Args:
+        model: the model.
+        texts: strings, or pairs of strings.
+        prompt: name of a prompt of the model, or a text, which is put before each text.
+        max_active_dims: number of the largest weights that are kept.
+        batch_size: maximum number of rows computed together; short texts share rows.
+        max_length: maximum number of tokens of a text.
+        progress: whether a progress bar is shown on stderr.
+
+    Raises:
+        UserError: the model has no such head, the prompt is unknown, or an element is not a text.
+    """
+    texts = list(not_one_string(texts))
+    options = BatchOptions(batch_size, max_length)
+    predictor = SparsePredictor(model, options, prompt=prompt, max_active_dims=max_active_dims)
+    with progress_bar(lambda: len(texts), enabled=progress) as advance:
+        return list(predict_examples(predictor, texts, advance=advance))
+
+
+def token_vectors(
+    model: Model,
+    texts: Iterable[Text],
+    side: str = "document",
+    *,
+    batch_size: int = 32,
+    max_length: int | None = None,
+    progress: bool = False,
+) -> list[TokenVectorsOfText]:
+    """The vectors of the tokens of each text that count, for late interaction (ColBERT).
+
+    Args:
+        model: a model for late interaction.
+        texts: strings, or pairs of strings.
+        side: "query" or "document", the kind of the texts; each has its prompt, length and rules.
+        batch_size: maximum number of rows computed together; short documents share rows.
+        max_length: maximum number of tokens of a text.
+        progress: whether a progress bar is shown on stderr.
+
+    Raises:
+        UserError: the model makes no such vectors, or an element is not a text.
+    """
+    texts = list(not_one_string(texts))
+    predictor = TokenVectorsPredictor(model, BatchOptions(batch_size, max_length), side=side)
+    with progress_bar(lambda: len(texts), enabled=progress) as advance:
+        return list(predict_examples(predictor, texts, advance=advance))
+
+
 def similarity(
     model: Model,
     texts: Iterable[str],
@@ -102,25 +169,35 @@ def search(
 ) -> list[Match]:
     """The texts that are nearest to a query by `similarity`, the nearest first.
 
-    The texts are read once, and only the best `top_k` are kept. The model's prompt "document",
+    The texts are read and embedded for this query alone; `LoadedModel.index` keeps their vectors,
+    for many queries. Only the best `top_k` texts are kept. The model's prompt "document",
     "passage" or "corpus" is put before them, and "query" before the query unless `prompt` says
     another; without such a prompt, its default. For the other arguments and for errors see `embed`.
     """
     require_at_least("top_k", top_k, 1)
-
-    def predictor(prompt: str | None, names: tuple[str, ...]) -> EmbeddingPredictor:
-        known = (name for name in names if name in model.description.vectors.prompts)
-        options = BatchOptions(batch_size, max_length)
-        prompt = next(known, None) if prompt is None else prompt
-        return EmbeddingPredictor(model, options, pooling=pooling, prompt=prompt)
-
-    (target,) = predict_examples(predictor(prompt, _OF_QUERY), checked_texts([query]))
-    kind = model.description.vectors.similarity
-    windows = predict_windows(Engine(predictor(None, _OF_TEXTS)), checked_texts(texts))
+    options = BatchOptions(batch_size, max_length)
+    kind = TextKind(model.description.vectors.similarity, pooling)
+    of_query = kind.predictor(model, QUERY, options, prompt)
+    (target,) = predict_examples(of_query, checked_texts([query]))
+    of_texts = kind.predictor(model, DOCUMENT, options)
+    read = Stream(checked_texts(texts))
+    windows = predict_windows(Engine(of_texts), read)
     scores = (
-        (str(text), similarity_of_pair(np.stack([target, vector]), kind))
+        (str(text), float(kind.similarities([target], [vector])[0, 0]))
         for window in windows
         for text, vector in window.pairs
     )
     matches = (Match(index, text, score) for index, (text, score) in enumerate(scores))
-    return heapq.nsmallest(top_k, matches, key=lambda match: (-match.score, match.index))
+    best = heapq.nsmallest(top_k, matches, key=lambda match: (-match.score, match.index))
+    if read.count >= _MANY_TEXTS:
+        _say_index()
+    return best
+
+
+@functools.cache
+def _say_index() -> None:
+    """Says once in a process how not to embed many texts for each query."""
+    say(
+        "search embeds its texts for each query; index = model.index(texts), with path= on the "
+        "disk, embeds them once, and index.search(queries) takes many queries"
+    )

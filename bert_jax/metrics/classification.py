@@ -1,12 +1,13 @@
 """Scores of predicted classes: accuracy, precision, recall, F1, Matthews, and the confusion matrix.
 
 The numbers are scikit-learn's, and 0 if a score is not defined, as for a class without examples.
-The reports number the classes, align names of any script, and list only the largest errors of many
-classes. Time and memory grow with classes and examples, not with the square of the classes.
+The reports align names of any script, and list only the largest errors of many classes. Time and
+memory grow with classes and examples, not with the square of the classes.
 """
 
 import dataclasses
 import functools
+from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,10 +15,11 @@ import numpy as np
 
 from bert_jax.errors import UserError
 from bert_jax.files import can_draw, save_figure
-from bert_jax.metrics.tables import aligned, shorten
+from bert_jax.metrics.tables import NAME_WIDTH, aligned, shorten
 
-# The matrix is printed up to this many classes, about a terminal's width; else its largest errors.
-MATRIX_CLASSES = 20
+# The matrix is printed up to this many classes, with names of this width above its columns; else
+# its largest errors.
+MATRIX_CLASSES, HEADING_WIDTH = 20, 10
 MOST_ERRORS = 40
 # A picture shows at most this number of classes, the most frequent: more cannot be read, and
 # drawing takes minutes and gigabytes.
@@ -34,13 +36,15 @@ class ClassScores(NamedTuple):
     f1: np.ndarray
     support: np.ndarray
 
-    def as_text(self, labels: tuple[str, ...], examples: int, averages: dict[str, float]) -> str:
-        """One line per class, numbered from 1, then the averages."""
+    def as_text(
+        self, labels: tuple[str, ...], examples: int, averages: dict[str, float], unit: str
+    ) -> str:
+        """One line per class, then the number of examples in their unit, and the averages."""
         rows = [["class", "precision", "recall", "f1", "support"]]
-        for name, *scores, support in zip(_numbered(labels), *self, strict=True):
+        for name, *scores, support in zip(_names(labels), *self, strict=True):
             rows.append([name, *(f"{score:.4f}" for score in scores), str(support)])
         summary = [[name, f"{value:.4f}"] for name, value in averages.items()]
-        blocks = aligned(rows), aligned([["examples", str(examples)], *summary])
+        blocks = aligned(rows), aligned([[unit, str(examples)], *summary])
         return "\n\n".join("\n".join(lines) for lines in blocks)
 
 
@@ -52,11 +56,13 @@ class ConfusionMatrix:
         labels: names of the C classes.
         gold: integers [n] in [0, C).
         predicted: integers [n] in [0, C).
+        unit: what has a class, in reports.
     """
 
     labels: tuple[str, ...]
     gold: np.ndarray
     predicted: np.ndarray
+    unit: str = "examples"
 
     def counts(self, classes: np.ndarray) -> np.ndarray:
         """Number of examples by gold and predicted class.
@@ -132,13 +138,14 @@ class ConfusionMatrix:
         }
         few = len(self.labels) <= MATRIX_CLASSES
         counts = "\n".join(self._matrix() if few else self._errors())
-        return f"{self.scores.as_text(self.labels, len(self.gold), averages)}\n\n{counts}"
+        scores = self.scores.as_text(self.labels, len(self.gold), averages, self.unit)
+        return f"{scores}\n\n{counts}"
 
     def draw(self, path: Path) -> None:
         """Writes a PNG picture: each row coloured by its fractions, with counts in the cells.
 
-        A class whose name has a character that no installed font has is shown by its number, as in
-        the table of `as_text`.
+        A class whose name has a character that no installed font has is shown by its line in the
+        table of `as_text`, from 1.
 
         Raises:
             UserError: the file cannot be written.
@@ -147,14 +154,14 @@ class ConfusionMatrix:
 
     def _matrix(self) -> list[str]:
         counts = self.counts(np.arange(len(self.labels)))
-        heading = ["gold \\ predicted", *(str(n) for n in range(1, len(self.labels) + 1))]
+        heading = ["gold \\ predicted", *_names(self.labels, HEADING_WIDTH)]
         rows = [
-            [name, *map(str, row)] for name, row in zip(_numbered(self.labels), counts, strict=True)
+            [name, *map(str, row)] for name, row in zip(_names(self.labels), counts, strict=True)
         ]
         return aligned([heading, *rows])
 
     def _errors(self) -> list[str]:
-        names = _numbered(self.labels)
+        names = _names(self.labels)
         cells = self.gold.astype(np.int64) * len(names) + self.predicted
         kinds, counts = np.unique(cells[self.gold != self.predicted], return_counts=True)
         rows = [["gold", "predicted", "count"]]
@@ -188,9 +195,9 @@ class ConfusionMatrix:
                 fontsize=min(10, 28 * cell, 88 * cell / len(count)),
                 color="white" if shares[gold, predicted] > 0.5 else "black",
             )
-        all_names = _numbered(self.labels)
+        all_names = _names(self.labels)
         names = [
-            all_names[number] if can_draw(self.labels[number]) else str(number + 1)
+            all_names[number] if can_draw(self.labels[number]) else f"line {number + 1}"
             for number in drawn
         ]
         # A dollar sign in a name does not start a formula.
@@ -199,7 +206,7 @@ class ConfusionMatrix:
         axes.set_xticks(range(classes), names, rotation=90, **style)
         axes.set_ylabel("gold")
         axes.set_xlabel("predicted")
-        title = f"{len(self.gold)} examples, accuracy {self.accuracy:.4f}"
+        title = f"{len(self.gold)} {self.unit}, accuracy {self.accuracy:.4f}"
         if classes < len(self.labels):
             title += f"; the {classes} most frequent of {len(self.labels)} classes"
         axes.set_title(title)
@@ -264,7 +271,7 @@ class LabelSets:
             "macro f1": self.macro_f1,
             "samples f1": self.samples_f1,
         }
-        return self.scores.as_text(self.labels, len(self.gold), averages)
+        return self.scores.as_text(self.labels, len(self.gold), averages, "examples")
 
 
 def _f1(
@@ -287,10 +294,13 @@ def _class_scores(gold: np.ndarray, predicted: np.ndarray, classes: int) -> Clas
     return ClassScores(*scores)
 
 
-def _numbered(labels: tuple[str, ...]) -> list[str]:
-    """Names of classes, cut to one width, with their numbers from 1, so that they are unique."""
-    width = len(str(len(labels)))
-    return [f"{number:>{width}} {shorten(label)}" for number, label in enumerate(labels, 1)]
+def _names(labels: tuple[str, ...], width: int = NAME_WIDTH) -> list[str]:
+    """Names of classes, cut to one width; those that are then the same have their lines, from 1."""
+    names = [shorten(label, width) for label in labels]
+    count = Counter(names)
+    return [
+        name if count[name] == 1 else f"{name} ({number})" for number, name in enumerate(names, 1)
+    ]
 
 
 def _least_drawn(counts: np.ndarray) -> int:

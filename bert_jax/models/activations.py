@@ -62,6 +62,14 @@ ACTIVATIONS: dict[str, Activation] = {
     "linear": lambda x: x,
 }
 
+# The gate's activation in a gated feed-forward block (Shazeer, 2020, https://arxiv.org/abs/2002.05202),
+# by T5's names: its "gelu" is the tanh form.
+GATED_ACTIVATIONS: dict[str, Activation] = {
+    "gated-gelu": jax.nn.gelu,
+    "gated-relu": jax.nn.relu,
+    "gated-silu": jax.nn.silu,
+}
+
 # By the name of PyTorch's class, with the defaults of its parameters.
 PYTORCH_ACTIVATIONS: dict[str, Activation] = {
     "Identity": lambda x: x,

@@ -1,8 +1,19 @@
 """Multi-head attention (Vaswani et al., 2017, section 3.2).
 
 `models.kernels.definition` has the formula. `Attention` projects its input to queries, keys and
-values, and selects the kernel that computes the formula.
+values, and selects the kernel that computes the formula. The types of its arguments:
+
+EncoderConfig    sizes and switches of the architecture, as in `config.json`
+Execution        how it is computed: dtype, kernel; the result is the same up to rounding
+Tokens           of the rows, the same for all layers: mask (`AttentionMask`), positions, dropout
+AttentionInputs  what a kernel takes: Q, K, V, mask, scale, bias, dropout
+EncoderMemory    output of an encoder, for the cross-attention of a decoder
+KeyValueCache    keys and values of the tokens that a decoder has read; MemoryKeyValues: of a memory
+
+BERT is self-attention: it has neither memory nor cache.
 """
+
+import dataclasses
 
 import flax.linen as nn
 import jax
@@ -10,12 +21,14 @@ from flax import struct
 
 from bert_jax.models.attention_inputs import AttentionInputs
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.decoding import EncoderMemory, KeyValueCache
+from bert_jax.models.decoding import EncoderMemory, KeyValueCache, MemoryKeyValues
 from bert_jax.models.dropout import dropout_key_of
 from bert_jax.models.execution import Execution
 from bert_jax.models.kernels import select_kernel
 from bert_jax.models.layers import dense
+from bert_jax.models.local_attention import attend_in_blocks
 from bert_jax.models.packed_rows import Tokens
+from bert_jax.models.rotary_positions import rotated
 
 
 @struct.dataclass
@@ -25,7 +38,7 @@ class AttentionOutput:
     Attributes:
         hidden: [B, T, D].
         inputs: Q, K, V and the mask.
-        cache: the cache with the T tokens; None without one.
+        cache: the cache with the T tokens; None without one, or with a memory.
     """
 
     hidden: jax.Array
@@ -53,7 +66,8 @@ class Attention(nn.Module):
         output_attentions: bool = False,
         value_input: jax.Array | None = None,
         memory: EncoderMemory | None = None,
-        cache: KeyValueCache | None = None,
+        cache: KeyValueCache | MemoryKeyValues | None = None,
+        is_global: jax.Array | None = None,
     ) -> AttentionOutput:
         """[B, T, D] → [B, T, D].
 
@@ -65,31 +79,39 @@ class Attention(nn.Module):
                 kernels have other rounding.
             value_input: input of the values; None: the input of the keys.
             memory: input of keys and values in cross-attention; all its tokens are visible.
-            cache: keys and values of earlier tokens; attention is then causal. Not with a memory,
-                which would be appended to it.
-
-        Raises:
-            ValueError: there are a memory and a cache.
+            cache: keys and values of earlier tokens; attention is then causal. Or those of the
+                memory, where they were computed before.
+            is_global: whether the layer is global, bool []; None: all layers are.
         """
-        if memory is not None and cache is not None:
-            raise ValueError("attention to a memory has no cache; leave it out")
         config, execution = self.config, self.execution
         heads = (config.num_attention_heads, config.head_dim)
         mask, key_input = tokens.mask, hidden
         if memory is not None:
-            key_input, mask = memory.hidden, memory.mask(mask)
-        # Heads before tokens: a batch of matrix products is fast on every platform.
-        query, key, value = (
-            dense(config, execution, heads, name)(source).swapaxes(1, 2)  # BNTH
-            for name, source in (
-                ("query", hidden),
-                ("key", key_input),
-                ("value", key_input if value_input is None else value_input),
-            )
-        )
-        if cache is not None:
+            mask = memory.mask(mask)
+            key_input = hidden if memory.hidden is None else memory.hidden
+
+        def project(name: str, source: jax.Array) -> jax.Array:
+            # Heads before tokens: a batch of matrix products is fast on every platform.
+            layer = dense(config, execution, heads, name, use_bias=config.has_biases)
+            projected = layer(source).swapaxes(1, 2)  # BNTH
+            if name == "value" or memory is not None or tokens.rotations is None:
+                return projected
+            return rotated(projected, tokens.rotations, is_global)
+
+        if isinstance(cache, MemoryKeyValues):
+            key, value = cache.key, cache.value
+        else:
+            key = project("key", key_input)
+            value = project("value", key_input if value_input is None else value_input)
+        if isinstance(cache, KeyValueCache):
             cache = cache.append(key, value, mask.key_ids)
             key, value, mask = cache.key, cache.value, cache.mask(mask)
+        else:
+            cache = None
+        # Consecutive rows, such as beams, that share a row of a memory become one row.
+        query = project("query", hidden.reshape(len(key), -1, hidden.shape[-1]))
+        if len(key) < len(hidden):
+            mask = dataclasses.replace(mask, query_ids=mask.query_ids[:: len(hidden) // len(key)])
 
         rate = 0.0 if deterministic else config.attention_probs_dropout_prob
         inputs = AttentionInputs(
@@ -101,12 +123,26 @@ class Attention(nn.Module):
             bias=tokens.bias if memory is None else None,
             dropout=tokens.dropout(dropout_key_of(self), heads[0], rate) if rate else None,
         )
-        kernel = select_kernel(
-            execution.attention,
-            execution.platform or jax.default_backend(),
-            inputs,
-            output_attentions=output_attentions,
-        )
-        attended = kernel.function(inputs).swapaxes(1, 2)  # BTNH
-        output = dense(config, execution, hidden.shape[-1], "output", axes=2)(attended)
+
+        def attend(inputs: AttentionInputs) -> jax.Array:
+            kernel = select_kernel(
+                execution.attention,
+                execution.platform or jax.default_backend(),
+                inputs,
+                output_attentions=output_attentions,
+            )
+            return kernel.function(inputs)
+
+        def attend_near(inputs: AttentionInputs) -> jax.Array:
+            mask = inputs.mask.within(config.window)
+            return attend_in_blocks(attend, dataclasses.replace(inputs, mask=mask))
+
+        if is_global is None:
+            attended = attend(inputs)
+        else:
+            attended = jax.lax.cond(is_global, attend, attend_near, inputs)
+        attended = attended.swapaxes(1, 2).reshape(*hidden.shape[:2], *heads)
+        output = dense(
+            config, execution, hidden.shape[-1], "output", axes=2, use_bias=config.has_biases
+        )(attended)
         return AttentionOutput(output, inputs, cache)

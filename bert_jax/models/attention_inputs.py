@@ -53,6 +53,13 @@ class AttentionMask:
         return self.causal or self.window is not None
 
     @property
+    def is_causal_alone(self) -> bool:
+        """Whether `causal` is the only limit, and each query is at the position of its key."""
+        positions = self.query_positions
+        is_square = positions is not None and positions.shape == self.key_positions.shape
+        return self.causal and self.window is None and is_square
+
+    @property
     def visible(self) -> jax.Array:
         """Whether a query sees a key, bool [..., T, S], or [..., 1, S].
 
@@ -75,6 +82,10 @@ class AttentionMask:
                 is_near |= self.global_keys[..., None, :]
             visible &= is_near
         return visible
+
+    def within(self, window: int) -> "AttentionMask":
+        """The mask of queries at the positions of the keys, with a window."""
+        return dataclasses.replace(self, query_positions=self.key_positions, window=window)
 
     @property
     def is_packed(self) -> bool:
@@ -134,14 +145,14 @@ class AttentionInputs:
         return dropped(self.dropout.rate, weights, self.dropout.key, indices)
 
     def gradients(
-        self, query: jax.Array, key: jax.Array, value: jax.Array
+        self, query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array | None = None
     ) -> tuple["AttentionInputs"]:
-        """The result of a backward pass: gradients of Q, K and V, in the dtype of V."""
+        """The result of a backward pass: gradients of Q, K and V in V's dtype, and of the bias."""
         query, key, value = (array.astype(self.value.dtype) for array in (query, key, value))
         none: Any = None
         return (
             dataclasses.replace(
-                self, query=query, key=key, value=value, mask=none, bias=none, dropout=none
+                self, query=query, key=key, value=value, mask=none, bias=bias, dropout=none
             ),
         )
 

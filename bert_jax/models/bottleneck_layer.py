@@ -6,7 +6,7 @@ import jax
 from bert_jax.models.activations import ACTIVATIONS
 from bert_jax.models.attention import Attention
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.decoding import KeyValueCache
+from bert_jax.models.decoding import DecoderCache
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.execution import Execution
 from bert_jax.models.layers import HIDDEN_AXES, dense, norm
@@ -28,7 +28,8 @@ class BottleneckLayer(nn.Module):
     def __call__(
         self,
         hidden: jax.Array,
-        cache: KeyValueCache | None,
+        number: jax.Array,
+        cache: DecoderCache | None,
         tokens: Tokens,
         deterministic: bool,
         requested: RequestedOutputs,
@@ -43,13 +44,13 @@ class BottleneckLayer(nn.Module):
             tokens,
             deterministic=deterministic,
             output_attentions=requested.attentions,
-            cache=cache,
+            cache=None if cache is None else cache.tokens,
             value_input=hidden,
         )
         narrow = norm(config, execution, "attention_norm")(narrow + attention.hidden)
 
-        for number in range(config.num_feedforward_networks - 1):
-            narrow = self._feed_forward(narrow, f"feed_forward_{number}_")
+        for block in range(config.num_feedforward_networks - 1):
+            narrow = self._feed_forward(narrow, f"feed_forward_{block}_")
         narrow = self._feed_forward(narrow, "")
 
         outer = dense(config, execution, config.hidden_size, "output")(narrow)  # BTD

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.models.config import EncoderConfig
+
 IGNORED_LABEL = -100
 
 _MASKED = 0.15
@@ -21,11 +23,10 @@ class DrawnBatch:
     """A random batch, to which a head adds labels.
 
     Attributes:
-        ids: int32 [R, T] with R rows of the encoder: B, or B · C for multiple choice.
-        mask: int32 [R, T], 0 at padding.
-        is_word: bool [R, T], False at [CLS], [SEP] and padding.
-        hidden_size: D.
-        num_labels: C, number of outputs of a classifier.
+        ids: int32 [B · K, T], rows of the encoder; K = 1 except for multiple choice.
+        mask: int32 [B · K, T], 0 at padding.
+        is_word: bool [B · K, T], False at [CLS], [SEP] and padding.
+        config: architecture of the model.
         problem_type: problem type of a sequence classifier.
         mask_id: returns the id of [MASK].
         generator: generator of all random values.
@@ -34,14 +35,13 @@ class DrawnBatch:
     ids: np.ndarray
     mask: np.ndarray
     is_word: np.ndarray
-    hidden_size: int
-    num_labels: int
+    config: EncoderConfig
     problem_type: str
     mask_id: Callable[[], int]
     generator: np.random.Generator
 
     def mask_words(self) -> np.ndarray:
-        """Masks some words of `ids`, at least one per row; they are the labels, int32 [R, T]."""
+        """Masks some words of `ids`, one or more per row; they are the labels, int32 [B · K, T]."""
         chosen = self.is_word & (self.generator.random(self.ids.shape) < _MASKED)
         chosen[np.arange(len(self.ids)), self.is_word.argmax(1)] = True
         labels = np.where(chosen, self.ids, IGNORED_LABEL)
@@ -73,9 +73,10 @@ class Comparison:
         losses_of_class: output of the class, labels, and `cross_entropy` for its tensors →
             `losses`; None: its only loss.
         reads_padding: whether the loss depends on the logits of padding.
-        choices: C, the number of rows of an example.
+        choices: K, the number of rows of an example.
         features: further arguments of the models for a drawn batch, by name, beside token ids,
-            token types and mask; [R, ...].
+            token types and mask; [B · K, ...].
+        has_decoder: whether the model has a decoder beside its encoder.
     """
 
     logits: tuple[str, ...]
@@ -87,6 +88,7 @@ class Comparison:
     reads_padding: bool = False
     choices: int = 1
     features: Callable[[DrawnBatch], Mapping[str, np.ndarray]] = lambda draw: {}
+    has_decoder: bool = False
 
     def named_logits(self, output: Any) -> dict[str, Any]:
         """The logits in the output of a model of bert_jax or of transformers, by name."""

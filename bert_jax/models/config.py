@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from bert_jax.errors import (
@@ -12,7 +12,7 @@ from bert_jax.errors import (
     require_between,
     require_one_of,
 )
-from bert_jax.models.activations import ACTIVATIONS
+from bert_jax.models.activations import ACTIVATIONS, GATED_ACTIVATIONS
 
 ENCODER_SCOPE = "bert"
 """The name of the encoder among the parameters of a model with a head, in every family.
@@ -24,10 +24,15 @@ It must not change: initialisation and dropout fold it into their keys, and runs
 MOST_FEEDFORWARD_NETWORKS = 16
 _MOST = {"num_hidden_layers": 1000, "num_feedforward_networks": MOST_FEEDFORWARD_NETWORKS}
 # The lowest value of a whole number, if not 1.
-_LEAST = {"type_vocab_size": 0, "pad_token_id": 0}
+_LEAST = {"type_vocab_size": 0, "pad_token_id": 0, "extra_position_rows": 0}
+_BASES = ("global_rope_theta", "local_rope_theta")
 _CHOICES = {
-    "hidden_act": tuple(ACTIVATIONS),
-    "normalization_type": ("layer_norm", "no_norm"),
+    "hidden_act": (*ACTIVATIONS, *GATED_ACTIVATIONS),
+    "normalization_type": ("layer_norm", "no_norm", "rms_norm"),
+    "position_kind": ("learned", "sinusoidal", "relative", "rotary"),
+    "head_act": tuple(ACTIVATIONS),
+    "classifier_pooling": ("cls", "mean"),
+    "initial_values": ("equal", "residual", "fan_in"),
     "layer_kind": ("transformer", "bottleneck"),
 }
 
@@ -40,6 +45,23 @@ OPTIONAL_FIELDS = (
     "classifier_activation",
     "qa_dropout",
     "summary_last_dropout",
+    "attention_head_size",
+    "relative_attention_num_buckets",
+    "relative_attention_max_distance",
+    "embedding_dropout",
+    "activation_dropout",
+    "scale_embedding",
+    "decoder_layers",
+    "decoder_attention_heads",
+    "decoder_ffn_dim",
+    "decoder_start_token_id",
+    "scale_decoder_outputs",
+    "local_attention",
+    "global_attn_every_n_layers",
+    "global_rope_theta",
+    "local_rope_theta",
+    "head_act",
+    "classifier_pooling",
 )
 
 # Fields of `EncoderConfig` that the family sets; they are not keys of a file or config.
@@ -53,6 +75,20 @@ SWITCHES = (
     "feed_forward_dropout",
     "has_pooler",
     "heads",
+    "norm_first",
+    "embedding_norm",
+    "has_biases",
+    "has_norm_biases",
+    "has_first_norm",
+    "gated_feed_forward",
+    "position_kind",
+    "relative_bias",
+    "extra_position_rows",
+    "scale_attention",
+    "final_dropout",
+    "is_causal",
+    "has_cross_attention",
+    "initial_values",
 )
 
 
@@ -87,10 +123,12 @@ class EncoderConfig:
         num_hidden_layers: L, number of layers.
         num_attention_heads: N; must divide D; the head width H is D / N.
         intermediate_size: F, width inside the feed-forward block.
-        hidden_act: activation of the feed-forward block and of the MLM head, see `ACTIVATIONS`.
+        hidden_act: activation of the feed-forward block and of the MLM head, see `ACTIVATIONS`;
+            of a gated feed-forward block, see `GATED_ACTIVATIONS`.
         hidden_dropout_prob: dropout after the embeddings and after each sub-layer.
         attention_probs_dropout_prob: dropout on the attention weights.
-        max_position_embeddings: rows of the position table.
+        max_position_embeddings: rows of the position table, without `extra_position_rows`; with
+            positions of another kind, the maximum number of tokens.
         type_vocab_size: number of token types; 2 for the paper's segments A and B.
         initializer_range: standard deviation of the truncated normal initialisation.
         layer_norm_eps: added to the variance in every LayerNorm.
@@ -105,8 +143,8 @@ class EncoderConfig:
         num_feedforward_networks: number of feed-forward blocks of such a layer.
         normalization_type: "layer_norm", or "no_norm", a scale and bias alone (MobileBERT); the MLM
             head always has a LayerNorm.
-        classifier_activation: whether the pooler is a linear layer with tanh; otherwise it is the
-            hidden state of [CLS] itself.
+        classifier_activation: whether the pooler is a linear layer with tanh on [CLS]; otherwise
+            see `classifier_pooling`.
         positions_after_padding: whether a token's row of the position table is its number among the
             tokens that are not padding, plus `pad_token_id`, and padding has the row `pad_token_id`
             (RoBERTa); otherwise rows count from 0.
@@ -118,6 +156,41 @@ class EncoderConfig:
         feed_forward_dropout: whether there is dropout after the feed-forward sub-layer.
         has_pooler: whether the family has a pooler.
         heads: options of heads that are not their defaults, see `of_head`.
+        attention_head_size: H; None: D / N.
+        relative_attention_num_buckets, relative_attention_max_distance: see `RelativePositions`.
+        embedding_dropout: dropout after the embeddings; None: `hidden_dropout_prob`.
+        activation_dropout: dropout inside the feed-forward block.
+        scale_embedding: whether word embeddings are multiplied by sqrt(D) (Vaswani et al., section
+            3.4).
+        norm_first: whether each sub-layer reads normalised input, and the last layer's output is
+            normalised (pre-LN); otherwise the sum after each sub-layer is normalised (post-LN).
+        embedding_norm: whether the sum of the embeddings is normalised.
+        has_biases: whether the linear layers of attention and feed-forward have biases, and the
+            hidden layers of heads with `head_act`.
+        has_norm_biases: whether a LayerNorm has a bias.
+        has_first_norm: with `norm_first`, whether the first sub-layer of the first layer reads
+            normalised input, too (ModernBERT: it reads the normalised embeddings as they are).
+        gated_feed_forward: whether the feed-forward block is gated, where `hidden_act` is an
+            activation of `ACTIVATIONS`.
+        position_kind: "learned" (a table) or "sinusoidal" (Vaswani et al., section 3.5), which are
+            added to the embeddings; "rotary" (see `models.rotary_positions`), or "relative" (none
+            of these: T5 has the bias alone).
+        relative_bias: whether the attention scores have T5's bias by distance, see
+            `RelativePositions`.
+        extra_position_rows: rows of the position table before the first position (BART).
+        scale_attention: whether attention scores are divided by sqrt(H).
+        final_dropout: whether there is dropout after the last layer's normalisation (T5).
+        is_causal: whether no token sees a later one.
+        has_cross_attention: whether each layer also attends to an encoder's output.
+        initial_values: standard deviations of new matrices, see `initial_deviation`.
+        global_attn_every_n_layers: n; layer i, from 0, is global if n divides i: each token sees
+            all others. 1: all layers.
+        local_attention: W; in the other layers a token sees at most W // 2 tokens on each side.
+        global_rope_theta, local_rope_theta: base of the rotary positions in these layers.
+        head_act: activation of the hidden layer, with a LayerNorm after it, that every head has
+            before its last layer (ModernBERT); None: heads have their own forms.
+        classifier_pooling: the vector of a text where the pooler has no linear layer: the hidden
+            state of [CLS], "cls", or the mean over the tokens, "mean".
     """
 
     vocab_size: int = 30522
@@ -150,6 +223,32 @@ class EncoderConfig:
     feed_forward_dropout: bool = True
     has_pooler: bool = True
     heads: tuple[HeadOptions, ...] = ()
+    attention_head_size: int | None = None
+    relative_attention_num_buckets: int = 32
+    relative_attention_max_distance: int = 128
+    embedding_dropout: float | None = None
+    activation_dropout: float = 0.0
+    scale_embedding: bool = False
+    norm_first: bool = False
+    embedding_norm: bool = True
+    has_biases: bool = True
+    position_kind: str = "learned"
+    relative_bias: bool = False
+    extra_position_rows: int = 0
+    scale_attention: bool = True
+    final_dropout: bool = False
+    is_causal: bool = False
+    has_cross_attention: bool = False
+    initial_values: str = "equal"
+    has_norm_biases: bool = True
+    has_first_norm: bool = True
+    gated_feed_forward: bool = False
+    global_attn_every_n_layers: int = 1
+    local_attention: int = 128
+    global_rope_theta: float = 160_000.0
+    local_rope_theta: float = 10_000.0
+    head_act: str | None = None
+    classifier_pooling: str = "cls"
 
     def __post_init__(self) -> None:
         check_fields(vars(self))
@@ -158,9 +257,13 @@ class EncoderConfig:
             ("num_hidden_layers", self.num_hidden_layers, "num_hidden_groups"),
         ):
             divisor = getattr(self, part)
-            if divisor is not None and whole % divisor:
+            is_split = part == "num_hidden_groups" or self.attention_head_size is None
+            if is_split and divisor is not None and whole % divisor:
                 rule = f"it must be a multiple of {{model.{part}}}, {divisor}"
                 raise OptionError(f"model.{name}", whole, rule)
+        if self.position_kind == "rotary" and self.head_dim % 2:
+            rule = f"rotary positions turn pairs of values, but a head has {self.head_dim}"
+            raise OptionError(f"model.{self.width_field}", self.attention_size, rule)
         if self.max_length < 1:
             raise OptionError(
                 "model.max_position_embeddings",
@@ -192,12 +295,31 @@ class EncoderConfig:
     @property
     def head_dim(self) -> int:
         """H, width of one attention head."""
-        return self.attention_size // self.num_attention_heads
+        return self.attention_head_size or self.attention_size // self.num_attention_heads
 
     @property
     def attention_scale(self) -> float:
-        """1 / sqrt(H), the factor of the attention scores."""
-        return 1 / math.sqrt(self.head_dim)
+        """1 / sqrt(H), the factor of the attention scores; 1 without `scale_attention`."""
+        return 1 / math.sqrt(self.head_dim) if self.scale_attention else 1.0
+
+    def is_global(self, layer: Any) -> Any:
+        """Whether tokens see all others in a layer, counted from 0: of an int, or int32 array."""
+        return layer % self.global_attn_every_n_layers == 0
+
+    @property
+    def has_local_layers(self) -> bool:
+        """Whether there are layers in which a token sees only those near it."""
+        return self.global_attn_every_n_layers > 1
+
+    @property
+    def window(self) -> int:
+        """The most positions between two tokens that see each other in a local layer."""
+        return self.local_attention // 2
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether the feed-forward block is the product of two linear layers, one activated."""
+        return self.gated_feed_forward or self.hidden_act in GATED_ACTIVATIONS
 
     @property
     def embedding_width(self) -> int:
@@ -218,12 +340,28 @@ class EncoderConfig:
     @property
     def position_offset(self) -> int:
         """The row of the position table for the first token of a text."""
-        return self.pad_token_id + 1 if self.positions_after_padding else 0
+        return self.pad_token_id + 1 if self.positions_after_padding else self.extra_position_rows
+
+    @property
+    def position_rows(self) -> int | None:
+        """The number of rows of the position table; None without one."""
+        is_table = self.position_kind == "learned"
+        return self.max_position_embeddings + self.extra_position_rows if is_table else None
 
     @property
     def max_length(self) -> int:
         """The maximum number of tokens of a text, special tokens included."""
-        return self.max_position_embeddings - self.position_offset
+        return self.max_position_embeddings + self.extra_position_rows - self.position_offset
+
+
+def global_every(are_global: Sequence[bool]) -> int | None:
+    """The `global_attn_every_n_layers` by which these layers alone are global; None: there is none.
+
+    It is as small as possible: 1 for a single layer.
+    """
+    count = len(are_global)
+    patterns = ([layer % n == 0 for layer in range(count)] for n in range(1, count + 1))
+    return next((n for n, each in enumerate(patterns, 1) if each == list(are_global)), None)
 
 
 def check_fields(fields: Mapping[str, Any]) -> None:
@@ -247,5 +385,7 @@ def check_fields(fields: Mapping[str, Any]) -> None:
             require_one_of(key, value, _CHOICES[name])
         elif name in ("initializer_range", "layer_norm_eps"):
             require_between(key, value, 0, 1, without_low=name == "layer_norm_eps")
+        elif name in _BASES:
+            require_between(key, value, 1)
         elif name != "heads":  # probabilities of dropout; options of heads check themselves
             require_between(key, value, 0, 1, without_high=True)

@@ -1,9 +1,7 @@
-"""What a decoder needs beside an encoder: a cache of its keys and values, and cross-attention.
-
-No model of the package is a decoder; `Attention`, `LayerStack` and `Encoder.encode` compute one.
-"""
+"""What a decoder needs beside an encoder: cross-attention, and a cache of earlier tokens."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Self
 
 import jax
@@ -20,11 +18,11 @@ class EncoderMemory:
     """The output of an encoder, for cross-attention.
 
     Attributes:
-        hidden: [B, S, D].
+        hidden: [B, S, D]; None where a cache has the keys and values of all layers.
         tokens: mask of its S tokens.
     """
 
-    hidden: jax.Array
+    hidden: jax.Array | None
     tokens: AttentionMask
 
     def mask(self, tokens: AttentionMask) -> AttentionMask:
@@ -90,3 +88,65 @@ class KeyValueCache:
             causal=True,
             window=tokens.window,
         )
+
+
+@struct.dataclass
+class MemoryKeyValues:
+    """Keys and values of an encoder's output in a layer with cross-attention.
+
+    Attributes:
+        key: K, [B, N, S, H].
+        value: V, [B, N, S, H].
+    """
+
+    key: jax.Array
+    value: jax.Array
+
+
+@struct.dataclass
+class DecoderCache:
+    """What a layer keeps between calls; stacked [L, ...] for all layers.
+
+    Attributes:
+        tokens: keys and values of the earlier tokens of R rows.
+        memory: keys and values of the encoder's output for cross-attention, once they are computed.
+            They may have B rows, of which each serves R / B consecutive rows of tokens, such as the
+            beams of one example.
+    """
+
+    tokens: KeyValueCache
+    memory: MemoryKeyValues | None = None
+
+    @classmethod
+    def empty(cls, config: EncoderConfig, execution: Execution, rows: int, size: int) -> Self:
+        """The cache of all layers for B rows of at most S tokens."""
+        layer = cls(KeyValueCache.empty(config, execution, rows, size))
+        count = config.num_hidden_layers
+        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), layer)
+
+    def of_rows(self, chosen: Callable[[jax.Array], jax.Array]) -> Self:
+        """The cache of all layers for other rows of tokens.
+
+        Args:
+            chosen: the rows [L, R, ...] of an array of all rows of tokens, [L, R, ...]; without L
+                where the leaves are arrays of each layer.
+        """
+        return self._with_tokens(lambda array, axis: chosen(array))
+
+    def of_size(self, size: int) -> Self:
+        """The cache of all layers with room for S tokens, at least as many as before."""
+
+        def padded(array: jax.Array, axis: int) -> jax.Array:
+            widths = [(0, 0)] * array.ndim
+            widths[axis] = (0, size - array.shape[axis])
+            return jnp.pad(array, widths)
+
+        return self._with_tokens(padded)
+
+    def _with_tokens(self, change: Callable[[jax.Array, int], jax.Array]) -> Self:
+        """The cache with changed arrays of tokens; `change` takes the axis of the tokens, too."""
+        tokens = self.tokens
+        key, value = jax.tree.map(lambda leaf: change(leaf, -2), (tokens.key, tokens.value))
+        key_ids = jax.tree.map(lambda leaf: change(leaf, -1), tokens.key_ids)
+        tokens = dataclasses.replace(tokens, key=key, value=value, key_ids=key_ids)
+        return dataclasses.replace(self, tokens=tokens)

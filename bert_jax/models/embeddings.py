@@ -1,10 +1,12 @@
 """The embeddings of tokens: word, position and token type (paper, figure 2)."""
 
+import math
 from collections.abc import Callable
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
@@ -17,6 +19,11 @@ class Embeddings(nn.Module):
 
     The token type is the segment of the paper: sentence A or B. All tables have the width E; with
     `trigram_input` only the words have, and positions, token types and the sum have the width D.
+    Parts that a config lacks are left out.
+
+    Attributes:
+        config: architecture of the model.
+        execution: how it is computed.
     """
 
     config: EncoderConfig
@@ -29,13 +36,16 @@ class Embeddings(nn.Module):
         width = config.hidden_size if config.trigram_input else narrow
         self.word_embeddings = self._table(rows, narrow, vocabulary_table_init(config))
         init = kernel_init(config)
-        self.position_embeddings = self._table(config.max_position_embeddings, width, init)
+        if config.position_rows is not None:
+            self.position_embeddings = self._table(config.position_rows, width, init)
         if config.type_vocab_size:
             self.token_type_embeddings = self._table(config.type_vocab_size, width, init)
         if config.trigram_input:
             self.transformation = dense(config, self.execution, width, name="transformation")
-        self.norm = norm(self.config, self.execution, name="layer_norm")
-        self.dropout = Dropout(self.config.hidden_dropout_prob)
+        if config.embedding_norm:
+            self.norm = norm(self.config, self.execution, name="layer_norm")
+        rate = config.embedding_dropout
+        self.dropout = Dropout(config.hidden_dropout_prob if rate is None else rate)
 
     def _table(self, rows: int, width: int, init: Callable[..., jax.Array]) -> nn.Embed:
         # Looked up and summed in float32 for any dtype of the activations: the gradient of a row is
@@ -49,6 +59,7 @@ class Embeddings(nn.Module):
         position_ids: jax.Array,
         indices: jax.Array,
         *,
+        word_embeddings: jax.Array | None = None,
         deterministic: bool,
     ) -> jax.Array:
         """Four int32 [B, T] → [B, T, E]; with `trigram_input` → [B, T, D].
@@ -58,23 +69,45 @@ class Embeddings(nn.Module):
             token_type_ids: first or second sentence.
             position_ids: rows of the position table.
             indices: index of each token in the batch, for the dropout masks.
+            word_embeddings: the table of another model; None: the own one, which is no
+                parameter if it is never used.
             deterministic: False for training, with dropout.
         """
-        if self.config.trigram_input:
-            parts = jnp.take(self.words(), jnp.maximum(word_ids, 0), axis=0)  # BT3E
+        config = self.config
+        words = self.words() if word_embeddings is None else word_embeddings
+        if config.trigram_input:
+            parts = jnp.take(words, jnp.maximum(word_ids, 0), axis=0)  # BT3E
             parts = jnp.where(word_ids[..., None] < 0, 0, parts)
             joined = parts.reshape(*word_ids.shape[:2], -1)
             hidden = self.transformation(joined).astype(jnp.float32)
         else:
-            hidden = jnp.take(self.words(), word_ids, axis=0)
-        hidden += jnp.take(_gathered(self.position_embeddings, None), position_ids, axis=0)
-        if self.config.type_vocab_size:
+            hidden = jnp.take(words, word_ids, axis=0)
+        if config.scale_embedding:
+            hidden *= math.sqrt(config.hidden_size)
+        if config.position_kind == "learned":
+            hidden += jnp.take(_gathered(self.position_embeddings, None), position_ids, axis=0)
+        elif config.position_kind == "sinusoidal":
+            table = sinusoids(config.max_position_embeddings, config.embedding_width)
+            hidden += jnp.take(jnp.asarray(table), position_ids, axis=0)
+        if config.type_vocab_size:
             hidden += jnp.take(_gathered(self.token_type_embeddings, None), token_type_ids, axis=0)
-        return self.dropout(self.norm(hidden), indices, deterministic=deterministic)
+        hidden = self.norm(hidden) if config.embedding_norm else hidden
+        hidden = hidden.astype(self.execution.dtype)
+        return self.dropout(hidden, indices, deterministic=deterministic)
 
     def words(self) -> jax.Array:
         """The table of word embeddings, float32 [V, E]."""
         return _gathered(self.word_embeddings, "vocab")
+
+
+def sinusoids(length: int, width: int) -> np.ndarray:
+    """Sines of angles p / 10000^(2i / D) for i < D / 2, then their cosines: float32 [length, D].
+
+    The values of Vaswani et al. (section 3.5), which alternates the two; this order is of
+    tensor2tensor, Marian and transformers.
+    """
+    angles = np.arange(length)[:, None] * 10000.0 ** (-np.arange(0, width, 2) / width)
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)[:, :width].astype(np.float32)
 
 
 def trigrams(input_ids: jax.Array, segment_ids: jax.Array | None) -> jax.Array:

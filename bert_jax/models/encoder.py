@@ -1,25 +1,23 @@
-"""The encoder: embeddings, L Transformer layers, pooler (paper, section 3)."""
+"""The encoder: embeddings, L Transformer layers, pooler (paper, section 3).
+
+A decoder is an encoder whose config is causal, with a cache or cross-attention, see `decoding`.
+"""
 
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from bert_jax.models.attention_inputs import AttentionInputs
-from bert_jax.models.bottleneck_layer import BottleneckLayer
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.decoding import KeyValueCache
+from bert_jax.models.decoding import DecoderCache, EncoderMemory
 from bert_jax.models.embeddings import Embeddings, trigrams
 from bert_jax.models.execution import Execution
-from bert_jax.models.kernels.matmul import MATMUL_OUTPUT
-from bert_jax.models.kernels.xla import ATTENTION_WEIGHTS, attention_weights
+from bert_jax.models.layer_stack import LayerStack
 from bert_jax.models.layers import HIDDEN_AXES, dense, gather_positions
-from bert_jax.models.packed_rows import EncoderInputs, PackedRows, Tokens
-from bert_jax.models.transformer_layer import LayerValues, RequestedOutputs, TransformerLayer
+from bert_jax.models.packed_rows import EncoderInputs, PackedRows
+from bert_jax.models.transformer_layer import RequestedOutputs
 
 
 class EncoderOutput(NamedTuple):
@@ -31,10 +29,12 @@ class EncoderOutput(NamedTuple):
             for K texts per row; None without a pooler.
         hidden_states: [L + 1, B, T, D], the embeddings and the output of each layer; None unless
             requested.
-        attentions: float32 [L, B, N, T, T], attention weights before dropout, of all layers or the
-            requested ones; None unless requested.
+        attentions: float32 [L, B, N, T, S], attention weights before dropout, of all layers or the
+            requested ones, S = T without a cache; None unless requested.
         value_relations: the same of values with values, softmax(V Vᵀ / sqrt(H)) over the tokens
             that each one sees (MiniLM, https://arxiv.org/abs/2002.10957, section 3.2).
+        cross_attentions: float32 [L, B, N, T, S], weights of the cross-attention of all layers;
+            None without it, or unless attention weights are requested.
         cache: of all layers, [L, ...], with the T tokens; None without one.
     """
 
@@ -43,7 +43,8 @@ class EncoderOutput(NamedTuple):
     hidden_states: jax.Array | None
     attentions: jax.Array | None
     value_relations: jax.Array | None
-    cache: KeyValueCache | None = None
+    cross_attentions: jax.Array | None = None
+    cache: DecoderCache | None = None
 
     @property
     def pooled(self) -> jax.Array:
@@ -52,45 +53,8 @@ class EncoderOutput(NamedTuple):
         return self.pooler_output
 
 
-def _and_names(policy: Callable[..., bool], *names: str) -> Callable[..., bool]:
-    """A policy that also saves values with one of the names."""
-    named = jax.checkpoint_policies.save_only_these_names(*names)
-    return jax.checkpoint_policies.save_from_both_policies(policy, named)
-
-
-# JAX's own policies, without their "_saveable". Moving activations to the host's memory is not an
-# alternative: a layer of width D computes 24 D² FLOPs per token and would move 36 D bytes out and
-# in, which takes ten times as long over any accelerator's link to its host.
-REMAT_POLICIES = {
-    "dots": _and_names(jax.checkpoint_policies.dots_saveable, MATMUL_OUTPUT, ATTENTION_WEIGHTS),
-    "dots_with_no_batch_dims": _and_names(
-        jax.checkpoint_policies.dots_with_no_batch_dims_saveable, MATMUL_OUTPUT
-    ),
-    "full": jax.checkpoint_policies.nothing_saveable,
-}
-
-
-# The number of tokens that a CPU computes through all layers at a time: activations of more do not
-# stay in the cache (32 MiB of two cores). In float32, all-MiniLM-L6-v2 then takes 0.97 to 0.92
-# times as long for 32 rows of 64 to 512 tokens. Training gains nothing.
-_TOKENS_IN_CACHE = {"float32": 1024, "bfloat16": 2048}
-
-
-Intermediates = tuple[jax.Array | None, jax.Array | None, jax.Array | None]
-
-
-LAYERS: dict[str, type[nn.Module]] = {
-    "transformer": TransformerLayer,
-    "bottleneck": BottleneckLayer,
-}
-
-
-class LayerStack(nn.Module):
-    """L layers whose parameters are stacked along a first axis, [L, ...].
-
-    With G groups of layers (`num_hidden_groups`) it is [G, ...], and each group computes L / G
-    layers with its parameters. If the embeddings are narrower than D, a linear layer comes first.
-    """
+class Pooler(nn.Module):
+    """The vector of a text: its [CLS], also after a linear layer and tanh, or the mean of all."""
 
     config: EncoderConfig
     execution: Execution
@@ -99,162 +63,18 @@ class LayerStack(nn.Module):
     def __call__(
         self,
         hidden: jax.Array,
-        tokens: Tokens,
-        *,
-        deterministic: bool,
-        requested: RequestedOutputs,
-        cache: KeyValueCache | None = None,
-    ) -> tuple[jax.Array, Intermediates, KeyValueCache | None]:
-        """[B, T, E] → [B, T, D], and the requested values of the layers, [L + 1, ...] or [L, ...].
+        mask: jax.Array | None = None,
+        cls_positions: jax.Array | None = None,
+    ) -> jax.Array:
+        """[B, T, D] → [B, D]; with positions of several [CLS], int32 [B, K], → [B, K, D].
 
-        The first of the hidden states is the input of the first layer. The cache of all layers,
-        [L, ...], is returned with the T tokens.
+        `mask`, [B, T], is 0 for tokens that do not count in a mean; None: all do.
         """
-        if self.config.has_embedding_projection:
-            width = self.config.hidden_size
-            hidden = dense(self.config, self.execution, width, "embedding_projection")(hidden)
-            hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
-        embedded = hidden
-        layers = self._stack()(self.config, self.execution, name="layers")
-        is_grouped = self.config.num_hidden_groups is not None
-        if is_grouped:
-            cache = jax.tree.map(self._in_groups, cache)
-        rows = len(hidden)
-        is_plain = cache is None and tokens.bias is None
-        if deterministic and is_plain and requested.only_last:
-            rows = rows_in_cache(self.execution, *hidden.shape[:2])
-        if rows == len(hidden):
-            hidden, values = layers(hidden, cache, tokens, deterministic, requested)
-        else:
-            hidden, values = _in_parts(layers, rows, hidden, tokens)
-        if is_grouped:
-            values = jax.tree.map(_all_layers, values)
-        if values.cache is not None:
-            cache_of_layer = jax.tree.map(lambda leaf: leaf[0], values.cache)
-            tokens = tokens._replace(mask=cache_of_layer.mask(tokens.mask))
-        scale = self.config.attention_scale
-        intermediates = _intermediates(requested, embedded, values, tokens, scale)
-        return hidden, intermediates, values.cache
-
-    def _in_groups(self, layers: jax.Array) -> jax.Array:
-        """[L, ...] → [G, L / G, ...]."""
-        return layers.reshape(self.config.num_stacked_layers, -1, *layers.shape[1:])
-
-    def _stack(self) -> Any:
-        """The class of the stack of layers."""
-        config, execution = self.config, self.execution
-        layer: Any = LAYERS[config.layer_kind]
-        if execution.remat != "none":
-            layer = nn.remat(
-                layer,
-                policy=REMAT_POLICIES[execution.remat],
-                # Inside a compiled loop nothing can be merged across iterations in any case.
-                prevent_cse=not execution.scan_layers,
-                static_argnums=(4, 5),  # the flags; self is argument 0
-            )
-        groups = config.num_stacked_layers
-        if config.num_hidden_groups is not None:
-            in_group = config.num_hidden_layers // groups
-            layer = nn.scan(
-                layer,
-                variable_broadcast="params",
-                split_rngs={"params": False, "dropout": True},
-                in_axes=(0, nn.broadcast, nn.broadcast, nn.broadcast),
-                length=in_group,
-                unroll=1 if execution.scan_layers else in_group,
-            )
-        return nn.scan(
-            layer,
-            variable_axes={"params": 0},
-            split_rngs={"params": True, "dropout": True},
-            in_axes=(0, nn.broadcast, nn.broadcast, nn.broadcast),
-            length=groups,
-            unroll=1 if execution.scan_layers else groups,
-        )
-
-
-def rows_in_cache(execution: Execution, rows: int, length: int) -> int:
-    """The number of rows [B, T] that are computed through all layers at a time, a divisor of B."""
-    platform = execution.platform or jax.default_backend()
-    # A loop over rows that are split over several devices would gather them on each device.
-    if platform != "cpu" or jax.sharding.get_abstract_mesh().size > 1:
-        return rows
-    divisors = [count for count in range(1, rows + 1) if rows % count == 0]
-    ideal = _TOKENS_IN_CACHE[execution.dtype] / length
-    return min(divisors, key=lambda count: max(count / ideal, ideal / count))
-
-
-def _in_parts(
-    layers: nn.Module, rows: int, hidden: jax.Array, tokens: Tokens
-) -> tuple[jax.Array, LayerValues]:
-    """The result of the layers for [B, T, D] without dropout, computed for some rows at a time."""
-
-    def compute(layers: Any, carry: None, part: tuple[jax.Array, Tokens]) -> Any:
-        hidden, tokens = part
-        hidden, values = layers(hidden.astype(dtype), None, tokens, True, RequestedOutputs())
-        return carry, (hidden.astype(jnp.float32), values)
-
-    # In float32: a CPU's loop would convert a whole bfloat16 array to read a slice of it.
-    dtype = hidden.dtype
-    inputs = (hidden.astype(jnp.float32), tokens)
-    parts = jax.tree.map(lambda array: array.reshape(-1, rows, *array.shape[1:]), inputs)
-    loop = nn.scan(compute, variable_broadcast="params", split_rngs={"params": False})
-    _, (output, values) = loop(layers, None, parts)
-    return output.astype(dtype).reshape(hidden.shape), values
-
-
-def _intermediates(
-    requested: RequestedOutputs,
-    embedded: jax.Array,
-    values: LayerValues,
-    tokens: Tokens,
-    scale: float,
-) -> Intermediates:
-    """The requested hidden states, attention weights and value relations of the layers.
-
-    Weights are computed here and not in the layers, which are a loop: so they are computed for the
-    requested layers only.
-
-    Args:
-        requested: which values.
-        embedded: input of the first layer.
-        values: values of all layers, [L, ...].
-        tokens: the T tokens.
-        scale: factor of the scores.
-    """
-    states = values.hidden
-    if states is not None:
-        states = jnp.concatenate([embedded[None], states])
-    layers: Any = slice(None)
-    if requested.attention_layers is not None:
-        layers = np.array(requested.attention_layers) - 1
-
-    def weights(
-        query: jax.Array | None, key: jax.Array | None, bias: jax.Array | None = None
-    ) -> jax.Array | None:
-        if query is None or key is None:
-            return None
-        query, key, mask = query[layers], key[layers], tokens.mask.for_heads()
-        return attention_weights(AttentionInputs(query, key, key, mask, scale, bias))
-
-    attentions = weights(values.query, values.key, tokens.bias)
-    return states, attentions, weights(values.value, values.value)
-
-
-def _all_layers(groups: jax.Array) -> jax.Array:
-    """[G, L / G, ...] → [L, ...]."""
-    return groups.reshape(-1, *groups.shape[2:])
-
-
-class Pooler(nn.Module):
-    """The vector of a whole text: tanh of a linear layer on its [CLS], or its [CLS] itself."""
-
-    config: EncoderConfig
-    execution: Execution
-
-    @nn.compact
-    def __call__(self, hidden: jax.Array, cls_positions: jax.Array | None = None) -> jax.Array:
-        """[B, T, D] → [B, D]; with positions of several [CLS], int32 [B, K], → [B, K, D]."""
+        if not self.config.classifier_activation and self.config.classifier_pooling == "mean":
+            weights = jnp.ones(hidden.shape[:2]) if mask is None else mask
+            total = jnp.einsum("BTD,BT->BD", hidden.astype(jnp.float32), weights)
+            mean = total / jnp.maximum(weights.sum(axis=1, keepdims=True), 1)
+            return mean.astype(hidden.dtype)
         first = hidden[:, 0] if cls_positions is None else gather_positions(hidden, cls_positions)
         axes = ("batch", "hidden") if cls_positions is None else HIDDEN_AXES
         first = nn.with_logical_constraint(first, axes)
@@ -265,7 +85,13 @@ class Pooler(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Embeddings, layers and pooler."""
+    """Embeddings, layers and pooler.
+
+    Attributes:
+        config: architecture of the model.
+        execution: how it is computed.
+        add_pooling_layer: whether it has a pooler.
+    """
 
     config: EncoderConfig
     execution: Execution = Execution()
@@ -308,7 +134,9 @@ class Encoder(nn.Module):
         deterministic: bool,
         requested: RequestedOutputs | None = None,
         layers: LayerStack | None = None,
-        cache: KeyValueCache | None = None,
+        cache: DecoderCache | None = None,
+        memory: EncoderMemory | None = None,
+        word_embeddings: jax.Array | None = None,
     ) -> EncoderOutput:
         """Encodes tokens.
 
@@ -319,6 +147,8 @@ class Encoder(nn.Module):
             layers: layers to compute on the embeddings; None for the layers of the encoder.
             cache: keys and values of earlier tokens in all layers, [L, ...]; the layers are then
                 causal.
+            memory: output of an encoder, for layers with cross-attention.
+            word_embeddings: their table, if it is another model's.
 
         Raises:
             ValueError: there is a cache, but no `position_ids`; or packed rows, trigrams or value
@@ -334,20 +164,25 @@ class Encoder(nn.Module):
         token_type_ids = inputs.token_type_ids
         if token_type_ids is None:
             token_type_ids = jnp.zeros_like(input_ids)
-        query_ids = jnp.ones_like(input_ids[:, :1]) if segment_ids is None else segment_ids
-        key_ids = jnp.broadcast_to(query_ids, input_ids.shape)
-        if inputs.attention_mask is not None:
-            key_ids = jnp.where(inputs.attention_mask.astype(bool), key_ids, 0)
-        tokens = Tokens.in_batch_order(query_ids, key_ids, inputs.row_indices)
-        words = trigrams(input_ids, segment_ids) if self.config.trigram_input else input_ids
+        tokens = inputs.tokens()
+        word_ids = trigrams(input_ids, segment_ids) if self.config.trigram_input else input_ids
         positions = self._position_rows(input_ids, inputs.position_ids)
         if packed_rows is not None:
             assert segment_ids is None
             assert requested.only_last
-            pack, tokens = packed_rows.pack, packed_rows.tokens()
-            words, token_type_ids, positions = pack(words), pack(token_type_ids), pack(positions)
+            pack, tokens = packed_rows.pack, packed_rows.tokens(inputs.row_indices)
+            word_ids, token_type_ids = pack(word_ids), pack(token_type_ids)
+            positions = pack(positions)
+        if self.config.is_causal:
+            tokens = tokens.causal()
+        tokens = tokens._replace(memory=memory)
         embedded = self.embeddings(
-            words, token_type_ids, positions, tokens.indices, deterministic=deterministic
+            word_ids,
+            token_type_ids,
+            positions,
+            tokens.indices,
+            word_embeddings=word_embeddings,
+            deterministic=deterministic,
         )
         embedded = nn.with_logical_constraint(embedded, HIDDEN_AXES)
         hidden, intermediates, cache = (layers or self.encoder)(
@@ -357,7 +192,7 @@ class Encoder(nn.Module):
             hidden = packed_rows.unpack(hidden)
         pooled = None
         if self.add_pooling_layer:
-            pooled = self.pooler(hidden, inputs.next_sentence_positions)
+            pooled = self.pooler(hidden, inputs.attention_mask, inputs.next_sentence_positions)
         return EncoderOutput(hidden, pooled, *intermediates, cache)
 
     def _position_rows(self, input_ids: jax.Array, position_ids: jax.Array | None) -> jax.Array:
@@ -366,7 +201,7 @@ class Encoder(nn.Module):
         if not config.positions_after_padding:
             if position_ids is None:
                 position_ids = jnp.broadcast_to(jnp.arange(input_ids.shape[1]), input_ids.shape)
-            return position_ids
+            return position_ids + config.position_offset
         is_token = input_ids != config.pad_token_id
         if position_ids is None:
             position_ids = jnp.cumsum(is_token, axis=1, dtype=jnp.int32) - 1

@@ -6,21 +6,19 @@ the parameters of the head next to it.
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 
 from bert_jax.models.activations import ACTIVATIONS
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig, HeadOptions
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.encoder import Encoder, EncoderOutput, RequestedOutputs
 from bert_jax.models.execution import Execution
-from bert_jax.models.layers import Dense, dense, gather_positions
-from bert_jax.models.packed_rows import EncoderInputs, PackedRows, indices_of_rows
+from bert_jax.models.layers import Dense, dense, gather_positions, layer_norm
+from bert_jax.models.packed_rows import EncoderInputs, PackedRows
 
 
 class Targets(NamedTuple):
@@ -82,23 +80,19 @@ class EncoderWithHead(nn.Module):
         """Encodes tokens and applies the head; each model's `_head` documents the result.
 
         For the arrays see `EncoderInputs` and `Targets`; for multiple choice the first four are
-        int32 [B, C, T]. In training, without `deterministic`, there is dropout from the RNG stream
+        int32 [B, K, T]. In training, without `deterministic`, there is dropout from the RNG stream
         "dropout". With `encoder_outputs`, values that the encoder returns beside its last layer,
-        the result is a pair: the output of the head, and the `EncoderOutput` of all B rows.
+        the result is a pair: the output of the head, and the `EncoderOutput` of all rows.
         """
-
-        def rows(array: jax.Array | None) -> Any:
-            return None if array is None else array.reshape(-1, array.shape[-1])
-
         inputs = EncoderInputs(
-            rows(input_ids),
-            rows(token_type_ids),
-            rows(attention_mask),
-            rows(position_ids),
+            input_ids,
+            token_type_ids,
+            attention_mask,
+            position_ids,
             segment_ids,
             next_sentence_positions,
             packed_rows,
-            indices_of_rows(row_indices, math.prod(input_ids.shape[1:-1])),
+            row_indices,
         )
         targets = Targets(
             masked_lm_positions,
@@ -107,7 +101,7 @@ class EncoderWithHead(nn.Module):
             span_left_positions,
             span_right_positions,
         )
-        outputs, encoded = self._apply(inputs, targets, deterministic, encoder_outputs)
+        outputs, encoded = self._apply(inputs.of_rows(), targets, deterministic, encoder_outputs)
         leading = input_ids.shape[:-1]
         outputs = jax.tree.map(lambda array: array.reshape(*leading, *array.shape[1:]), outputs)
         return outputs if encoder_outputs is None else (outputs, encoded)
@@ -142,10 +136,39 @@ class ClassifierOptions(HeadOptions):
     Attributes:
         act: activation of a linear layer on [CLS] in the head; None: it takes the pooler's output.
         input_dropout: whether there is dropout before that layer, too.
+        of_last_token: whether the head is one layer without a bias, on the last token that is not
+            padding (GPT).
     """
 
     act: str | None = None
     input_dropout: bool = False
+    of_last_token: bool = False
+
+
+def output_layer(
+    config: EncoderConfig, execution: Execution, outputs: int, name: str, *, use_bias: bool = True
+) -> Dense:
+    """The last layer of a classifier, in float32: scores of bfloat16 would often be equal."""
+    execution = dataclasses.replace(execution, dtype="float32")
+    return dense(config, execution, outputs, name, use_bias=use_bias)
+
+
+class PredictionHead(nn.Module):
+    """The hidden layer of heads with `head_act`: linear layer, activation, LayerNorm."""
+
+    config: EncoderConfig
+    execution: Execution
+
+    @nn.compact
+    def __call__(self, hidden: jax.Array) -> jax.Array:
+        """[..., D] → [..., D]."""
+        config = self.config
+        assert config.head_act is not None
+        layer = dense(
+            config, self.execution, config.hidden_size, "dense", use_bias=config.has_biases
+        )
+        hidden = ACTIVATIONS[config.head_act](layer(hidden))
+        return layer_norm(config, self.execution, "layer_norm")(hidden)
 
 
 class TransformedOutput(nn.Module):
@@ -174,8 +197,7 @@ class TransformedOutput(nn.Module):
         vectors = dense(self.config, self.execution, self.config.hidden_size, "dense")(vectors)
         vectors = ACTIVATIONS[self.act](vectors)
         vectors = Dropout(self.rate)(vectors, deterministic=deterministic)
-        outputs = dense(self.config, self.execution, self.outputs, "out_proj")(vectors)
-        return outputs.astype(jnp.float32)
+        return output_layer(self.config, self.execution, self.outputs, "out_proj")(vectors)
 
 
 def classifier_dropout(config: EncoderConfig) -> float:
@@ -189,6 +211,8 @@ class Classifier(EncoderWithHead):
 
     def setup(self) -> None:
         super().setup()
+        if self.config.head_act is not None:
+            self.prediction_head = PredictionHead(self.config, self.execution)
         options = self.config.of_head(ClassifierOptions)
         if self._has_transform():
             assert options.act is not None
@@ -203,7 +227,13 @@ class Classifier(EncoderWithHead):
             )
         else:
             self.dropout = Dropout(self._rate())
-            self.classifier = self._dense(self._num_outputs(), "classifier")
+            self.classifier = output_layer(
+                self.config,
+                self.execution,
+                self._num_outputs(),
+                "classifier",
+                use_bias=self._has_bias(),
+            )
 
     def _num_outputs(self) -> int:
         return self.config.num_labels
@@ -215,10 +245,16 @@ class Classifier(EncoderWithHead):
         """Whether the head has a linear layer on [CLS] instead of the pooler."""
         return False
 
+    def _has_bias(self) -> bool:
+        """Whether the last layer has a bias."""
+        return True
+
     def _classify(self, vectors: jax.Array, deterministic: bool) -> jax.Array:
         """[..., D] → float32 [..., C]."""
+        if self.config.head_act is not None:
+            vectors = self.prediction_head(vectors)
         vectors = self.dropout(vectors, deterministic=deterministic)
-        return self.classifier(vectors).astype(jnp.float32)
+        return self.classifier(vectors)
 
     def _classify_text(self, encoded: EncoderOutput, deterministic: bool) -> jax.Array:
         """Float32 [B, C]."""
@@ -230,6 +266,7 @@ class Classifier(EncoderWithHead):
 # The arrays of a batch that models read; a batch has the arrays that its model takes.
 _INPUTS = (
     *EncoderInputs._fields,
+    "vector_mask",
     "masked_lm_positions",
     "span_left_positions",
     "span_right_positions",
@@ -246,9 +283,9 @@ def model_inputs(batch: Mapping[str, Any]) -> dict[str, Any]:
 def row_kinds(batch: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The arrays of each kind of row of a batch, without labels and the like.
 
-    The arrays of the only kind have plain names, and it is called "". Rows that have their own B
-    and T, such as queries and passages, have a prefix: "query/input_ids", "passage/input_ids".
-    `row_indices` without a prefix count the rows of every kind.
+    The arrays of the only kind have plain names, and it is called "". Rows of several kinds, such
+    as queries and passages, have a prefix: "query/input_ids", "passage/input_ids". Each has its own
+    K and T; B is the same, so `row_indices`, which have no prefix, belong to every kind.
     """
     shared = {"row_indices": batch["row_indices"]} if "row_indices" in batch else {}
     kinds: dict[str, dict[str, Any]] = {}

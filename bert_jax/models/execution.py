@@ -8,7 +8,7 @@ from bert_jax.errors import OptionError, require_at_least, require_one_of
 from bert_jax.models.kernels import SETTINGS, automatic_setting, runs_on
 from bert_jax.sharding.runtime import multiplies_bfloat16
 
-# From the most to the fewest values saved for the backward pass, see `encoder.REMAT_POLICIES`.
+# From the most to the fewest values saved for the backward pass, see `layer_stack.REMAT_POLICIES`.
 REMAT = ("none", "dots", "dots_with_no_batch_dims", "full")
 
 # NVIDIA GPUs multiply bfloat16 fast from this compute capability on: Ampere.

@@ -32,6 +32,7 @@ class Head:
     Attributes:
         module: makes the model of encoder and head; None: the head exists in a training only; the
             task has its model.
+        generates: whether the model writes texts.
         axes: the parameters outside the encoder, each with the logical axes that the sharding
             rules split; the first match wins. LayerNorm needs none.
         decay: parameters that are neither kernel, bias nor LayerNorm: whether their weights decay.
@@ -44,6 +45,7 @@ class Head:
     """
 
     module: Callable[[EncoderConfig, Execution], nn.Module] | None = None
+    generates: bool = False
     axes: ParameterAxes = ()
     decay: tuple[tuple[str, bool], ...] = ()
     shown_by: tuple[tuple[str, ...], ...] = ()
@@ -80,11 +82,16 @@ def all_heads() -> dict[str, Head]:
     return {name: find_head(name) for name in sorted(module.name for module in modules)}
 
 
+def generating_heads() -> tuple[str, ...]:
+    """The heads whose models write texts."""
+    return tuple(name for name, head in all_heads().items() if head.generates)
+
+
 def head_parameters() -> str:
     """A pattern of the names of parameters that belong to a head, in any model."""
     axes = (pattern for head in all_heads().values() for pattern, _ in head.axes)
     scopes = dict.fromkeys(re.split(r"\W", pattern)[0] for pattern in axes)
-    return f"^({'|'.join(scopes)})"
+    return f"(^|/)({'|'.join(scopes)})"
 
 
 def label_parameters() -> tuple[str, ...]:

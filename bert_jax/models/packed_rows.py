@@ -5,6 +5,8 @@ batches come with `segment_ids`. Labelled tasks pack for the encoder only, see `
 before and after the encoder sees the unpacked batch.
 """
 
+import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -35,7 +37,7 @@ class EncoderInputs(NamedTuple):
         packed_rows: if set, the layers compute rows without `segment_ids` in packed rows; then
             their hidden states, attention weights and value relations are not available.
         row_indices: int32 [B], index of each row in the global batch, so that the encoder's dropout
-            masks do not depend on micro-batches; None for 0 … B-1. Ignored with `packed_rows`.
+            masks do not depend on micro-batches; None for 0 … B-1.
     """
 
     input_ids: jax.Array
@@ -47,10 +49,31 @@ class EncoderInputs(NamedTuple):
     packed_rows: "PackedRows | None" = None
     row_indices: jax.Array | None = None
 
+    def tokens(self) -> "Tokens":
+        """The tokens of rows that are not packed for the layers."""
+        ids, segment_ids = self.input_ids, self.segment_ids
+        query_ids = jnp.ones_like(ids[:, :1]) if segment_ids is None else segment_ids
+        key_ids = jnp.broadcast_to(query_ids, ids.shape)
+        if self.attention_mask is not None:
+            key_ids = jnp.where(self.attention_mask.astype(bool), key_ids, 0)
+        return Tokens.in_batch_order(query_ids, key_ids, self.row_indices)
 
-def indices_of_rows(indices: jax.Array | None, rows: int) -> jax.Array | None:
-    """The `row_indices` of B examples, int32 [B] → int32 [B · C] of C encoder rows for each."""
-    return None if indices is None else (rows * indices[:, None] + jnp.arange(rows)).reshape(-1)
+    def of_rows(self) -> "EncoderInputs":
+        """The inputs of B examples with K texts each, [B, …, T], as B · K rows of one text."""
+
+        def rows(array: jax.Array | None) -> Any:
+            return None if array is None else array.reshape(-1, array.shape[-1])
+
+        texts, indices = math.prod(self.input_ids.shape[1:-1]), self.row_indices
+        if indices is not None:
+            indices = (texts * indices[:, None] + jnp.arange(texts)).reshape(-1)
+        return self._replace(
+            input_ids=rows(self.input_ids),
+            token_type_ids=rows(self.token_type_ids),
+            attention_mask=rows(self.attention_mask),
+            position_ids=rows(self.position_ids),
+            row_indices=indices,
+        )
 
 
 class Tokens(NamedTuple):
@@ -61,12 +84,15 @@ class Tokens(NamedTuple):
         indices: int32 [B, T], index of each token in the batch, for the dropout masks.
         bias: added to the scores of self-attention, see `AttentionInputs`; None: 0.
         memory: for layers with cross-attention; None: there are none.
+        rotations: of rotary positions for global and local layers, [B, K, 2, T, H / 2], see
+            `rotary_positions`; None: positions are of another kind.
     """
 
     mask: AttentionMask
     indices: jax.Array
     bias: jax.Array | None = None
     memory: EncoderMemory | None = None
+    rotations: jax.Array | None = None
 
     @classmethod
     def in_batch_order(
@@ -81,6 +107,13 @@ class Tokens(NamedTuple):
         if row_indices is not None:
             indices = row_indices[:, None] * length + jnp.arange(length, dtype=jnp.int32)
         return cls(AttentionMask(query_ids, key_ids, indices % length), indices)
+
+    def causal(self) -> "Tokens":
+        """The tokens with a mask by which none sees a later one."""
+        mask = self.mask
+        return self._replace(
+            mask=dataclasses.replace(mask, causal=True, query_positions=mask.key_positions)
+        )
 
     def dropout(self, key: jax.Array, num_heads: int, rate: float) -> AttentionDropout:
         """Dropout on the attention weights of N heads."""
@@ -126,14 +159,22 @@ class PackedRows(NamedTuple):
         """[G · R, U, D] → [G · B, T, D]."""
         return gather_or_zero(hidden, self.unpack_indices, self.pack_indices)
 
-    def tokens(self) -> Tokens:
-        """The tokens of the packed rows; the segment id of a text is its row in the group + 1."""
+    def tokens(self, row_indices: jax.Array | None = None) -> Tokens:
+        """The tokens of the packed rows; the segment id of a text is its row in the group + 1.
+
+        For `row_indices`, int32 [G · B], see `EncoderInputs`.
+        """
         groups, rows, length = self.unpack_indices.shape
-        indices = self.pack_indices.reshape(-1, self.pack_indices.shape[-1])  # [G · R, U]
-        ids = jnp.where(indices < 0, 0, indices // length + 1)
-        before = jnp.arange(groups, dtype=jnp.int32)[:, None, None] * (rows * length)
-        in_batch = (self.pack_indices + before).reshape(indices.shape)
-        return Tokens(AttentionMask(ids, ids, indices % length), in_batch)
+        if row_indices is None:
+            row_indices = jnp.arange(groups * rows, dtype=jnp.int32)
+        row_in_group = self.pack_indices.reshape(groups, -1) // length  # -1: no token
+        in_batch = jnp.take_along_axis(
+            row_indices.reshape(groups, rows), jnp.maximum(row_in_group, 0), axis=1
+        )
+        shape = (-1, self.pack_indices.shape[-1])  # [G · R, U]
+        ids, in_batch = (row_in_group + 1).reshape(shape), in_batch.reshape(shape)
+        positions = self.pack_indices.reshape(shape) % length
+        return Tokens(AttentionMask(ids, ids, positions), in_batch * length + positions)
 
 
 def _gather_or_zero(values: jax.Array, indices: jax.Array) -> jax.Array:

@@ -32,11 +32,12 @@ ENCODER_AXES: tuple[tuple[str, LogicalAxes], ...] = (
     (r"layers/(\w+_)?attention/output/kernel$", ("layers", "heads", "head", "embed")),
     (r"layers/bottleneck_(input|attention)/kernel$", ("layers", "embed", None)),
     (r"layers/bottleneck_(input|attention)/bias$", ("layers", None)),
-    (r"layers/(\w+_)?intermediate/kernel$", ("layers", "embed", "feed_forward")),
+    (r"layers/((\w+_)?intermediate|gate)/kernel$", ("layers", "embed", "feed_forward")),
     (r"layers/(\w+_)?intermediate/bias$", ("layers", "feed_forward")),
     (r"layers/(\w+_)?contraction/kernel$", ("layers", "feed_forward", "embed")),
     (r"layers/(\w+_)?contraction/bias$", ("layers", "embed")),
     (r"layers/output/kernel$", ("layers", "feed_forward", "embed")),
+    (r"relative_positions/table/embedding$", (None, "heads")),
     (r"layers/((\w+_)?attention/)?output/bias$", ("layers", "embed")),
     (r"(embedding_projection|embeddings/transformation)/kernel$", (None, "embed")),
     (r"(embedding_projection|embeddings/transformation)/bias$", ()),
@@ -53,13 +54,17 @@ def parameter_axes() -> Rules:
     return *heads, *ENCODER_AXES
 
 
-def state_shardings(mesh: Mesh, state: Any, table: MeshAxes = MESH_AXES) -> Any:
+def state_shardings(
+    mesh: Mesh, state: Any, table: MeshAxes = MESH_AXES, *, has_means: bool = False
+) -> Any:
     """A sharding for each leaf of a training state; optimizer moments follow their parameters.
 
     Args:
         mesh: the mesh.
         state: a tree of arrays or shapes; scalars are replicated.
         table: `MESH_AXES` or `ZERO_AXES`.
+        has_means: whether an axis of size 1 is the mean over an axis of the parameter, and not
+            split. (A parameter whose own axis is 1 cannot be split over more devices.)
 
     Raises:
         UserError: a parameter has no rule, or an axis does not divide over the mesh.
@@ -70,19 +75,25 @@ def state_shardings(mesh: Mesh, state: Any, table: MeshAxes = MESH_AXES) -> Any:
         if leaf.ndim == 0:
             return NamedSharding(mesh, PartitionSpec())
         name = name_of(path)
-        spec = partition_spec(match(rules, name), table)
+        axes = match(rules, name)
+        if has_means:
+            sizes = zip(axes, leaf.shape, strict=False)
+            axes = tuple(None if size == 1 else axis for axis, size in sizes)
+        spec = partition_spec(axes, table)
         _check_divisible(mesh, name, leaf.shape, spec)
         return NamedSharding(mesh, spec)
 
     return jax.tree_util.tree_map_with_path(sharding, state)
 
 
-def sharded_shapes(mesh: Mesh, state: Any, table: MeshAxes = MESH_AXES) -> Any:
+def sharded_shapes(
+    mesh: Mesh, state: Any, table: MeshAxes = MESH_AXES, *, has_means: bool = False
+) -> Any:
     """The shapes of `state`, with the shardings of `state_shardings`."""
     return jax.tree.map(
         lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
         state,
-        state_shardings(mesh, state, table),
+        state_shardings(mesh, state, table, has_means=has_means),
     )
 
 

@@ -11,7 +11,7 @@ from bert_jax.models.encoder import Encoder, RequestedOutputs
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.text_vectors import TextPooling
 from bert_jax.models.layers import dense
-from bert_jax.models.packed_rows import EncoderInputs, PackedRows, indices_of_rows
+from bert_jax.models.packed_rows import EncoderInputs, PackedRows
 
 
 class PairOutput(NamedTuple):
@@ -69,19 +69,17 @@ class SentencePairs(nn.Module):
         """
         if attention_mask is None:
             attention_mask = jnp.ones_like(input_ids)
-        texts, length = input_ids.shape[-2:]
-        mask = attention_mask.reshape(-1, length)  # BK,T
         inputs = EncoderInputs(
-            input_ids.reshape(-1, length),
-            None if token_type_ids is None else token_type_ids.reshape(-1, length),
-            mask,
+            input_ids,
+            token_type_ids,
+            attention_mask,
             packed_rows=packed_rows,
-            row_indices=indices_of_rows(row_indices, texts),
-        )
+            row_indices=row_indices,
+        ).of_rows()
         encoded = self.encoder.encode(inputs, deterministic, encoder_outputs)
-        pooled = self.text_vectors(encoded.last_hidden_state, mask.astype(bool))
-        pooled = jnp.where(mask.any(axis=1, keepdims=True), pooled, 0)
-        vectors = pooled.reshape(*input_ids.shape[:-1], -1)  # BKX
+        mask: Any = inputs.attention_mask
+        vectors = self.text_vectors(encoded.last_hidden_state, mask.astype(bool))
+        vectors = vectors.reshape(*input_ids.shape[:-1], -1)  # BKX
         output = PairOutput(vectors, None)
         if self.labels:
             logits = self.classifier(pair_features(vectors[..., 0, :], vectors[..., -1, :]))

@@ -14,13 +14,13 @@ import jax
 import numpy as np
 
 from bert_jax.errors import OptionError, UserError, require_at_least
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.config import EncoderConfig, global_every
 from bert_jax.sharding.rules import name_of
 
 # Parameters with one row per word, and with one row per position.
-WORD_ROWS = r"(word_embeddings/embedding|mlm_head/(decoder(_extension)?|bias))$"
+WORD_ROWS = r"(word_embeddings/embedding|(mlm|lm)_head/(decoder(_extension)?|bias))$"
 _POSITION_ROWS = r"position_embeddings/embedding$"
-_STACKED = r"\blayers/"
+_STACKED = r"^(?!decoder/).*\blayers/"
 
 
 def add_vocabulary(
@@ -77,6 +77,8 @@ def without_padding(params: Any, config: EncoderConfig) -> Any:
 def extend_positions(params: Any, config: EncoderConfig, length: int) -> tuple[Any, EncoderConfig]:
     """A longer position table, the learned rows repeated (Longformer, section 5).
 
+    Positions without a table, sinusoids and T5's, get a higher limit alone.
+
     Copies keep the learned attention to nearby tokens, except at the boundaries between copies
     (Beltagy et al., 2020, https://arxiv.org/abs/2004.05150). Texts within the old length keep their
     outputs; for longer texts continue training for a few steps.
@@ -105,7 +107,8 @@ def extend_positions(params: Any, config: EncoderConfig, length: int) -> tuple[A
         first, positions = table[:offset], table[offset:]
         return np.concatenate([first, positions[np.arange(length) % len(positions)]])
 
-    longer = dataclasses.replace(config, max_position_embeddings=length + offset)
+    rows = length + offset - config.extra_position_rows
+    longer = dataclasses.replace(config, max_position_embeddings=rows)
     return _changed(params, _POSITION_ROWS, grown), longer
 
 
@@ -136,7 +139,9 @@ def chosen_layers(layers: int | Sequence[int], count: int) -> tuple[int, ...]:
 def keep_layers(
     params: Any, config: EncoderConfig, layers: int | Sequence[int]
 ) -> tuple[Any, EncoderConfig]:
-    """A model with a part of the layers; all other parameters stay.
+    """A model with a part of the layers, of an encoder-decoder those of the encoder.
+
+    All other parameters stay.
 
     Args:
         params: parameters of any model.
@@ -164,10 +169,24 @@ def with_layers(
 
     Raises:
         OptionError: a layer does not exist, or appears twice; or of the groups whose layers share
-            their parameters (ALBERT), some would keep more layers than others.
+            their parameters (ALBERT), some would keep more layers than others; or a model whose
+            first layer and global layers differ from the others (ModernBERT) would lack the first,
+            or the global ones would not follow each other regularly.
     """
     chosen = chosen_layers(layers, config.num_hidden_layers)
-    fewer = dataclasses.replace(config, num_hidden_layers=len(chosen), num_hidden_groups=None)
+    every = global_every([config.is_global(layer) for layer in chosen])
+    if every is None or (chosen[0] and not config.has_first_norm):
+        rule = (
+            f"keep the first layer, and of those after it one of {{model.global_attn_every_n_layers"
+            f"={config.global_attn_every_n_layers}}} at equal distances"
+        )
+        raise OptionError("model.keep_layers", layers, rule)
+    fewer = dataclasses.replace(
+        config,
+        num_hidden_layers=len(chosen),
+        num_hidden_groups=None,
+        global_attn_every_n_layers=every,
+    )
     groups = config.num_hidden_groups
     if groups is None:
         return fewer, chosen

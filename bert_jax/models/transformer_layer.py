@@ -1,14 +1,15 @@
-"""A layer of the encoder (Vaswani et al., 2017, section 3.1), and which values layers return."""
+"""A layer (Vaswani et al., 2017, section 3.1), and which values layers return."""
 
 from typing import NamedTuple
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 
-from bert_jax.models.activations import ACTIVATIONS
+from bert_jax.models.activations import ACTIVATIONS, GATED_ACTIVATIONS
 from bert_jax.models.attention import Attention, AttentionOutput
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.decoding import KeyValueCache
+from bert_jax.models.decoding import DecoderCache, EncoderMemory, KeyValueCache, MemoryKeyValues
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.execution import Execution
 from bert_jax.models.layers import HIDDEN_AXES, dense, norm
@@ -42,7 +43,8 @@ class LayerValues(NamedTuple):
 
     Attributes:
         hidden: output of the layer, [B, T, D].
-        query, key, value: Q, K and V of its heads, [B, N, T, H].
+        query, key, value: Q [B, N, T, H], K and V [B, N, S, H] of its heads.
+        cross_query, cross_key: Q and K of its cross-attention.
         cache: the layer's cache with the T tokens.
     """
 
@@ -50,24 +52,41 @@ class LayerValues(NamedTuple):
     query: jax.Array | None
     key: jax.Array | None
     value: jax.Array | None
-    cache: KeyValueCache | None
+    cross_query: jax.Array | None
+    cross_key: jax.Array | None
+    cache: DecoderCache | None
 
     @classmethod
     def needed(
-        cls, requested: RequestedOutputs, hidden: jax.Array, attention: AttentionOutput
+        cls,
+        requested: RequestedOutputs,
+        hidden: jax.Array,
+        attention: AttentionOutput,
+        cross: AttentionOutput | None = None,
     ) -> "LayerValues":
-        """The values of a layer that the requested outputs need."""
+        """The values of a layer that the requested outputs, or a cache, need."""
+        cache = None
+        if attention.cache is not None:
+            cache = DecoderCache(attention.cache)
+            if cross is not None:
+                memory = MemoryKeyValues(cross.inputs.key, cross.inputs.value)
+                cache = DecoderCache(attention.cache, memory)
         return cls(
             hidden if requested.hidden_states else None,
             attention.inputs.query if requested.attentions else None,
             attention.inputs.key if requested.attentions else None,
             attention.inputs.value if requested.value_relations else None,
-            attention.cache,
+            cross.inputs.query if cross and requested.attentions else None,
+            cross.inputs.key if cross and requested.attentions else None,
+            cache,
         )
 
 
 class TransformerLayer(nn.Module):
-    """Attention, then feed-forward; each: sub-layer → dropout → residual sum → LayerNorm."""
+    """Attention, cross-attention where the config has it, and feed-forward.
+
+    Each with a residual sum: norm(x + dropout(f(x))), or with `norm_first` x + dropout(f(norm(x))).
+    """
 
     config: EncoderConfig
     execution: Execution
@@ -76,33 +95,82 @@ class TransformerLayer(nn.Module):
     def __call__(
         self,
         hidden: jax.Array,
-        cache: KeyValueCache | None,
+        number: jax.Array,
+        cache: DecoderCache | None,
         tokens: Tokens,
         deterministic: bool,
         requested: RequestedOutputs,
     ) -> tuple[jax.Array, LayerValues]:
-        """[B, T, D] → [B, T, D], and values that `nn.scan` stacks to [L, ...]."""
+        """[B, T, D] → [B, T, D], and values that `nn.scan` stacks to [L, ...].
+
+        `number` is the number of the layer, from 0, int32 [].
+        """
         config, execution = self.config, self.execution
         # The scope is named after the class, and so are the random keys derived from it.
         dropout = Dropout(config.hidden_dropout_prob)
 
-        attention = Attention(config, execution, name="attention")(
-            hidden,
-            tokens,
-            deterministic=deterministic,
-            output_attentions=requested.attentions,
-            cache=cache,
-        )
-        attended = attention.hidden
-        if config.attention_output_dropout:
-            attended = dropout(attended, tokens.indices, deterministic=deterministic)
-        hidden = norm(config, execution, "attention_norm")(hidden + attended)
+        def attend(
+            read: jax.Array,
+            name: str,
+            memory: EncoderMemory | None,
+            known: KeyValueCache | MemoryKeyValues | None,
+            is_global: jax.Array | None = None,
+        ) -> AttentionOutput:
+            return Attention(config, execution, name=name)(
+                read,
+                tokens,
+                deterministic=deterministic,
+                output_attentions=requested.attentions,
+                memory=memory,
+                cache=known,
+                is_global=is_global,
+            )
 
-        inner = dense(config, execution, config.intermediate_size, "intermediate")(hidden)  # BTF
-        inner = ACTIVATIONS[config.hidden_act](inner)
-        outer = dense(config, execution, config.hidden_size, "output")(inner)  # BTD
-        if config.feed_forward_dropout:
-            outer = dropout(outer, tokens.indices, deterministic=deterministic)
-        hidden = norm(config, execution, "output_norm")(hidden + outer)
+        def add(hidden: jax.Array, update: jax.Array, norm_name: str, drops: bool) -> jax.Array:
+            if drops:
+                update = dropout(update, tokens.indices, deterministic=deterministic)
+            hidden = hidden + update
+            return hidden if config.norm_first else norm(config, execution, norm_name)(hidden)
+
+        def read(hidden: jax.Array, norm_name: str) -> jax.Array:
+            return norm(config, execution, norm_name)(hidden) if config.norm_first else hidden
+
+        earlier = None if cache is None else cache.tokens
+        source = read(hidden, "attention_norm")
+        if not config.has_first_norm:
+            source = jnp.where(number == 0, hidden, source)
+        is_global = config.is_global(number) if config.has_local_layers else None
+        attention = attend(source, "attention", None, earlier, is_global)
+        hidden = add(hidden, attention.hidden, "attention_norm", config.attention_output_dropout)
+
+        cross = None
+        if config.has_cross_attention:
+            known = cache.memory if cache is not None else None
+            source = read(hidden, "cross_attention_norm")
+            cross = attend(source, "cross_attention", tokens.memory, known)
+            hidden = add(hidden, cross.hidden, "cross_attention_norm", True)
+
+        outer = self._feed_forward(read(hidden, "output_norm"), tokens, deterministic)
+        hidden = add(hidden, outer, "output_norm", config.feed_forward_dropout)
         hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
-        return hidden, LayerValues.needed(requested, hidden, attention)
+        return hidden, LayerValues.needed(requested, hidden, attention, cross)
+
+    def _feed_forward(self, hidden: jax.Array, tokens: Tokens, deterministic: bool) -> jax.Array:
+        """[B, T, D] → [B, T, D]."""
+        config = self.config
+
+        def project(features: int, name: str, source: jax.Array) -> jax.Array:
+            layer = dense(config, self.execution, features, name, use_bias=config.has_biases)
+            return layer(source)
+
+        width, activation = config.intermediate_size, config.hidden_act
+        activate = (ACTIVATIONS | GATED_ACTIVATIONS)[activation]
+        if config.is_gated:
+            gate = activate(project(width, "gate", hidden))  # BTF
+            inner = gate * project(width, "gated_intermediate", hidden)
+        else:
+            inner = activate(project(width, "intermediate", hidden))
+        if config.activation_dropout:
+            drop = Dropout(config.activation_dropout, name="activation_dropout")
+            inner = drop(inner, tokens.indices, deterministic=deterministic)
+        return project(config.hidden_size, "output", inner)

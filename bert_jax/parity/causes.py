@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from bert_jax.errors import listed
-from bert_jax.models.activations import ACTIVATIONS
+from bert_jax.models.activations import ACTIVATIONS, GATED_ACTIVATIONS
 from bert_jax.models.config import EncoderConfig
 from bert_jax.parity.inputs import ParityInput
 from bert_jax.parity.report import HIDDEN_STATES, TOLERANCES, Difference
@@ -25,7 +25,7 @@ _LESS = 4
 
 
 class Case(NamedTuple):
-    """An input and the reference's hidden states, [L + 1, R, T, D]."""
+    """An input and the reference's hidden states, [L + 1, B · K, T, D]."""
 
     batch: ParityInput
     hidden_states: np.ndarray
@@ -94,7 +94,7 @@ def causes_in_config(
     Args:
         config: config of the model.
         reference_config: config of the reference; its values are tried first.
-        states_with: computes the model's hidden states with another config, [L + 1, R, T, D].
+        states_with: computes the model's hidden states with another config, [L + 1, B · K, T, D].
         cases: the inputs that were compared.
 
     Returns:
@@ -154,10 +154,16 @@ def causes_in_rounding(differences: Iterable[Difference], own: Iterable[Differen
 
 
 def _is_possible(config: EncoderConfig, field: str, value: Any) -> bool:
-    """Whether bert_jax supports this value: it does not have all activations."""
+    """Whether bert_jax supports this value, with the same parameters."""
     if field == "hidden_act":
-        return value in ACTIVATIONS
-    return field != "num_attention_heads" or config.hidden_size % value == 0
+        kinds = (ACTIVATIONS, GATED_ACTIVATIONS)
+        return next((value in kind for kind in kinds if config.hidden_act in kind), False)
+    return field != "num_attention_heads" or _splits(config, value)
+
+
+def _splits(config: EncoderConfig, heads: int) -> bool:
+    """Whether the width of all attention heads together stays the same for this number."""
+    return config.attention_head_size is None and config.hidden_size % heads == 0
 
 
 def _is_rounded(tensor: np.ndarray, reference: np.ndarray, dtype: str) -> bool:

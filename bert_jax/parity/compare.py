@@ -13,9 +13,9 @@ import numpy as np
 from bert_jax.checkpoints import google_files
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.checkpoints.parameters import (
-    DECODER,
     POSITION_EMBEDDINGS,
     WORD_EMBEDDINGS,
+    decoder_tensor,
     to_tensors,
 )
 from bert_jax.checkpoints.sentence_transformers import encoder_directory
@@ -25,10 +25,10 @@ from bert_jax.inference.loading import load
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
 from bert_jax.models.encoder import Encoder, RequestedOutputs, abstract_params
-from bert_jax.models.encoder_with_head import apply_model
+from bert_jax.models.encoder_with_head import ClassifierOptions, apply_model
 from bert_jax.models.head import find_head
 from bert_jax.models.heads.question_answering import JOINT, QuestionAnsweringOptions
-from bert_jax.models.heads.text_vectors import TEXT_VECTORS
+from bert_jax.models.vectors import TEXT_VECTORS
 from bert_jax.parity.causes import Case, causes_in_config, causes_in_rounding, causes_in_tensors
 from bert_jax.parity.inputs import (
     FEATURES,
@@ -49,6 +49,8 @@ from bert_jax.parity.report import (
     states_of,
 )
 from bert_jax.tasks.classification.predict import problem_type
+
+_STATES = RequestedOutputs(hidden_states=True)
 
 
 def compare(directory: str | Path, reference: str | Path | None = None) -> ParityReport:
@@ -87,16 +89,18 @@ def compare(directory: str | Path, reference: str | Path | None = None) -> Parit
             f"{path} lacks {', '.join(model.report.new)}, so there is nothing to compare a "
             f"{description.class_name} with; give the whole model"
         )
+    reads_last = model.config.of_head(ClassifierOptions).of_last_token
     expected_model = open_reference(
         reference_path,
         description.family,
         head,
         add_pooling_layer=description.add_pooling_layer,
+        padding_id=model.tokenizer.padding_id if reads_last else None,
     )
     names = description.family.huggingface
     params = {scope: tree for scope, tree in model.params.items() if scope != TEXT_VECTORS}
     tensors = to_tensors(params, names, model.module)
-    decoder = names.tensor_of(DECODER)
+    decoder = decoder_tensor(names)
     _check_shapes(path, tensors, reference_path, expected_model.tensors, decoder)
     _check_problem_types(path, model, reference_path, expected_model)
 
@@ -142,7 +146,7 @@ def compare_values(
     A tensor of only one side (an untied decoder) has the gradient 0 on the opposite side.
     """
     outputs, names = find_head(head).compared, family.huggingface
-    real = batch.rows("attention_mask").astype(bool)  # RT
+    real = batch.rows("attention_mask").astype(bool)  # BT, or BK,T
     per_token = () if outputs.reads_padding else outputs.per_token
     tables = [WORD_EMBEDDINGS, *([POSITION_EMBEDDINGS] if config.positions_after_padding else [])]
     reads_padding = outputs.reads_padding or config.trigram_input
@@ -197,30 +201,40 @@ def compute(model: LoadedModel, batch: ParityInput) -> Values:
         {name: np.asarray(value) for name, value in logits.items()},
         {name: float(value) for name, value in of_head.items()},
         to_tensors(gradients, model.description.family.huggingface, model.module),
+        _decoder_states(model, features) if compared.has_decoder else None,
     )
 
 
 def hidden_states(config: EncoderConfig, params: Any, batch: ParityInput) -> np.ndarray:
-    """Embeddings and outputs of the layers, [L + 1, R, T, D], for the parameters of any model.
+    """Embeddings and outputs of the layers, [L + 1, B · K, T, D], for the parameters of any model.
 
     The config may differ from the config of the parameters if the number of values stays the same:
     another number of attention heads only splits the kernels differently.
     """
     module = Encoder(config, add_pooling_layer=False)
-    rows = [batch.rows(name) for name in FEATURES]
+    rows: dict[str, Any] = {name: batch.rows(name) for name in FEATURES if name in batch.features}
     encoder = {name: params.get(ENCODER_SCOPE, params)[name] for name in ("embeddings", "encoder")}
     encoder = jax.tree.map(
         lambda value, expected: value.reshape(expected.shape), encoder, abstract_params(module)
     )
 
-    requested = RequestedOutputs(hidden_states=True)
-
     def states(encoder: Any) -> jax.Array:
-        output: Any = module.apply({"params": encoder}, *rows, encoder_outputs=requested)
+        output: Any = module.apply({"params": encoder}, **rows, encoder_outputs=_STATES)
         return output.hidden_states
 
     with jax.default_matmul_precision("highest"):
         return np.asarray(jax.jit(states)(encoder))
+
+
+def _decoder_states(model: LoadedModel, features: Mapping[str, jax.Array]) -> np.ndarray:
+    """Embeddings and outputs of the decoder's layers, [L + 1, B, U, D]."""
+
+    def states(params: Any) -> jax.Array:
+        *_, decoded = apply_model(model.module, params, features, encoder_outputs=_STATES)
+        return decoded.hidden_states
+
+    with jax.default_matmul_precision("highest"):
+        return np.asarray(jax.jit(states)(model.params))
 
 
 def _check_shapes(
@@ -256,6 +270,14 @@ def _check_problem_types(
         )
 
 
+def _fields_of(reference: Reference) -> dict[str, Any]:
+    """The fields of `EncoderConfig` that the reference's config states."""
+    family, stated = reference.family, reference.config
+    fields = {name: stated[key] for name, key in family.file_fields().items() if key in stated}
+    act = fields["hidden_act"]
+    return fields | {"hidden_act": family.activation_names.get(act, act)}
+
+
 def _causes(
     model: LoadedModel,
     tensors: Mapping[str, np.ndarray],
@@ -264,7 +286,7 @@ def _causes(
     differences: list[Difference],
 ) -> list[str]:
     """The causes; weights first: while they differ, other configs explain nothing."""
-    decoder = model.description.family.huggingface.tensor_of(DECODER)
+    decoder = decoder_tensor(model.description.family.huggingface)
     if causes := causes_in_tensors(tensors, reference.tensors, model.description.dtype, decoder):
         return causes
     known: dict[tuple[EncoderConfig, str], np.ndarray] = {}
@@ -275,7 +297,8 @@ def _causes(
             known[config, batch.name] = hidden_states(config, model.params, batch)
         return known[config, batch.name]
 
-    if causes := causes_in_config(model.config, reference.config, states_with, cases):
+    stated = _fields_of(reference)
+    if causes := causes_in_config(model.config, vars(model.config) | stated, states_with, cases):
         return causes
     own: list[Difference] = []
     for case in cases:

@@ -17,13 +17,13 @@ FEATURES = ("input_ids", "token_type_ids", "attention_mask")
 
 @dataclasses.dataclass(frozen=True)
 class ParityInput:
-    """One batch. The encoder has R rows: B, or B · C for multiple choice.
+    """One batch. The encoder has B · K rows; K = 1 except for multiple choice.
 
     Attributes:
         name: name in the table.
         text: description of the input.
-        features: arrays by `FEATURES`, and the head's own, int32 [B, T] or, for multiple choice,
-            [B, C, T].
+        features: arrays by `FEATURES`, without types that the model does not have, and the head's
+            own, int32 [B, T] or, for multiple choice, [B, K, T].
         labels: int32 or float32, by argument of Hugging Face's class; for the bare encoder the
             coefficients of its linear form, `last_hidden_state` [B, T, D] and `pooler_output`
             [B, D].
@@ -35,7 +35,7 @@ class ParityInput:
     labels: Mapping[str, np.ndarray]
 
     def rows(self, feature: str) -> np.ndarray:
-        """A feature in the rows of the encoder, [R, T]."""
+        """A feature in the rows of the encoder, [B · K, T]."""
         values = self.features[feature]
         return values.reshape(-1, values.shape[-1])
 
@@ -97,23 +97,24 @@ class _Maker:
         comparison = self.comparison
         lengths = [length for length in lengths for _ in range(comparison.choices)]
         rows = [self._row(length, max(lengths), has_pairs) for length in lengths]
-        ids, types, mask = map(np.stack, zip(*rows, strict=True))  # RT
+        ids, types, mask = map(np.stack, zip(*rows, strict=True))  # BT, or BK,T
         draw = DrawnBatch(
             ids,
             mask,
             self._is_word(ids),
-            self.config.hidden_size,
-            self.config.num_labels,
+            self.config,
             self.problem_type,
             self._mask_id,
             self.generator,
         )
         labels = comparison.labels(draw)
         features = dict(zip(FEATURES, (draw.ids, types, mask), strict=True))
+        if not self.config.type_vocab_size:  # GPT in transformers would add word embeddings of them
+            del features["token_type_ids"]
         features |= comparison.features(draw)
         facts = [f"batch {batch}", f"{max(lengths)} tokens"]
         if comparison.choices > 1:
-            shape = (batch, comparison.choices, -1)  # BCT
+            shape = (batch, comparison.choices, -1)  # BKT
             features = {name: values.reshape(shape) for name, values in features.items()}
             facts.append(f"{comparison.choices} choices")
         if min(lengths) < max(lengths):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.checkpoints.parameters import DECODER, WORD_EMBEDDINGS
+from bert_jax.checkpoints.parameters import WORD_EMBEDDINGS, decoder_tensor
 from bert_jax.errors import UserError, first_line
 from bert_jax.families.family import Family, TensorNames
 from bert_jax.models.comparison import IGNORED_LABEL, linear_form
@@ -53,7 +53,7 @@ class Reference:
         features = {name: tensors[name] for name in batch.features if name in self._arguments}
         labels = {name: tensors[name] for name in batch.labels}
         compared = find_head(self.head).compared
-        is_bare = compared.loss is None
+        is_bare, has_decoder = compared.loss is None, compared.has_decoder
         self._model.zero_grad()
         output = self._model(
             **features,
@@ -78,10 +78,11 @@ class Reference:
         losses[-1].backward()
         logits = compared.named_logits(output)
         return named_values(
-            np.stack([state.detach().numpy() for state in output.hidden_states]),
+            _stacked(output.encoder_hidden_states if has_decoder else output.hidden_states),
             {name: value.detach().numpy() for name, value in logits.items()},
             {name: loss.item() for name, loss in zip(compared.losses, losses, strict=True)},
             _canonical(self._model, self.family.huggingface, gradients=True),
+            _stacked(output.decoder_hidden_states) if has_decoder else None,
         )
 
     @functools.cached_property
@@ -95,7 +96,12 @@ class Reference:
 
 
 def open_reference(
-    directory: Path, family: Family, head: str, *, add_pooling_layer: bool = True
+    directory: Path,
+    family: Family,
+    head: str,
+    *,
+    add_pooling_layer: bool = True,
+    padding_id: int | None = None,
 ) -> Reference:
     """Loads a model directory with transformers.
 
@@ -104,6 +110,8 @@ def open_reference(
         family: family of the model.
         head: head of the model.
         add_pooling_layer: for the bare encoder, whether it has a pooler.
+        padding_id: the id before which GPT's classifiers find the last token, whatever the files
+            say; None: as the files say.
 
     Raises:
         UserError: PyTorch or transformers is missing or cannot load the directory, or it lacks
@@ -111,7 +119,13 @@ def open_reference(
     """
     torch, transformers = import_reference()
     class_name = family.class_names[head]
-    model_class = getattr(transformers, class_name)
+    model_class = getattr(transformers, class_name, None)
+    if model_class is None:
+        version = transformers.__version__
+        raise UserError(
+            f"{directory}: transformers {version} has no {class_name} to compare it with; give a "
+            "model of a class that it has"
+        )
     arguments = {}
     if "add_pooling_layer" in inspect.signature(model_class).parameters:
         arguments["add_pooling_layer"] = add_pooling_layer
@@ -136,6 +150,9 @@ def open_reference(
             f"all), so there is nothing to compare a {class_name} with; give the whole model"
         )
     model.eval()
+    if padding_id is not None:
+        model.config.pad_token_id = padding_id
+    _buffers_as_parameters(model, family.huggingface)
     return Reference(
         family=family,
         head=head,
@@ -163,22 +180,44 @@ def import_reference() -> tuple[Any, Any]:
     return torch, transformers
 
 
+def _buffers_as_parameters(model: Any, names: TensorNames) -> None:
+    """Buffers that are parameters here, such as the bias of BART's logits, have gradients, too."""
+    import torch
+
+    known = {rule.tensor for rule in names.rules}
+    for name, buffer in list(model.named_buffers()):
+        if names.canonical(name) in known:
+            scope, _, own = name.rpartition(".")
+            module = model.get_submodule(scope)
+            delattr(module, own)
+            module.register_parameter(own, torch.nn.Parameter(buffer))
+
+
+def _stacked(states: Any) -> np.ndarray:
+    """The hidden states of encoder or decoder, [L + 1, B · K, T, D]."""
+    return np.stack([state.detach().numpy() for state in states])
+
+
 def _canonical(model: Any, names: TensorNames, *, gradients: bool = False) -> dict[str, np.ndarray]:
     """Parameters or their gradients, without duplicates under a second name."""
+    import torch
+    from transformers.core_model_loading import revert_weight_conversion
+
+    tensors = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    if gradients:
+        for name, parameter in model.named_parameters():
+            is_unused = parameter.grad is None
+            tensors[name] = torch.zeros_like(parameter) if is_unused else parameter.grad
     values: dict[str, np.ndarray] = {}
-    for name, parameter in model.named_parameters():
+    # Some classes name and split their parameters otherwise than their files.
+    for name, tensor in revert_weight_conversion(model, tensors).items():
         canonical = names.canonical(name)
         # An untied decoder has two biases, and computes with the alias.
         if canonical is None or (canonical in values and name == canonical):
             continue
-        value = parameter.detach()
-        if gradients:
-            value = (
-                parameter.new_zeros(parameter.shape) if parameter.grad is None else parameter.grad
-            )
-        values[canonical] = value.numpy()
+        values[canonical] = tensor.numpy()
     # A tied table has its first name in the model's class.
-    words, decoder = names.rule(WORD_EMBEDDINGS).tensor, names.tensor_of(DECODER)
+    words, decoder = names.rule(WORD_EMBEDDINGS).tensor, decoder_tensor(names)
     if words not in values:
         values[words] = values.pop(decoder)
     return values

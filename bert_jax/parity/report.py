@@ -8,11 +8,18 @@ from typing import Any
 
 import numpy as np
 
-HIDDEN_STATES, LOGITS, LOSS, GRADIENT = "hidden states", "logits", "loss", "gradient"
+HIDDEN_STATES, DECODER_STATES = "hidden states", "hidden states of the decoder"
+LOGITS, LOSS, GRADIENT = "logits", "loss", "gradient"
 
 # The largest absolute difference that counts as rounding. Gradients: relative to their scale, see
 # `gradient_scales`. Float32 sums in another order differ by a few 1e-6 in a model of base size.
-TOLERANCES: Mapping[str, float] = {HIDDEN_STATES: 2e-5, LOGITS: 1e-4, LOSS: 1e-4, GRADIENT: 1e-4}
+TOLERANCES: Mapping[str, float] = {
+    HIDDEN_STATES: 2e-5,
+    DECODER_STATES: 2e-5,
+    LOGITS: 1e-4,
+    LOSS: 1e-4,
+    GRADIENT: 1e-4,
+}
 
 
 # What one side computed from one input, by quantity and name: "embeddings", "layer 3"; the name of
@@ -25,11 +32,12 @@ def named_values(
     logits: Mapping[str, np.ndarray],
     losses: Mapping[str, float],
     gradients: Mapping[str, np.ndarray],
+    decoder_states: np.ndarray | None = None,
 ) -> Values:
-    """Hidden states [L + 1, R, T, D], logits, losses and gradients of the last loss as `Values`."""
-    names = ["embeddings", *(f"layer {n}" for n in range(len(states) - 1))]
+    """Hidden states [L + 1, B · K, T, D], logits, losses, gradients of the last, as `Values`."""
     quantities = {
-        HIDDEN_STATES: dict(zip(names, states, strict=True)),
+        HIDDEN_STATES: _by_layer(states),
+        DECODER_STATES: {} if decoder_states is None else _by_layer(decoder_states),
         LOGITS: logits,
         LOSS: losses,
         GRADIENT: gradients,
@@ -41,8 +49,13 @@ def named_values(
     }
 
 
+def _by_layer(states: np.ndarray) -> dict[str, np.ndarray]:
+    names = ["embeddings", *(f"layer {n}" for n in range(len(states) - 1))]
+    return dict(zip(names, states, strict=True))
+
+
 def states_of(values: Values) -> np.ndarray:
-    """The hidden states, [L + 1, R, T, D]."""
+    """The hidden states, [L + 1, B · K, T, D]."""
     return np.stack([state for (kind, _), state in values.items() if kind == HIDDEN_STATES])
 
 
@@ -51,7 +64,7 @@ class Difference:
     """The difference between the two sides in one quantity, for one input.
 
     Attributes:
-        quantity: `HIDDEN_STATES`, `LOGITS`, `LOSS` or `GRADIENT`.
+        quantity: one of `TOLERANCES`.
         name: see `Values`.
         input_name: name of the input.
         maximum: largest absolute difference; NaN if a value of one side is NaN.
@@ -121,9 +134,9 @@ def gradient_scales(gradients: Mapping[str, np.ndarray]) -> dict[str, float]:
     return {name: max(largest[name.rpartition(".")[0]], least) for name in gradients}
 
 
-# A tensor of the encoder: the prefix of the family, and the layer.
-_PREFIX = re.compile(r"^\w+\.(?=(embeddings|encoder|pooler)\.)")
-_LAYER = re.compile(r"^\w+\.encoder\.layer\.(\d+)\.")
+# A tensor of the encoder: the prefix of the family, and the layer; of a decoder, too.
+_PREFIX = re.compile(r"^\w+\.(?=(embeddings|encoder|decoder|pooler)\.)")
+_LAYER = re.compile(r"^(?:\w+\.)??(?:encoder|(decoder)|transformer)\.(?:layers?|h|block)\.(\d+)\.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,6 +186,8 @@ class ParityReport:
             groups[entry.quantity].setdefault(_group(entry), []).append(entry)
         lines = []
         for quantity, of_quantity in groups.items():
+            if not of_quantity:  # no decoder
+                continue
             relative = ": their worst is relative to the largest value of the reference's"
             lines.append(f"gradients{relative}" if quantity == GRADIENT else quantity)
             lines += [self._line(group, entries) for group, entries in of_quantity.items()]
@@ -241,7 +256,7 @@ def _group(entry: Difference) -> str:
     if entry.quantity != GRADIENT:
         return entry.name
     if layer := _LAYER.match(entry.name):
-        return f"layer {layer[1]}"
+        return " ".join(filter(None, (layer[1], "layer", layer[2])))
     parts = _PREFIX.sub("", entry.name).split(".")
     return ".".join(parts[:2]) if parts[0] == "cls" else parts[0]
 

@@ -156,6 +156,8 @@ def prepare_process(requested: Slice) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if requested.hardware.platform == "tpu":
         os.environ.update(WITHOUT_TPU)
+        # A program for a TPU that is not there is stored, but cannot be read: JAX would warn.
+        os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
     if requested.hardware.platform == "cpu":
         flags = os.environ.get("XLA_FLAGS", "")
         if "xla_force_host_platform_device_count" not in flags:

@@ -41,7 +41,7 @@ from typing import Any
 
 import jax
 
-from bert_jax.errors import UserError, require_at_least, require_between
+from bert_jax.errors import UserError, counted, require_at_least, require_between
 from bert_jax.models.encoder_with_head import row_kinds
 from bert_jax.planning.collectives import traffic
 from bert_jax.planning.hardware import Slice, Topology, find_topology
@@ -213,7 +213,7 @@ def make_plan(
 
 def _compile(training: TrainingOnMesh, topology: Topology, rows: int) -> CompiledStep:
     """Compiles the step for `rows` rows on each device; reports on stderr."""
-    where = f"{topology.slice} {training.name}: {rows} rows on each device"
+    where = f"{topology.slice} {training.name}: {counted(rows, 'rows')} on each device"
     say(f"{where}: compiling …")
     compiled = training.compile(rows)
     say(f"{where}: {'fits' if compiled.memory else 'does not fit'} ({compiled.seconds:.0f} s)")

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from bert_jax.errors import counted
 from bert_jax.metrics.tables import aligned
 
 _YES_OR_NO = {True: "yes", False: "no"}
@@ -16,9 +17,9 @@ def as_text(plans: Sequence[dict[str, Any]]) -> str:
     """Formats results of `make_plan`: one mesh in full, several with one line each."""
     plan = plans[0]
     heading = (
-        f"{plan['topology']}, {plan['devices']} devices: {plan['parameters'] / 1e6:,.1f} M "
-        f"parameters, {plan['precision']}, batches of {plan['global_batch_size']:,} × "
-        f"{plan['length']}"
+        f"{plan['topology']}, {counted(plan['devices'], 'devices')}: "
+        f"{plan['parameters'] / 1e6:,.1f} M parameters, {plan['precision']}, "
+        f"batches of {plan['global_batch_size']:,} × {plan['length']}"
     )
     if plan["compile_s"] is None:
         provenance = "Estimated from shapes, not compiled."
@@ -63,7 +64,7 @@ def _in_full(plan: dict[str, Any]) -> list[str]:
     ]
     if (largest := plan["largest_microbatch_per_device"]) is not None:
         batch = f"{plan['global_batch_size'] * largest // rows:,} × {plan['length']}"
-        fitting = f"{largest} rows on each device: a global batch of {batch}"
+        fitting = f"{counted(largest, 'rows')} on each device: a global batch of {batch}"
         lines.append(("largest micro-batch", fitting if largest else "none fits"))
     lines += [
         (
@@ -82,7 +83,7 @@ def _in_full(plan: dict[str, Any]) -> list[str]:
         ),
         *_times(plan),
     ]
-    mesh = f"mesh {plan['mesh']}, micro-batches of {rows} rows on a device"
+    mesh = f"mesh {plan['mesh']}, micro-batches of {counted(rows, 'rows')} on a device"
     return [mesh, "", *(f"{name:26}{value}" for name, value in lines)]
 
 

@@ -19,17 +19,18 @@ from bert_jax.planning.hardware import Hardware
 from bert_jax.tasks.base.task import ComputedModel
 
 # Adam reads gradient, parameter and two moments, and writes the latter three, float32 each: 28
-# bytes for the 8 of the two moments.
+# bytes for the 8 of the two moments. Adafactor keeps few moments; of it, this is a low bound.
 _UPDATE_BYTES_PER_MOMENT_BYTE = 28 / 8
 
 
 def real_flops(config: EncoderConfig, lengths: np.ndarray, predictions: int) -> float:
     """FLOPs of sequences, both passes: the sum of 3·[L·T·(8D² + 4DF + 4TD) + P·2(D² + DV)].
 
-    That is BERT; other families also have maps between widths. The backward pass takes twice the
-    forward pass. Recomputation to save memory is work of the program, not of the model, and is not
-    counted; nor are pooler and next-sentence head, which are less than a thousandth. `step_flops`
-    counts all models of a step.
+    That is BERT; other families also have maps between widths, attention heads that are together
+    wider or narrower than D, gated feed-forward blocks, and layers in which a token sees a part of
+    the T. The backward pass takes twice the forward pass. Recomputation to save memory is work of
+    the program, not of the model, and is not counted; nor are pooler and next-sentence head, which
+    are less than a thousandth. `step_flops` counts all models of a step.
 
     Args:
         config: D `hidden_size`, F `intermediate_size`, L layers, V `vocab_size`.
@@ -37,13 +38,22 @@ def real_flops(config: EncoderConfig, lengths: np.ndarray, predictions: int) -> 
         predictions: P of all, positions that the vocabulary head computes; 0 without that head.
     """
     width, narrow, embedded = config.hidden_size, config.attention_size, config.embedding_width
-    tokens, pairs = float(lengths.sum()), float((lengths.astype(np.float64) ** 2).sum())
+    heads = config.num_attention_heads * config.head_dim
+    matrices = 3 if config.is_gated else 2
+    tokens, long = float(lengths.sum()), lengths.astype(np.float64)
+    layers = config.num_hidden_layers
+    num_global = sum(map(config.is_global, range(layers)))
+    # Of the tokens of a local layer, as many as fit see `window` others on either side.
+    window = np.minimum(config.window, long - 1)
+    near = long * (2 * window + 1) - window * (window + 1)
+    pairs = num_global * float((long**2).sum()) + (layers - num_global) * float(near.sum())
     # Queries, keys, values and outputs; then the feed-forward blocks.
-    per_token = 6 * narrow**2 + 2 * width * narrow
-    per_token += config.num_feedforward_networks * 4 * narrow * config.intermediate_size
+    per_token = 6 * narrow * heads + 2 * width * heads
+    feed_forward = 2 * matrices * narrow * config.intermediate_size
+    per_token += config.num_feedforward_networks * feed_forward
     if config.layer_kind == "bottleneck":
         per_token += 6 * width * narrow  # two maps in, one out
-    layers = config.num_hidden_layers * (tokens * per_token + pairs * 4 * narrow)
+    of_layers = layers * tokens * per_token + pairs * 4 * heads
     inputs = 0.0
     if config.has_embedding_projection:
         inputs = tokens * 2 * embedded * width
@@ -51,7 +61,7 @@ def real_flops(config: EncoderConfig, lengths: np.ndarray, predictions: int) -> 
         inputs = tokens * 6 * embedded * width
     predicted = width if config.of_head(MaskedLMOptions).extended_decoder else embedded
     head = 2 * (width * predicted + predicted * config.vocab_size)
-    return 3.0 * (inputs + layers + predictions * head)
+    return 3.0 * (inputs + of_layers + predictions * head)
 
 
 def step_flops(

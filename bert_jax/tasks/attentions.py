@@ -8,9 +8,19 @@ from typing import Any
 import jax
 import numpy as np
 
+from bert_jax.data.examples import Example, Text, texts_of
+from bert_jax.errors import UserError
 from bert_jax.models.encoder import Encoder, RequestedOutputs
 from bert_jax.models.encoder_with_head import apply_model, model_inputs
-from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
+from bert_jax.pictures.attention import AttentionMap, AttentionOfText, attention_page
+from bert_jax.tasks.base.predict_spec import (
+    TEXTS,
+    OutputFile,
+    PredictOptions,
+    PredictSpec,
+    TextPredictOptions,
+    keeps_no_columns,
+)
 from bert_jax.tasks.base.predictor import (
     LARGE_OUTPUT_WINDOW,
     BatchOptions,
@@ -19,6 +29,7 @@ from bert_jax.tasks.base.predictor import (
     encoder_of,
     layer_numbers,
 )
+from bert_jax.tasks.base.short_repr import ShortRepr
 from bert_jax.tasks.base.text_rows import TextPredictor
 from bert_jax.tokenization import Encoding
 
@@ -36,18 +47,32 @@ class AttentionsPredictOptions(TextPredictOptions):
     layers: tuple[int, ...] | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class AttentionMaps:
-    """How much each token of a text attends to each other.
+@dataclasses.dataclass(frozen=True, repr=False)
+class AttentionMaps(ShortRepr):
+    """How much each token of a text attends to each other; a notebook shows it as a picture.
 
     Attributes:
         tokens: T pieces, special tokens included.
         weights: float32 [L, N, T, T] for L chosen layers and N heads, from each token (axis 2) to
             each (axis 3); rows sum to 1.
+        layers: the numbers of the layers, from 1.
     """
 
     tokens: list[str]
     weights: np.ndarray
+    layers: tuple[int, ...]
+
+    def picture(self, title: str = "") -> AttentionOfText:
+        """What a page shows; by default, the title are the tokens."""
+        only = AttentionMap("attention", self.tokens, self.tokens, self.weights, self.layers)
+        return AttentionOfText(title or " ".join(self.tokens), [only])
+
+    def _repr_html_(self) -> str | None:
+        """The page; None, and text instead, where a page has too little space."""
+        try:
+            return attention_page([self.picture()])._repr_html_()
+        except UserError:
+            return None
 
 
 class AttentionsPredictor(TextPredictor[AttentionMaps]):
@@ -72,10 +97,13 @@ class AttentionsPredictor(TextPredictor[AttentionMaps]):
     def compute(self, batch: dict[str, jax.Array]) -> jax.Array:
         return _weights(self._params, batch, encoder=self._encoder, layers=self._layers)
 
+    def output_values(self, length: int) -> int:
+        return len(self._layers) * self.model.config.num_attention_heads * length**2
+
     def decode_row(self, encoding: Encoding, output: np.ndarray) -> AttentionMaps:
         length = len(encoding)
         weights = check_finite(output[..., :length, :length].copy(), "the attentions of a text")
-        return AttentionMaps(encoding.tokens, weights)
+        return AttentionMaps(encoding.tokens, weights, self._layers)
 
 
 @functools.partial(jax.jit, static_argnames=("encoder", "layers"))
@@ -88,9 +116,24 @@ def _weights(
     return output.attentions.swapaxes(0, 1)
 
 
+def _page(options: PredictOptions) -> Sequence[OutputFile[Text, AttentionMaps]]:
+    """A page with pictures of all texts."""
+    keeps_no_columns(options, "html")
+
+    def row(example: Example[Text], maps: AttentionMaps) -> str:
+        try:
+            return maps.picture(" / ".join(texts_of(example.input))).element()
+        except UserError as error:
+            raise UserError(f"{example.location}: {error}") from error
+
+    return (OutputFile(row, attention_page().layout),)
+
+
 PREDICT = PredictSpec(
     TEXTS,
     AttentionsPredictOptions,
     lambda model, options: AttentionsPredictor(model, options.batches, layers=options.layers),
     lambda text, maps: {"tokens": maps.tokens, "attentions": maps.weights},
+    {"html": _page},
+    endings={".html": "html"},
 )

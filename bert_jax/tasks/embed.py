@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -10,32 +11,50 @@ import jax
 import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.examples import Text
+from bert_jax.data.converted_outputs import to_numpy
+from bert_jax.data.examples import Example, Text
+from bert_jax.data.outputs import Layout, float32_repr, to_json
+from bert_jax.metrics.similarity import units
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.encoder_with_head import apply_model, model_inputs
-from bert_jax.models.heads.text_vectors import TEXT_VECTORS, TextPooling, TextVectors
-from bert_jax.models.layers import l2_normalize
+from bert_jax.models.heads.text_vectors import TextPooling
+from bert_jax.models.vectors import TEXT_VECTORS, Normalize, StoredVectors
 from bert_jax.process import say
-from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
+from bert_jax.tasks.base.predict_spec import (
+    TEXTS,
+    OutputFile,
+    PredictOptions,
+    PredictSpec,
+    TextPredictOptions,
+)
 from bert_jax.tasks.base.predictor import BatchOptions, Model, check_finite, encoder_of
 from bert_jax.tasks.base.text_rows import TextPredictor
 from bert_jax.tokenization import Encoding, Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
-class EmbedPredictOptions(TextPredictOptions):
-    """The options of `bert-jax predict` for vectors.
+class VectorPredictOptions(TextPredictOptions):
+    """The options of `bert-jax predict` for what is made of vectors.
 
     Attributes:
         pooling: one or more of `POOLINGS`, as "mean" or "cls,max"; None: as the model's files say.
-        normalize: whether vectors are scaled to length 1; None: as the model's files say.
         prompt: name of a prompt of the model, or a text, which is put before each text; None: the
             model's default prompt.
     """
 
     pooling: str | None = None
-    normalize: bool | None = None
     prompt: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbedPredictOptions(VectorPredictOptions):
+    """The options of `bert-jax predict` for vectors.
+
+    Attributes:
+        normalize: whether vectors are scaled to length 1; None: as the model's files say.
+    """
+
+    normalize: bool | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,9 +67,14 @@ class TextPreparation:
         tokenizer: tokenizer of the model.
     """
 
-    vectors: TextVectors
+    vectors: StoredVectors
     prompt: str
     tokenizer: Tokenizer
+
+    @classmethod
+    def of_side(cls, vectors: StoredVectors, side: str, tokenizer: Tokenizer) -> "TextPreparation":
+        """With the prompt of one of `SIDES`."""
+        return cls(vectors, vectors.prompt(vectors.prompt_name(side)), tokenizer)
 
     def __call__(self, text: Text) -> Text:
         if isinstance(text, str):
@@ -82,7 +106,8 @@ def stored_length(description: ModelDescription, tokenizer: Tokenizer) -> int | 
 
     As in sentence-transformers, its own limit replaces the tokenizer's.
     """
-    own = description.vectors.max_length
+    vectors = description.stored_vectors
+    own = None if vectors is None else vectors.max_length
     return tokenizer.model_max_length if own is None else own
 
 
@@ -112,10 +137,13 @@ class EmbeddingPredictor(TextPredictor[np.ndarray]):
         self.width = self.vectors.width(model.config.hidden_size)
         prepare = TextPreparation(self.vectors, self.vectors.prompt(prompt), model.tokenizer)
         super().__init__(model, options, prepare=prepare)
+        # Both are done on the host: one program computes vectors with any options.
+        self._ends_in_unit = self.vectors.modules[-1:] == (Normalize(),)
         self._normalize = bool(normalize)
         if pooling is None and model.description.stored_vectors is None:
             say_default(",".join(self.vectors.poolings))
-        self._pool = self.vectors.pool(prepare.prompt_length(self.limit))
+        any_length = model.description.vectors.chosen(pooling, normalize=False)
+        self._pool = any_length.pool(prepare.prompt_length(self.limit))
         encoder, params = encoder_of(model, with_pooler=not self.vectors.pools_tokens)
         self._encoder = encoder
         self._params = params, model.compute_params.get(TEXT_VECTORS, {})
@@ -125,17 +153,15 @@ class EmbeddingPredictor(TextPredictor[np.ndarray]):
         return stored_length(self.model.description, self.model.tokenizer)
 
     def compute(self, batch: dict[str, jax.Array]) -> jax.Array:
-        return _vectors(
-            self._params,
-            batch,
-            encoder=self._encoder,
-            pool=self._pool,
-            width=self.width,
-            normalize=self._normalize,
-        )
+        return _vectors(self._params, batch, encoder=self._encoder, pool=self._pool)
 
     def decode_row(self, encoding: Encoding, output: np.ndarray) -> np.ndarray:
-        return check_finite(output.copy(), "the vectors of a text")
+        return check_finite(self.vector(output), "the vectors of a text")
+
+    def vector(self, output: np.ndarray) -> np.ndarray:
+        """The vector from a row of the result of `compute`."""
+        vector = (units(output) if self._ends_in_unit else output)[: self.width]
+        return units(vector) if self._normalize else vector.copy()
 
 
 @functools.cache
@@ -144,24 +170,37 @@ def say_default(pooling: str) -> None:
     say(f"the model has no modules.json: vectors have the pooling {pooling} unless you name one")
 
 
-@functools.partial(jax.jit, static_argnames=("encoder", "pool", "width", "normalize"))
+@functools.partial(jax.jit, static_argnames=("encoder", "pool"))
 def _vectors(
     params: tuple[Any, Any],
     batch: dict[str, jax.Array],
     *,
     encoder: Encoder,
     pool: TextPooling,
-    width: int,
-    normalize: bool,
 ) -> jax.Array:
-    """A batch → float32 [B, X]."""
+    """A batch → float32 [B, X], neither scaled to length 1 at the end nor shortened."""
     output = apply_model(encoder, params[0], model_inputs(batch))
     mask = batch["attention_mask"].astype(bool)
     inputs = output.last_hidden_state, mask, output.pooler_output
     vectors: Any = pool.apply({"params": params[1]}, *inputs)
-    vectors = vectors[:, :width]
-    return l2_normalize(vectors) if normalize else vectors
+    return vectors
 
+
+def _numpy(options: PredictOptions) -> Sequence[OutputFile[Text, np.ndarray]]:
+    """Vectors as float32 [N, X], and a line of each row's columns in rows_NAME.jsonl beside it."""
+
+    def vector(_: Example[Text], vector: np.ndarray) -> str:
+        return json.dumps(list(map(float32_repr, vector))) + "\n"
+
+    def columns(example: Example[Text], vector: np.ndarray) -> str:
+        record = PREDICT.record(example, vector, options.keep_columns)
+        return to_json({key: value for key, value in record.items() if key != _EMBEDDING}) + "\n"
+
+    beside = Layout("rows", ending=".jsonl")
+    return OutputFile(vector, Layout(convert=to_numpy)), OutputFile(columns, beside)
+
+
+_EMBEDDING, _NUMPY = "embedding", "npy"
 
 PREDICT = PredictSpec(
     TEXTS,
@@ -173,5 +212,7 @@ PREDICT = PredictSpec(
         normalize=options.normalize,
         prompt=options.prompt,
     ),
-    lambda text, vector: {"embedding": vector},
+    lambda text, vector: {_EMBEDDING: vector},
+    formats={_NUMPY: _numpy},
+    endings={".npy": _NUMPY},
 )

@@ -11,7 +11,7 @@ import numpy as np
 
 from bert_jax.data.examples import Text
 from bert_jax.data.outputs import float32_repr
-from bert_jax.errors import require_at_least
+from bert_jax.errors import OptionError, require_at_least
 from bert_jax.models.encoder_with_head import apply_model, model_inputs
 from bert_jax.models.heads.pretraining import PreTrainingOutput
 from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
@@ -22,16 +22,26 @@ from bert_jax.tasks.base.predictor import (
     Model,
     check_finite,
     check_head,
+    not_one_string,
 )
 from bert_jax.tasks.base.text_rows import TextPredictor
 from bert_jax.tokenization import Encoding, Tokenizer
 
+# The least numbers of words, and of masks of a text that has several, in a program.
+_LEAST_WORDS, _LEAST_MASKS = 32, 8
+
 
 @dataclasses.dataclass(frozen=True)
 class FillMaskPredictOptions(TextPredictOptions):
-    """Attributes: `top_k`: number of words for each mask."""
+    """The options of `bert-jax predict`.
+
+    Attributes:
+        top_k: number of words for each mask.
+        targets: the words that are compared, see `MaskPredictor`; empty: all.
+    """
 
     top_k: int = 5
+    targets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -61,23 +71,37 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
     The other masks of the text are kept, as in training.
     """
 
-    def __init__(self, model: Model, options: BatchOptions, *, top_k: int = 5) -> None:
+    def __init__(
+        self,
+        model: Model,
+        options: BatchOptions,
+        *,
+        top_k: int = 5,
+        targets: Sequence[str] = (),
+    ) -> None:
         """Without `max_length`, longer texts are refused: a cut could remove a mask.
 
         Args:
             model: a model with the masked-language-model head.
             options: sizes of the batches.
             top_k: number of pieces; at most V.
+            targets: the only pieces that are proposed, or words that are one piece; their
+                probabilities are those among all pieces. Empty: all.
 
         Raises:
-            UserError: the model has no such head, or `top_k` is below 1.
+            UserError: the model has no such head, `top_k` is below 1, or a target is no piece.
         """
-        check_head(model, PREDICT.heads, "fill masks", "masked_lm")
+        check_head(model, PREDICT.heads, "fill masks")
         require_at_least("top_k", top_k, 1)
         super().__init__(model, options, refuse_long=options.max_length is None)
         self._tokenizer = model.tokenizer
         self._mask = model.tokenizer.special_id("mask", "fill_mask")
-        self._top_k = min(top_k, model.tokenizer.vocab_size)
+        chosen = [_target_id(model.tokenizer, target) for target in not_one_string(targets)]
+        self._targets = np.array([*dict.fromkeys(chosen)], np.int32) if chosen else None
+        known = model.tokenizer.vocab_size if self._targets is None else len(self._targets)
+        self._top_k = min(top_k, known)
+        # Few programs: the numbers up to 32 share one.
+        self._computed = min(max(_LEAST_WORDS, 1 << (top_k - 1).bit_length()), known)
 
     def encode(self, examples: Sequence[Text]) -> Sequence[EncodedExample | ExampleError]:
         return [
@@ -95,27 +119,29 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
     def inputs(
         self, arrays: dict[str, np.ndarray], rows: Mapping[int, Encoding]
     ) -> dict[str, np.ndarray]:
-        """With `masked_lm_positions`, int32 [B, P], P a power of two; unused ones are 0."""
+        """With `masked_lm_positions`, int32 [B, P], P 1, 8, 16, 32, …; unused ones are 0."""
         masks = {row: _masks(encoding, self._mask) for row, encoding in rows.items()}
-        most = 1 << (max(map(len, masks.values()), default=1) - 1).bit_length()
-        positions = np.zeros((len(arrays["input_ids"]), most), np.int32)
+        most = max(map(len, masks.values()), default=1)
+        count = 1 if most == 1 else max(_LEAST_MASKS, 1 << (most - 1).bit_length())
+        positions = np.zeros((len(arrays["input_ids"]), count), np.int32)
         for row, of_row in masks.items():
             positions[row, : len(of_row)] = of_row
         return {**arrays, "masked_lm_positions": positions}
 
     def warm_up_inputs(self, arrays: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
         """Those of texts with up to 8 masks."""
-        for most in (1, 2, 4, 8):
-            positions = np.zeros((len(arrays["input_ids"]), most), np.int32)
+        for count in (1, _LEAST_MASKS):
+            positions = np.zeros((len(arrays["input_ids"]), count), np.int32)
             yield {**arrays, "masked_lm_positions": positions}
 
     def compute(self, batch: dict[str, jax.Array]) -> Any:
         return _best_words(
             self.model.compute_params,
             batch,
+            self._targets,
             module=self.model.module,
             vocab_size=self._tokenizer.vocab_size,
-            top_k=self._top_k,
+            top_k=self._computed,
         )
 
     def decode_row(
@@ -125,10 +151,22 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
         return [
             [
                 _mask_prediction(self._tokenizer, encoding, position, int(word), float(score))
-                for score, word in zip(*of_mask, strict=True)
+                for score, word in zip(*(each[: self._top_k] for each in of_mask), strict=True)
             ]
             for position, *of_mask in zip(_masks(encoding, self._mask), *output, strict=False)
         ]
+
+
+def _target_id(tokenizer: Tokenizer, target: str) -> int:
+    """The id of a piece, or of the only piece of a word."""
+    token_id = tokenizer.token_to_id(target)
+    if token_id is None:
+        (encoding,) = tokenizer.encode_batch([target], add_special_tokens=False)
+        if len(encoding) != 1 or encoding.ids[0] == tokenizer.special_ids.unk:
+            rule = "give words that are one piece of the vocabulary"
+            raise OptionError("targets", target, rule)
+        (token_id,) = encoding.ids
+    return token_id
 
 
 def _masks(encoding: Encoding, mask: int) -> list[int]:
@@ -157,6 +195,7 @@ def _mask_prediction(
 def _best_words(
     params: Any,
     batch: dict[str, jax.Array],
+    targets: jax.Array | None,
     *,
     module: nn.Module,
     vocab_size: int,
@@ -167,8 +206,10 @@ def _best_words(
     logits = output.prediction_logits if isinstance(output, PreTrainingOutput) else output
     # Models may have more rows than the tokenizer has words.
     probabilities = jax.nn.softmax(logits[..., :vocab_size], axis=-1)
+    if targets is not None:
+        probabilities = probabilities[..., targets]
     best, words = jax.lax.top_k(probabilities, top_k)
-    return best, words
+    return best, words if targets is None else targets[words]
 
 
 def to_record(text: Text, masks: list[list[MaskPrediction]]) -> Mapping[str, Any]:
@@ -184,7 +225,9 @@ def to_record(text: Text, masks: list[list[MaskPrediction]]) -> Mapping[str, Any
 PREDICT = PredictSpec(
     TEXTS,
     FillMaskPredictOptions,
-    lambda model, options: MaskPredictor(model, options.batches, top_k=options.top_k),
+    lambda model, options: MaskPredictor(
+        model, options.batches, top_k=options.top_k, targets=options.targets
+    ),
     to_record,
     heads=("masked_lm", "pretraining"),
 )

@@ -21,6 +21,7 @@ from bert_jax.tasks.base.predictor import (
     encoder_of,
     layer_numbers,
 )
+from bert_jax.tasks.base.short_repr import ShortRepr
 from bert_jax.tasks.base.text_rows import TextPredictor
 from bert_jax.tokenization import Encoding
 
@@ -40,8 +41,8 @@ class HiddenStatesPredictOptions(TextPredictOptions):
     combine: str | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class TokenStates:
+@dataclasses.dataclass(frozen=True, repr=False)
+class TokenStates(ShortRepr):
     """Hidden states of the tokens of a text.
 
     Attributes:
@@ -85,6 +86,10 @@ class HiddenStatesPredictor(TextPredictor[TokenStates]):
         return _states(
             self._params, batch, encoder=self._encoder, layers=self._layers, combine=self._combine
         )
+
+    def output_values(self, length: int) -> int:
+        layers = 1 if self._combine in ("sum", "mean") else len(self._layers)
+        return layers * self.model.config.hidden_size * length
 
     def decode_row(self, encoding: Encoding, output: np.ndarray) -> TokenStates:
         real = check_finite(output[..., : len(encoding), :].copy(), "the hidden states of a text")

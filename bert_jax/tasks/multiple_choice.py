@@ -112,11 +112,11 @@ def _pairs(example: Choices) -> list[Text] | ExampleError:
 
 
 class ChoicePredictor(Predictor[Choices, np.ndarray]):
-    """The scores of the choices of each example, float32 [C], before softmax; C may vary."""
+    """The scores of the choices of each example, float32 [K], before softmax; K may vary."""
 
     def __init__(self, model: Model, options: BatchOptions) -> None:
         """Raises UserError where the model does not score choices."""
-        check_head(model, PREDICT.heads, "choose", "multiple_choice")
+        check_head(model, PREDICT.heads, "choose")
         super().__init__(model, options)
         self._encode = ChoiceEncoder(model.tokenizer, model.config, self.limit)
 
@@ -140,7 +140,7 @@ class ChoicePredictor(Predictor[Choices, np.ndarray]):
 
 
 def best_choice(choices: Sequence[str], scores: np.ndarray) -> Choice:
-    """The choice with the highest score, float32 [C]; the first one of equal scores."""
+    """The choice with the highest score, float32 [K]; the first one of equal scores."""
     probabilities = softmax(scores)
     best = int(scores.argmax())
     return Choice(best, choices[best], float(probabilities[best]), tuple(probabilities.tolist()))
@@ -195,7 +195,7 @@ PREDICT = PredictSpec(
 
 
 class ChoiceEvaluator(LabelledEvaluator[Choices, np.ndarray]):
-    """A prediction is the scores of the choices, float32 [C]."""
+    """A prediction is the scores of the choices, float32 [K]."""
 
     PREDICT = PREDICT
 
@@ -235,7 +235,7 @@ class MultipleChoiceTask(LabelledTask[Choices], Distillable):
         return ChoiceEvaluator(self.splits, self.options, self.description)
 
     def make_rows(self) -> TrainingRows:
-        """Each example has a row for each of its choices; `choice_mask`, bool [B, C], has these."""
+        """Each example has a row for each of its choices; `choice_mask`, bool [B, K], has these."""
         examples = self.splits.train
         encode = ChoiceEncoder(self.tokenizer, self.description.config, self.options.length)
         encoded = encode_in_chunks(encode, (example.input for example in examples))
@@ -253,7 +253,7 @@ class MultipleChoiceTask(LabelledTask[Choices], Distillable):
         return {"": classification_sums(logits, batch["labels"], batch["weights"])}
 
     def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
-        return jnp.where(batch["choice_mask"], outputs, MASK_VALUE)  # BC
+        return jnp.where(batch["choice_mask"], outputs, MASK_VALUE)  # BK
 
     def examples_as_text(self, count: int) -> str:
         """The right choice, prompt, question, and all choices, one example a line."""

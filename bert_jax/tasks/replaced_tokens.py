@@ -15,7 +15,6 @@ import jax
 import optax
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.pretraining.options import VocabularyOptions
 from bert_jax.errors import OptionError, require_between
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.replaced_tokens import (
@@ -24,6 +23,7 @@ from bert_jax.models.heads.replaced_tokens import (
     generator_config,
     generator_params,
 )
+from bert_jax.tasks.base.corpora import Corpora, corpus_spec
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.task import (
     ComputedModel,
@@ -32,14 +32,8 @@ from bert_jax.tasks.base.task import (
     token_mask,
     weighted_sums,
 )
-from bert_jax.tasks.base.train_spec import TrainedPart, TrainSpec
-from bert_jax.tasks.pretraining.create import (
-    Config,
-    make_task,
-    open_corpora,
-    prepare_options,
-    synthetic_corpora,
-)
+from bert_jax.tasks.base.train_spec import TrainedPart
+from bert_jax.tasks.pretraining.create import Config, make_task
 from bert_jax.tasks.pretraining.task import CorpusData, PretrainingTask
 
 _DISCRIMINATOR = "rtd"
@@ -166,15 +160,7 @@ def _is_token(batch: dict[str, jax.Array]) -> jax.Array:
     return token_mask(batch) * batch["masked_lm_weights"].max(axis=1, keepdims=True)
 
 
-def create(config: Config, model_init: ModelInit) -> ReplacedTokensTask:
-    """The task of a config."""
-    corpora = open_corpora(config, model_init)
-    return make_task(ReplacedTokensTask, "replaced_tokens", config, model_init, corpora)
-
-
-def create_without_data(config: Config, model_init: ModelInit) -> ReplacedTokensTask:
-    """The task of a config without a corpus, for planning."""
-    corpora = synthetic_corpora(config, model_init)
+def _make(config: Config, model_init: ModelInit, corpora: Corpora) -> ReplacedTokensTask:
     return make_task(ReplacedTokensTask, "replaced_tokens", config, model_init, corpora)
 
 
@@ -191,13 +177,8 @@ def _generator(config: Config, description: ModelDescription, execution: Executi
 
 _NOTE = "the exported model is the discriminator; `export --part generator` writes the generator"
 
-TRAIN = TrainSpec(
-    ReplacedTokensData,
-    create,
-    sections={"tokenizer": VocabularyOptions, "replaced_tokens": ReplacedTokenOptions},
-    prepare_options=prepare_options,
-    create_without_data=create_without_data,
-    has_data=lambda data: bool(data.corpus),
+TRAIN = dataclasses.replace(
+    corpus_spec(ReplacedTokensData, _make, {"replaced_tokens": ReplacedTokenOptions}),
     export_notes=lambda data: (_NOTE,),
     parts={"generator": _generator},
 )

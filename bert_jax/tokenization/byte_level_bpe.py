@@ -3,38 +3,28 @@
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from bert_jax.errors import UserError
-from bert_jax.files import VOCABULARY_BYTES, read_json_object, read_limited
-from bert_jax.process import say
-from bert_jax.tokenization.definition import (
-    OTHER_MODEL,
-    READ_REMEDY,
-    checked_model,
-    checked_pieces,
-    checked_steps,
-    decoded_lines,
-)
+from bert_jax.tokenization.bpe_files import Merge, read_bpe, write_bpe
+from bert_jax.tokenization.definition import OTHER_MODEL, checked_steps
 from bert_jax.tokenization.description import FAIRSEQ, Description, SpecialTokens, Token
-from bert_jax.tokenization.encoding import FAIRSEQ_TEMPLATE, Encoding, check_texts
+from bert_jax.tokenization.encoding import BARE_TEMPLATE, FAIRSEQ_TEMPLATE, Encoding, check_texts
+from bert_jax.tokenization.interface import GPT2
 from bert_jax.tokenization.library import LibraryTokenizer, copy_of
 from bert_jax.tokenization.source import BPE_FILE, LIBRARY, TokenizerSource
 
 if TYPE_CHECKING:
     import tokenizers
 
-MERGES_FILE = "merges.txt"
+END_OF_TEXT = "<|endoftext|>"
+"""The special token of GPT-2."""
 
 # The characters that encode the bytes of space, tab, line feed and carriage return.
 SPACE_MARKER = "Ġ"
 WORD_MARKERS = (SPACE_MARKER, "ĉ", "Ċ", "č")
-
-# Pieces that no merge makes are special tokens and a few that a vocabulary has for its size.
-_MOST_UNMADE = 0.1
-_FEW_UNMADE = 0.001
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,8 +44,9 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
     """Splits text by GPT-2's pattern, and joins the bytes of each part in the order of the merges.
 
     A space belongs to the piece after it, where it is written as "Ġ". So "world" at the start of a
-    text has another id than " world", unless `add_prefix_space` is set. Nothing is normalised, and
-    nothing is unknown if the vocabulary has all bytes. `<mask>` takes the space before it.
+    text has another id than " world", unless `add_prefix_space` is set. Nothing is normalised, but
+    for NFC where the files say so (ModernBERT), and nothing is unknown if the vocabulary has all
+    bytes. `<mask>` takes the space before it.
 
     Attributes:
         switches: how text is treated.
@@ -66,37 +57,44 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
     )
     # As in fairseq, punctuation without a space before it belongs to the word before it.
     _word_markers = WORD_MARKERS
+    _class_name = "RobertaTokenizer"
 
     def __init__(
         self,
         vocabulary: Mapping[str, int],
-        merges: Sequence[tuple[str, str]],
+        merges: Sequence[Merge],
         switches: ByteLevelSwitches = ByteLevelSwitches(),
         description: Description | None = None,
         origin: str = "the vocabulary",
         rows: int | None = None,
+        *,
+        composes: bool = False,
     ) -> None:
         """A tokenizer with the rules of RoBERTa; for further arguments see `LibraryTokenizer`.
 
         `vocabulary` has the id of each piece, `merges` the pairs of pieces that are joined, the
-        first one first.
+        first one first; `composes` is whether text is normalised to NFC.
 
         Raises:
             UserError: a special token is missing.
         """
         import tokenizers
-        from tokenizers import models
+        from tokenizers import models, normalizers
 
         description = description or self.class_description
-        unknown = description.tokens.names["unk"]
-        # Without it, the library drops bytes that have no piece.
+        names = description.tokens.names
+        unknown = names["unk"] if names["unk"] != names["eos"] else None
+        # Without it, as in GPT-2, the library drops bytes that have no piece.
         model = models.BPE(
             vocab=dict(vocabulary),
             merges=list(merges),
             unk_token=unknown if unknown in vocabulary else None,
         )
         self.switches = switches
-        super().__init__(tokenizers.Tokenizer(model), description, origin, rows)
+        library = tokenizers.Tokenizer(model)
+        if composes:
+            library.normalizer = normalizers.NFC()
+        super().__init__(library, description, origin, rows)
 
     def _complete(self, library: "tokenizers.Tokenizer") -> None:
         from tokenizers import decoders
@@ -177,78 +175,73 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
             self.switches.add_prefix_space,
             definition["model"]["merges"],
             definition["added_tokens"],
+            *filter(None, [definition["normalizer"]]),
         ]
         return self._digest(["ByteLevelBPE", rules, self._pieces])
 
     def save(self, directory: str | Path, *, max_length: int | None = None) -> None:
         """Writes `vocab.json`, `merges.txt`, `tokenizer.json` and `tokenizer_config.json`.
 
-        Hugging Face's `AutoTokenizer` reads them, as a `RobertaTokenizer` if the template is
-        RoBERTa's, and returns the same ids and offsets.
+        Hugging Face's `AutoTokenizer` reads them, as a `RobertaTokenizer` (or `GPT2Tokenizer`) if
+        the template is RoBERTa's (or GPT-2's), and returns the same ids and offsets.
         """
-        names = self.description.tokens.names
         rules = {
-            "tokenizer_class": "RobertaTokenizer",
+            "tokenizer_class": self._class_name,
             **dataclasses.asdict(self.switches),
-            "bos_token": names["cls"],
-            "eos_token": names["sep"],
         }
         directory, definition = self._save(directory, rules, max_length)
-        model = definition["model"]
-        ordered = dict(sorted(model["vocab"].items(), key=lambda item: item[1]))
-        lines = ["#version: 0.2", *(" ".join(merge) for merge in model["merges"])]
-        for name, content in {
-            BPE_FILE: json.dumps(ordered, ensure_ascii=False),
-            MERGES_FILE: "".join(f"{line}\n" for line in lines),
-        }.items():
-            (directory / name).write_bytes(content.encode())
+        write_bpe(directory, definition["model"])
+
+
+class GPT2Tokenizer(ByteLevelBPETokenizer):
+    """Byte-level BPE of GPT-2: only <|endoftext|>, which begins and ends texts, is special.
+
+    Nothing is added to a text, unless the files set `add_bos_token` or `add_eos_token`. There is no
+    padding: `padding_id` is 0, and what is computed for it must be masked.
+    """
+
+    class_description = Description(
+        SpecialTokens(dict.fromkeys(("unk_token", "bos_token", "eos_token"), Token(END_OF_TEXT))),
+        BARE_TEMPLATE,
+    )
+    _class_name = "GPT2Tokenizer"
 
 
 def load(source: TokenizerSource) -> ByteLevelBPETokenizer:
-    """The tokenizer of some files: pieces with the rules of RoBERTa's class, or as `LIBRARY`."""
+    """The tokenizer of some files: pieces with the rules of RoBERTa's class, or as `LIBRARY`.
+
+    Raises:
+        UserError: a file is missing or damaged, or has rules that are not supported.
+    """
     path, definition = source.path(BPE_FILE), source.definition
     source.check_no_arguments(path, "do not apply to byte-level BPE, which encodes text as it is")
+    pieces, merges = read_bpe(source)
+    of_file = None if definition is None else _checked_rules(path, definition)
     switches = ByteLevelSwitches(
         add_prefix_space=bool(source.switch("add_prefix_space")),
         trim_offsets=bool(source.switch("trim_offsets", True)),
     )
-    if definition is None:
-        content = read_json_object(path, remedy="give an object of pieces and their ids")
-        pieces = checked_pieces(path, content)
-        merges_path = path.with_name(MERGES_FILE)
-        remedy = f"give the {MERGES_FILE} that was made with the {BPE_FILE} beside it"
-        data = read_limited(merges_path, VOCABULARY_BYTES, remedy=remedy)
-        numbered = (
-            (f":{number}: the merge", line.split(" "))
-            for number, line in enumerate(decoded_lines(merges_path, data), start=1)
-            if line and not (number == 1 and line.startswith("#version"))
-        )
-        merges = _checked_merges(merges_path, numbered, pieces, remedy)
-    else:
-        model = checked_model(path, definition, "BPE")
-        pieces = checked_pieces(path, model.get("vocab"))
-        of_file = _checked_rules(path, definition, model)
-        switches = of_file if source.kind == LIBRARY else switches
-        listed = model.get("merges")
-        if not isinstance(listed, list):
-            raise UserError(f"{path}: the BPE model has no list of merges; {READ_REMEDY}")
-        numbered = (
-            (f": merge {number}", merge.split(" ") if isinstance(merge, str) else merge)
-            for number, merge in enumerate(listed)
-        )
-        merges = _checked_merges(path, numbered, pieces, READ_REMEDY)
-    described = source.describe(ByteLevelBPETokenizer.class_description, pieces)
-    return ByteLevelBPETokenizer(pieces, merges, switches, described, str(path), source.rows)
+    if source.kind == LIBRARY and of_file is not None:
+        switches = of_file
+    kind = ByteLevelBPETokenizer
+    if source.kind == GPT2:
+        kind = GPT2Tokenizer
+        is_trimmed = of_file is not None and of_file.trim_offsets and not source.sets_ends
+        switches = dataclasses.replace(switches, trim_offsets=is_trimmed)
+    described = source.describe(kind.class_description, pieces)
+    # Only a class that reads everything from the file takes its normaliser.
+    known = ("NFC",) if source.kind == LIBRARY else ()
+    composes = bool(definition and checked_steps(path, definition, "normalizer", known))
+    return kind(pieces, merges, switches, described, str(path), source.rows, composes=composes)
 
 
-def _checked_rules(
-    path: Path, definition: Mapping[str, Any], model: Mapping[str, Any]
-) -> ByteLevelSwitches:
+def _checked_rules(path: Path, definition: Mapping[str, Any]) -> ByteLevelSwitches:
     """The switches of a `tokenizer.json`.
 
     Raises:
         UserError: model or text splitting differ from RoBERTa.
     """
+    model = definition["model"]
     for key in (
         *("dropout", "continuing_subword_prefix", "end_of_word_suffix"),
         *("fuse_unk", "byte_fallback", "ignore_merges"),
@@ -258,7 +251,6 @@ def _checked_rules(
                 f"{path}: {key} of the BPE model is {model[key]!r:.80}; byte-level BPE as in "
                 f"RoBERTa has none: {OTHER_MODEL}"
             )
-    checked_steps(path, definition, "normalizer", ())
     splitter = checked_steps(path, definition, "pre_tokenizer", ("ByteLevel",))
     if len(splitter) != 1 or splitter[0].get("use_regex", True) is not True:
         raise UserError(
@@ -272,50 +264,6 @@ def _checked_rules(
         add_prefix_space=bool(splitter[0].get("add_prefix_space")),
         trim_offsets=any(isinstance(step, dict) and step.get("trim_offsets") for step in steps),
     )
-
-
-def _checked_merges(
-    path: Path, numbered: Iterable[tuple[str, Any]], vocabulary: Mapping[str, int], remedy: str
-) -> list[tuple[str, str]]:
-    """The merges of BPE, with a line on stderr if they may be cut off.
-
-    Args:
-        path: file to name.
-        numbered: how a message names each merge after the path, and its two pieces.
-        vocabulary: ids of all pieces.
-        remedy: end of the message.
-
-    Raises:
-        UserError: a merge does not fit the vocabulary, or many are missing.
-    """
-    merges = []
-    for name, merge in numbered:
-        is_pair = isinstance(merge, list) and len(merge) == 2
-        if not is_pair or not all(isinstance(piece, str) for piece in merge):
-            raise UserError(
-                f"{path}{name} is {merge!r:.80}, not two pieces with a space between; {remedy}"
-            )
-        for piece in (*merge, "".join(merge)):
-            if piece not in vocabulary:
-                raise UserError(
-                    f"{path}{name} ({' '.join(merge):.80}) needs {piece!r:.80}, which is not in "
-                    f"the vocabulary; {remedy}"
-                )
-        merges.append((merge[0], merge[1]))
-    made = {"".join(merge) for merge in merges}
-    unmade = [piece for piece in vocabulary if len(piece) > 1 and piece not in made]
-    words = [piece for piece in unmade if piece[0] not in "<["]
-    missing = (
-        f"{path}: no merge makes {len(unmade)} of the {len(vocabulary)} pieces, such as "
-        f"{(words or unmade or [''])[-1]!r:.80}"
-    )
-    if len(unmade) > _MOST_UNMADE * len(vocabulary) or (words and not merges):
-        raise UserError(
-            f"{missing}; the limit is {_MOST_UNMADE:.0%}: the file is cut off, {remedy}"
-        )
-    if len(words) > _FEW_UNMADE * len(vocabulary):
-        say(f"{missing}; if the file was cut off, copy it again")
-    return merges
 
 
 def _splitter(*, add_prefix_space: bool) -> "tokenizers.pre_tokenizers.ByteLevel":

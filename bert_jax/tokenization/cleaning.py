@@ -4,6 +4,13 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
+# In the order of Hugging Face's `clean_up_tokenization`.
+_SPACED = (
+    *((f" {mark}", mark) for mark in (".", "?", "!", ",")),
+    (" ' ", "'"),
+    *((f" {ending}", ending) for ending in ("n't", "'m", "'s", "'ve", "'re")),
+)
+
 
 class TextCleaner:
     """Turns the quotes `` and '' into ", and on request removes accents and lower-cases.
@@ -40,6 +47,13 @@ class TextCleaner:
             cleaned.append(replacement)
             origins.extend([match.start()] * len(replacement))
         return "".join(cleaned), origins
+
+
+def without_spaces_before_punctuation(text: str) -> str:
+    """The text that Hugging Face's `clean_up_tokenization_spaces` makes of decoded pieces."""
+    for before, after in _SPACED:
+        text = text.replace(before, after)
+    return text
 
 
 def has_accents(pieces: Iterable[str]) -> bool:

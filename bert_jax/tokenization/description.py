@@ -31,8 +31,8 @@ _DROPPED = (
 # Keys of `tokenizer.json` that are not used here, except for the direction of truncation.
 _LIBRARY = ("truncation", "padding", "decoder")
 
-# The five special tokens in the order of the fields of `SpecialIds`, as spelled by BERT, by
-# SentencePiece, by fairseq (RoBERTa, CamemBERT, XLM-R) and by ALBERT.
+# The five special tokens of BERT in the order of `BERT_ROLES`, as spelled by BERT, by
+# SentencePiece, by fairseq (RoBERTa, CamemBERT, XLM-R, BART) and by ALBERT.
 BRACKETED = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ANGLED = ("<pad>", "<unk>", "<cls>", "<sep>", "<mask>")
 FAIRSEQ = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
@@ -52,20 +52,28 @@ _FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SpecialIds:
-    """Ids of the five special tokens of BERT (paper, section 3); None for one that is missing."""
+    """Ids of the special tokens; None for one that is missing.
+
+    The first five are BERT's (paper, section 3). Models that write text begin it with `bos` and end
+    it with `eos`; two fields may have the same id, as cls and bos of RoBERTa.
+    """
 
     pad: int | None
     unk: int | None
     cls: int | None
     sep: int | None
     mask: int | None
+    bos: int | None = None
+    eos: int | None = None
 
     def known(self) -> list[int]:
-        """The ids of the tokens that are not missing."""
-        return [token_id for token_id in dataclasses.astuple(self) if token_id is not None]
+        """The ids of the tokens that are not missing, each once."""
+        ids = dict.fromkeys(dataclasses.astuple(self))
+        return [token_id for token_id in ids if token_id is not None]
 
 
 _ROLES = tuple(field.name for field in dataclasses.fields(SpecialIds))
+BERT_ROLES = _ROLES[:5]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -111,15 +119,18 @@ class SpecialTokens:
 
     @classmethod
     def of(cls, spelling: tuple[str, ...], *, mask_takes_space: bool = False) -> "SpecialTokens":
-        """The defaults of a class: the five names, in the order of the fields of `SpecialIds`."""
-        tokens = {f"{role}_token": Token(n) for role, n in zip(_ROLES, spelling, strict=True)}
+        """The defaults of a class: names of `BERT_ROLES`; <s> is also bos, and </s> is eos."""
+        tokens = {f"{role}_token": Token(n) for role, n in zip(BERT_ROLES, spelling, strict=True)}
         tokens["mask_token"] = dataclasses.replace(tokens["mask_token"], lstrip=mask_takes_space)
+        if spelling[2:4] == FAIRSEQ[2:4]:
+            tokens |= {"bos_token": tokens["cls_token"], "eos_token": tokens["sep_token"]}
         return cls(tokens)
 
     def within(self, pieces: Collection[str]) -> "SpecialTokens":
-        """The tokens without named ones that a vocabulary lacks."""
+        """The tokens without those that a vocabulary lacks."""
         named = {key: token for key, token in self.named.items() if token.content in pieces}
-        return dataclasses.replace(self, named=named)
+        extra = tuple(token for token in self.extra if token.content in pieces)
+        return dataclasses.replace(self, named=named, extra=extra)
 
     @property
     def names(self) -> dict[str, str | None]:
@@ -128,7 +139,7 @@ class SpecialTokens:
         return {role: token.content if token else None for role, token in tokens.items()}
 
     def ids(self, token_to_id: Callable[[str], int | None]) -> SpecialIds:
-        """The ids of the five special tokens."""
+        """The ids of the named tokens."""
         return SpecialIds(*(token_to_id(name) if name else None for name in self.names.values()))
 
     def check_ids(self, token_to_id: Callable[[str], int | None], origin: str) -> None:
@@ -147,6 +158,15 @@ class SpecialTokens:
     def all(self) -> tuple[Token, ...]:
         """The named, added and further tokens."""
         return (*self.named.values(), *self.added.values(), *self.extra)
+
+    def with_special(self, contents: Collection[str]) -> "SpecialTokens":
+        """These tokens, and further ones that are found in a text before it is normalised."""
+        own = {content: Token(content) for content in contents}
+        return dataclasses.replace(
+            self,
+            extra=(*(each for each in self.extra if each.content not in own), *own.values()),
+            added={number: own.get(each.content, each) for number, each in self.added.items()},
+        )
 
     def ordered(self, vocabulary: Collection[str], rows: int | None) -> list[Token]:
         """The tokens in the order in which those that a vocabulary lacks get the ids after it.
@@ -273,7 +293,7 @@ def read_special_tokens(
         directory: directory of the files.
         config: the content of `tokenizer_config.json`.
         definition: the content of a `tokenizer.json`; None if there is none.
-        default: named tokens of the class.
+        default: named and further tokens of the class.
         rows: number of ids of the model; None: unknown. Named tokens beyond it are left out:
             transformers adds those that a class has by default to the files that it saves.
         is_alone: whether other files of the directory do not count.
@@ -319,6 +339,8 @@ def read_special_tokens(
     for token_id in [i for i, token in added.items() if token in named.values()]:
         if rows is not None and token_id >= rows:
             del added[token_id]
+    in_files = {token.content for token in (*extra, *added.values())}
+    extra += [token for token in default.extra if token.content not in in_files]
     return SpecialTokens(named, added, tuple(extra))
 
 

@@ -133,6 +133,9 @@ DEFAULT_TEMPLATE = Template(single="cls A sep", pair="cls A sep B:1 sep:1")
 FAIRSEQ_TEMPLATE = Template(single="cls A sep", pair="cls A sep sep B sep")
 """The template of RoBERTa, CamemBERT and XLM-R: <s> A </s></s> B </s>, with one token type."""
 
+BARE_TEMPLATE = Template(single="A", pair="A B")
+"""The template of GPT-1 and GPT-2: nothing is added."""
+
 
 def truncated_lengths(lengths: Sequence[int], limit: int, truncation: str) -> list[int] | None:
     """The number of tokens of each text to keep so that the sum is at most `limit`.
@@ -161,6 +164,34 @@ def truncated_lengths(lengths: Sequence[int], limit: int, truncation: str) -> li
     shorter = min(first, second, limit // 2)
     longer = limit - shorter
     return [longer, shorter] if first > second else [shorter, longer]
+
+
+def cut(
+    texts: tuple[Pieces, ...], limit: int, truncation: str, side: str, index: int
+) -> tuple[Pieces, ...]:
+    """A text or a pair with at most `limit` tokens together, see `truncated_lengths`.
+
+    Args:
+        texts: the text, or the text and its pair.
+        limit: maximum number of tokens, without special tokens.
+        truncation: one of `TRUNCATIONS`.
+        side: side that is cut off, "right" or "left".
+        index: index of the item in its batch, to name in errors.
+
+    Raises:
+        UserError: cutting only one text would leave nothing of it.
+    """
+    lengths = truncated_lengths([len(text) for text in texts], limit, truncation)
+    if lengths is None:
+        raise UserError(
+            f"encode_batch: item {index} has {' + '.join(str(len(text)) for text in texts)} "
+            f"tokens; {truncation!r} cannot bring them to {limit} beside the special tokens; "
+            "use truncation 'longest_first' or a larger max_length"
+        )
+    return tuple(
+        text.part(len(text) - length, len(text)) if side == "left" else text.part(0, length)
+        for text, length in zip(texts, lengths, strict=True)
+    )
 
 
 def check_texts(texts: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ import abc
 import copy
 import dataclasses
 import hashlib
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,13 +21,18 @@ from bert_jax.tokenization.encoding import (
     Pieces,
     Template,
     check_texts,
-    truncated_lengths,
+    cut,
 )
 
 # The kinds of tokenizers: for BERT, ALBERT and RoBERTa; for CamemBERT and XLM-R, which have
-# SentencePiece models with other ids and without cleaning.
+# SentencePiece models with other ids and without cleaning; WordPiece with RoBERTa's special tokens.
 WORDPIECE, SENTENCEPIECE, BYTE_LEVEL_BPE = "wordpiece", "sentencepiece", "byte_level_bpe"
-CAMEMBERT, XLM_ROBERTA = "camembert", "xlm_roberta"
+CAMEMBERT, XLM_ROBERTA, MPNET = "camembert", "xlm_roberta", "mpnet"
+# For the models that write text.
+T5, GPT2, OPENAI_GPT, MARIAN = "t5", "gpt2", "openai_gpt", "marian"
+
+SENTINEL = "<extra_id_{}>"
+"""The pieces of T5, from number 0 on, that stand for the spans left out of a text."""
 
 
 class Tokenizer(abc.ABC):
@@ -36,7 +42,7 @@ class Tokenizer(abc.ABC):
     loads the tokenizer from a directory.
 
     Attributes:
-        special_ids: ids of [PAD], [UNK], [CLS], [SEP], [MASK].
+        special_ids: ids of [PAD], [UNK], [CLS], [SEP], [MASK], and of the ends of a text.
         vocab_size: V, number of ids.
         description: its special tokens, template, limits and further keys of its files.
     """
@@ -97,6 +103,11 @@ class Tokenizer(abc.ABC):
                 f"tokenizer, or name its token as {name}_token in tokenizer_config.json"
             )
         return token_id
+
+    def sentinel_ids(self) -> list[int]:
+        """The ids of T5's <extra_id_0>, <extra_id_1>, …; none for other tokenizers."""
+        found = map(self.token_to_id, map(SENTINEL.format, itertools.count()))
+        return [i for i in itertools.takewhile(lambda i: i is not None, found) if i is not None]
 
     def template_id(self, name: str) -> int:
         """The id of a special token of the template, see `TemplatePart.name`."""
@@ -211,28 +222,11 @@ class Tokenizer(abc.ABC):
                 raise OptionError("max_length", max_length, rule)
         return [
             self.join(
-                row if limit is None else self._cut(row, limit, truncation, index),
+                row if limit is None else cut(row, limit, truncation, self.truncation_side, index),
                 add_special_tokens=add_special_tokens,
             )
             for index, row in enumerate(zip(*map(self.to_pieces, columns), strict=True))
         ]
-
-    def _cut(
-        self, texts: tuple[Pieces, ...], limit: int, truncation: str, index: int
-    ) -> tuple[Pieces, ...]:
-        """The texts of item `index` with at most `limit` tokens together."""
-        lengths = truncated_lengths([len(text) for text in texts], limit, truncation)
-        if lengths is None:
-            raise UserError(
-                f"encode_batch: item {index} has {' + '.join(str(len(text)) for text in texts)} "
-                f"tokens; {truncation!r} cannot bring them to {limit} beside the special tokens; "
-                "use truncation 'longest_first' or a larger max_length"
-            )
-        is_left = self.truncation_side == "left"
-        return tuple(
-            text.part(len(text) - length, len(text)) if is_left else text.part(0, length)
-            for text, length in zip(texts, lengths, strict=True)
-        )
 
     def join(self, texts: Sequence[Pieces], *, add_special_tokens: bool = True) -> Encoding:
         """One text or two with the special tokens and token types of `template`.
@@ -265,6 +259,12 @@ class Tokenizer(abc.ABC):
         Each word gets the ids that it has after a space, also the first one.
         """
         return self.encode_batch(texts, add_special_tokens=False)
+
+    def encode_targets(
+        self, texts: Sequence[str], *, max_length: int | None = None
+    ) -> list[Encoding]:
+        """Encodes texts that an encoder-decoder learns to write; see `encode_batch`."""
+        return self.encode_batch(texts, max_length=max_length)
 
     @abc.abstractmethod
     def encode_sentences(self, sentences: Sequence[str]) -> list[list[int]]:
@@ -334,6 +334,22 @@ class Tokenizer(abc.ABC):
         added = {token.content for token in self.description.tokens.all()}
         new = [word for word in words if word not in added or self.token_to_id(word) is None]
         return self._with_tokens([Token(word, special=False) for word in new])
+
+    def known_token(self, text: str) -> str | None:
+        """The text, or its first word, if that is a token of the vocabulary."""
+        words = [word for word in (text, *text.split()[:1]) if word]
+        return next((word for word in words if self.token_to_id(word) is not None), None)
+
+    def with_special_tokens(self, texts: Sequence[str]) -> Self:
+        """A tokenizer that finds the `known_token` of each text as written; this is not changed.
+
+        Those that are split, as "[unused0]", are looked for before a text is normalised, and keep
+        their ids.
+        """
+        known = filter(None, map(self.known_token, texts))
+        split = [token for token in known if self.to_pieces([token])[0].tokens != [token]]
+        tokens = self.description.tokens.with_special(split)
+        return self._with_added(dataclasses.replace(self.description, tokens=tokens))
 
     def _with_tokens(self, tokens: Sequence[Token]) -> Self:
         """This tokenizer with more added tokens; this one is not changed."""

@@ -6,22 +6,41 @@ from pathlib import Path
 from bert_jax.errors import UserError
 from bert_jax.files import as_path, fetch
 from bert_jax.process import say
-from bert_jax.tokenization import byte_level_bpe, sentencepiece, unigram, wordpiece
+from bert_jax.tokenization import (
+    byte_level_bpe,
+    marian,
+    openai_gpt,
+    sentencepiece,
+    unigram,
+    wordpiece,
+)
 from bert_jax.tokenization.definition import OTHER_MODEL, model_type
-from bert_jax.tokenization.interface import BYTE_LEVEL_BPE, SENTENCEPIECE, WORDPIECE, Tokenizer
+from bert_jax.tokenization.interface import (
+    BYTE_LEVEL_BPE,
+    GPT2,
+    MARIAN,
+    MPNET,
+    OPENAI_GPT,
+    SENTENCEPIECE,
+    WORDPIECE,
+    Tokenizer,
+)
 from bert_jax.tokenization.library import TOKENIZER_FILE
 from bert_jax.tokenization.source import (
     BPE_FILE,
     LIBRARY,
     MODEL_FILE,
+    SOURCE_MODEL_FILE,
     VOCABULARY_FILE,
     TokenizerSource,
     read_source,
 )
-from bert_jax.tokenization.unigram import LAYOUTS, UNIGRAM
+from bert_jax.tokenization.unigram_model import LAYOUTS, UNIGRAM
 
 # The kind of tokenizer of each type of model in a `tokenizer.json`.
 _KINDS = {"WordPiece": WORDPIECE, "BPE": BYTE_LEVEL_BPE, UNIGRAM: UNIGRAM}
+_BPE_KINDS = (BYTE_LEVEL_BPE, GPT2, OPENAI_GPT)
+_WORDPIECE_KINDS = (WORDPIECE, MPNET)
 
 
 def load_tokenizer(
@@ -39,9 +58,9 @@ def load_tokenizer(
     which file is read, as in transformers 5. The class BertTokenizer, for one, takes the pieces of
     `tokenizer.json`, or else of `vocab.txt`, and the rules for text from `tokenizer_config.json`;
     PreTrainedTokenizerFast takes everything from `tokenizer.json`. Without a class, the first of
-    these is read: `tokenizer.json`; `vocab.txt`; `vocab.json` with `merges.txt`; `spiece.model` or
-    the only `*.model` file. A single file (`*.json`, `*.model`, anything else is a vocabulary) is
-    read by itself.
+    these is read: `source.spm` with `target.spm` and `vocab.json`; `tokenizer.json`; `vocab.txt`;
+    `vocab.json` with `merges.txt`; `spiece.model` or the only `*.model` file. A single file
+    (`*.json`, `*.model`, anything else is a vocabulary) is read by itself.
 
     If neither an argument nor a file decides, the vocabulary does. With WordPiece, text is
     lower-cased if a class is named or a `tokenizer.json` is read for one; else if no piece has an
@@ -93,15 +112,20 @@ def _kind(source: TokenizerSource) -> str:
     of_model = expected if expected in LAYOUTS else SENTENCEPIECE
     if expected == SENTENCEPIECE and has_model:
         return SENTENCEPIECE
+    if SOURCE_MODEL_FILE in files:
+        source.check_kind(files[SOURCE_MODEL_FILE], MARIAN)
+        return MARIAN
     if source.definition is not None:
         name, kind = TOKENIZER_FILE, _KINDS.get(model_type(source.definition), UNIGRAM)
         if kind == UNIGRAM and expected in (SENTENCEPIECE, *LAYOUTS):
             kind = expected
+        if kind in _BPE_KINDS and expected in _BPE_KINDS:
+            kind = expected
         # ALBERT's directories hold a conversion of their .model file, which gives other ids.
         if kind in (UNIGRAM, SENTENCEPIECE, *LAYOUTS) and has_model:
             return of_model
-    elif BPE_FILE in files and (expected == BYTE_LEVEL_BPE or VOCABULARY_FILE not in files):
-        name, kind = BPE_FILE, BYTE_LEVEL_BPE
+    elif BPE_FILE in files and (expected in _BPE_KINDS or VOCABULARY_FILE not in files):
+        name, kind = BPE_FILE, expected if expected in _BPE_KINDS else BYTE_LEVEL_BPE
     elif VOCABULARY_FILE in files:
         name, kind = VOCABULARY_FILE, WORDPIECE
     elif has_model:
@@ -112,6 +136,8 @@ def _kind(source: TokenizerSource) -> str:
             f"{source.directory} has no {known} or *.model file; copy the tokenizer's files there, "
             "or give another directory"
         )
+    if kind == WORDPIECE and expected in _WORDPIECE_KINDS:
+        kind = expected
     source.check_kind(files[name], kind)
     says_all = name == TOKENIZER_FILE and (source.is_alone or kind != expected)
     return LIBRARY if says_all else kind
@@ -127,12 +153,16 @@ def _load(source: TokenizerSource, kind: str) -> Tokenizer:
             f"read from a {TOKENIZER_FILE}: {OTHER_MODEL}"
         )
     definition = source.definition
+    if kind == MARIAN:  # its class never reads a tokenizer.json
+        return marian.load(dataclasses.replace(source, kind=kind, definition=None))
     if kind in (SENTENCEPIECE, *LAYOUTS) and MODEL_FILE in source.files and known != UNIGRAM:
         definition = None  # of another model than the .model file
     source = dataclasses.replace(source, kind=kind, definition=definition)
-    if WORDPIECE in (kind, of_library):
+    if {kind, of_library}.intersection(_WORDPIECE_KINDS):
         return wordpiece.load(source)
-    if BYTE_LEVEL_BPE in (kind, of_library):
+    if kind == OPENAI_GPT or (of_library == BYTE_LEVEL_BPE and openai_gpt.is_of(definition)):
+        return openai_gpt.load(source)
+    if {kind, of_library}.intersection(_BPE_KINDS):
         return byte_level_bpe.load(source)
     if kind == SENTENCEPIECE and MODEL_FILE in source.files:
         return sentencepiece.load(source)

@@ -12,6 +12,7 @@ from bert_jax.tokenization.cleaning import TextCleaner, has_accents, looks_lower
 from bert_jax.tokenization.description import (
     ALBERT,
     ANGLED,
+    BERT_ROLES,
     BRACKETED,
     Description,
     SpecialTokens,
@@ -24,7 +25,7 @@ from bert_jax.tokenization.source import MODEL_FILE, TokenizerSource
 WORD_MARKER = "▁"
 
 
-class _Splitter:
+class Splitter:
     """Splits a text at added tokens, before the model sees it; `ids` has the id of each piece."""
 
     def __init__(
@@ -144,9 +145,9 @@ class SentencePieceTokenizer(Tokenizer):
             and not self._library.is_control(token_id)
             and not self._library.is_unknown(token_id)
         ]
-        self._splitter = _Splitter(ordered, self._ids, self.cleaner)
+        self._splitter = Splitter(ordered, self._ids, self.cleaner)
         plain = [token for token in ordered if not token.special]
-        self._plain_splitter = _Splitter(plain, self._ids, self.cleaner) if plain else None
+        self._plain_splitter = Splitter(plain, self._ids, self.cleaner) if plain else None
 
     def _with_added(self, description: Description) -> Self:
         changed = copy.copy(self)
@@ -282,16 +283,22 @@ class SentencePieceTokenizer(Tokenizer):
 
     def fingerprint(self) -> str:
         """A hash of the model's bytes, the cleaning and the added tokens."""
-        names = self.description.tokens.names.values()
+        further = self._further_tokens()
         added = (
             [token_id, *dataclasses.astuple(token)]
             for token_id, token in self._added.items()
-            if token.content not in names
+            if token.content in further
         )
         rules = ["SentencePiece", self.cleaner.lowercase, self.cleaner.keep_accents]
         return self._digest(
             [*rules, *(["digit-comma"] if self._splits else []), *added], self._model
         )
+
+    def _further_tokens(self) -> set[str]:
+        """The added tokens without BERT's five."""
+        names = self.description.tokens.names
+        added = {token.content for token in self._added.values()}
+        return added.difference(names[role] for role in BERT_ROLES)
 
     def save(self, directory: str | Path, *, max_length: int | None = None) -> None:
         """Writes `spiece.model` and `tokenizer_config.json`.
@@ -305,8 +312,7 @@ class SentencePieceTokenizer(Tokenizer):
             "do_lower_case": self.cleaner.lowercase,
             "keep_accents": self.cleaner.keep_accents,
         }
-        names = self.description.tokens.names.values()
-        if {token.content for token in self._added.values()}.difference(names):
+        if self._further_tokens():
             rules["added_tokens_decoder"] = {
                 str(token_id): dataclasses.asdict(token) for token_id, token in self._added.items()
             }
@@ -324,7 +330,11 @@ def class_description(pieces: Collection[str]) -> Description:
 
 
 def load(source: TokenizerSource) -> SentencePieceTokenizer:
-    """The tokenizer of a .model file; ALBERT's class gives the rules that no file names."""
+    """The tokenizer of a .model file; ALBERT's class gives the rules that no file names.
+
+    Raises:
+        UserError: a file is missing or damaged, or has rules that are not supported.
+    """
     path, arguments = source.files[MODEL_FILE], source.arguments
     has_class = source.named is not None
     if "tokenize_chinese_chars" in arguments:
@@ -351,19 +361,24 @@ def read_model(path: Path) -> tuple[bytes, Any]:
         UserError: it is not such a file, or was cut off after a piece, so that the part after the
             pieces is missing.
     """
+    content = read_limited(path, VOCABULARY_BYTES, remedy="give a .model file of SentencePiece")
+    return content, parse_model(content, str(path))
+
+
+def parse_model(content: bytes, origin: str) -> Any:
+    """The parts of the content of a .model file; `origin` is named in errors, see `read_model`."""
     from sentencepiece import sentencepiece_model_pb2
 
-    content = read_limited(path, VOCABULARY_BYTES, remedy="give a .model file of SentencePiece")
     proto = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
     try:
         proto.ParseFromString(content)
     except Exception as error:
         raise UserError(
-            f"{path}: not a SentencePiece model ({first_line(error)}); give a .model file"
+            f"{origin}: not a SentencePiece model ({first_line(error)}); give a .model file"
         ) from None
     if not (proto.HasField("trainer_spec") and proto.HasField("normalizer_spec")):
         raise UserError(
-            f"{path}: the SentencePiece model is cut off: its last parts are missing; copy the "
+            f"{origin}: the SentencePiece model is cut off: its last parts are missing; copy the "
             "file again"
         )
-    return content, proto
+    return proto

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from bert_jax.errors import UserError
 from bert_jax.files import check_undamaged, is_there, read_json_object
+from bert_jax.files.paths import DESCRIPTION
 from bert_jax.tokenization.definition import READ_REMEDY, read_template
 from bert_jax.tokenization.description import (
     ADDED_TOKENS_FILE,
@@ -16,10 +17,16 @@ from bert_jax.tokenization.description import (
     read_special_tokens,
     with_settings,
 )
+from bert_jax.tokenization.encoding import Template
 from bert_jax.tokenization.interface import (
     BYTE_LEVEL_BPE,
     CAMEMBERT,
+    GPT2,
+    MARIAN,
+    MPNET,
+    OPENAI_GPT,
     SENTENCEPIECE,
+    T5,
     WORDPIECE,
     XLM_ROBERTA,
 )
@@ -27,7 +34,8 @@ from bert_jax.tokenization.library import MODEL_INPUTS, TOKENIZER_FILE
 
 # The files with pieces; SentencePiece's may have another name, if it is the only `*.model` file.
 VOCABULARY_FILE, BPE_FILE, MODEL_FILE = "vocab.txt", "vocab.json", "spiece.model"
-_FILES_WITH_PIECES = (VOCABULARY_FILE, BPE_FILE, "merges.txt", "*.model")
+SOURCE_MODEL_FILE, TARGET_MODEL_FILE = "source.spm", "target.spm"
+_FILES_WITH_PIECES = (VOCABULARY_FILE, BPE_FILE, "merges.txt", "*.model", "*.spm")
 
 LIBRARY = TOKENIZER_FILE
 """The kind of a tokenizer of which a `tokenizer.json` says everything."""
@@ -61,11 +69,17 @@ _CLASSES = {
     ),
     "DPRReaderTokenizer": (WORDPIECE, False),
     "DistilBertTokenizer": (WORDPIECE, False),
+    "MPNetTokenizer": (MPNET, False),
     "AlbertTokenizer": (SENTENCEPIECE, True),
     "RobertaTokenizer": (BYTE_LEVEL_BPE, False),
     "LongformerTokenizer": (BYTE_LEVEL_BPE, False),
+    "BartTokenizer": (BYTE_LEVEL_BPE, False),
     "CamembertTokenizer": (CAMEMBERT, False),
     "XLMRobertaTokenizer": (XLM_ROBERTA, False),
+    "T5Tokenizer": (T5, False),
+    "GPT2Tokenizer": (GPT2, False),
+    "OpenAIGPTTokenizer": (OPENAI_GPT, False),
+    "MarianTokenizer": (MARIAN, False),
 }
 # These never read a `tokenizer.json`: code in their class splits the text.
 _PROGRAMS = (
@@ -78,15 +92,27 @@ _UNIGRAM = (
     "the SentencePiece model that it was trained with",
     f"sentencepiece.bpe.model or {LIBRARY}",
 )
+_BPE_FILES = f"{BPE_FILE} and merges.txt, or a {LIBRARY}"
 _FILES_OF_KIND = {
     CAMEMBERT: _UNIGRAM,
     XLM_ROBERTA: _UNIGRAM,
-    BYTE_LEVEL_BPE: ("byte-level BPE", f"{BPE_FILE} and merges.txt, or a {LIBRARY}"),
+    T5: ("the SentencePiece model that it was trained with", f"{MODEL_FILE} or {LIBRARY}"),
+    BYTE_LEVEL_BPE: ("byte-level BPE", _BPE_FILES),
+    GPT2: ("byte-level BPE", _BPE_FILES),
+    OPENAI_GPT: ("the BPE of GPT-1", _BPE_FILES),
+    MARIAN: (
+        "the SentencePiece models of its languages",
+        f"{SOURCE_MODEL_FILE}, {TARGET_MODEL_FILE} and {BPE_FILE}",
+    ),
 }
 _SWITCHES = (
     *("do_lower_case", "strip_accents", "tokenize_chinese_chars", "keep_accents"),
-    *("add_prefix_space", "trim_offsets"),
+    *("add_prefix_space", "trim_offsets", "add_bos_token", "add_eos_token", "separate_vocabs"),
 )
+
+
+# The kinds that add only the ends of a text, if anything.
+_OF_GPT = (GPT2, OPENAI_GPT)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,6 +161,11 @@ class TokenizerSource:
         name = name if self.definition is None else TOKENIZER_FILE
         return self.files.get(name, self.directory / name)
 
+    @property
+    def sets_ends(self) -> bool:
+        """Whether the config says which ends a text of GPT gets."""
+        return any(self.switch(f"add_{role}_token") is not None for role in ("bos", "eos"))
+
     def check_kind(self, path: Path, kind: str) -> None:
         """Raises UserError if a file does not belong to the caller's model."""
         if self.needed in _FILES_OF_KIND and kind != self.needed:
@@ -174,10 +205,16 @@ class TokenizerSource:
             is_alone=self.is_alone,
         )
         template, definition = default.template, self.definition or {}
-        # transformers also takes the template of ALBERT's class from the file.
-        of_file = self.kind in (LIBRARY, SENTENCEPIECE) and MODEL_FILE not in self.files
+        # transformers also takes the template of these classes from the file.
+        of_file = self.kind in (LIBRARY, SENTENCEPIECE, *_OF_GPT) and MODEL_FILE not in self.files
         if of_file and (definition.get("post_processor") or (definition and self.named)):
             template = read_template(self.path(TOKENIZER_FILE), definition, tokens.names)
+        if self.kind in _OF_GPT and self.sets_ends:
+            bos, eos = (
+                role if tokens.names[role] and self.switch(f"add_{role}_token") else ""
+                for role in ("bos", "eos")
+            )
+            template = Template(f"{bos} A {eos}", f"{bos} A {eos} {bos} B {eos}")
         description = Description(tokens, template, self.named and self.named.name)
         return with_settings(description, self.config_path, self.config, self.definition)
 
@@ -206,12 +243,12 @@ def read_source(
     check_undamaged(
         path, ["tokenizer*.json", *_FILES_WITH_PIECES, SPECIAL_TOKENS_FILE, ADDED_TOKENS_FILE]
     )
-    names = (TOKENIZER_FILE, VOCABULARY_FILE, BPE_FILE, MODEL_FILE)
+    names = (TOKENIZER_FILE, VOCABULARY_FILE, BPE_FILE, MODEL_FILE, SOURCE_MODEL_FILE)
     files = {name: path / name for name in names if is_there(path / name)}
     if MODEL_FILE not in files and len(models := list(path.glob("*.model"))) == 1:
         files[MODEL_FILE] = models[0]
     definition = _read(files[TOKENIZER_FILE]) if TOKENIZER_FILE in files else None
-    config_path, model_path = path / CONFIG_FILE, path / "config.json"
+    config_path, model_path = path / CONFIG_FILE, path / DESCRIPTION
     config, model_config = (_read(p) if is_there(p) else {} for p in (config_path, model_path))
     _check_config(config_path, config)
     if rows is None and isinstance(stated := model_config.get("vocab_size"), int):

@@ -1,33 +1,31 @@
-"""Trains a vocabulary from text. The same text gives the same bytes on every machine."""
+"""Trains a vocabulary from text. The same text gives the same bytes on every machine.
+
+SentencePiece models: `sentencepiece_training`.
+"""
 
 import bisect
 import collections
-import io
 import itertools
 import json
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from bert_jax.errors import OptionError, UserError, require_one_of
+from bert_jax.errors import OptionError, UserError
 from bert_jax.process import say
-from bert_jax.tokenization.byte_level_bpe import ByteLevelBPETokenizer, ByteLevelSwitches
-from bert_jax.tokenization.cleaning import TextCleaner
+from bert_jax.tokenization.bpe_files import Merge
+from bert_jax.tokenization.byte_level_bpe import (
+    END_OF_TEXT,
+    ByteLevelBPETokenizer,
+    ByteLevelSwitches,
+    GPT2Tokenizer,
+)
 from bert_jax.tokenization.description import BRACKETED, FAIRSEQ
 from bert_jax.tokenization.encoding import check_texts
-from bert_jax.tokenization.sentencepiece import SentencePieceTokenizer
 from bert_jax.tokenization.wordpiece import (
     CONTINUATION_PREFIX,
     MAX_CHARACTERS_PER_WORD,
     BertSwitches,
     WordPieceTokenizer,
 )
-
-# SentencePiece adds floating-point sums per thread, so the result depends on the number of threads,
-# which therefore must not depend on the machine.
-SENTENCEPIECE_THREADS = 16
-
-# SentencePiece silently skips sentences over 4192 bytes; 1000 characters never take more.
-SENTENCE_CHARACTERS = 1000
 
 COVERAGE = 0.9999
 """The share of the characters that a vocabulary knows, the most frequent ones.
@@ -90,9 +88,9 @@ def train_wordpiece(
     known = set(letters)
     words = {word: count for word, count in words.items() if known.issuperset(word)}
     if not words:
-        raise _too_small(vocab_size, sizes[-1])
+        raise too_small(vocab_size, sizes[-1])
     if sizes[-1] > vocab_size:
-        report(_too_small(vocab_size, sizes[-1]))
+        report(too_small(vocab_size, sizes[-1]))
     continuing = {letter for word in words for letter in word[1:]}
     prefixed = (CONTINUATION_PREFIX + letter for letter in sorted(continuing))
     alphabet = [*BRACKETED, *sorted(letters), *prefixed]
@@ -133,13 +131,32 @@ def train_byte_level_bpe(
     Raises:
         UserError: the texts contain no word, or `vocab_size` is too small for the bytes.
     """
+    pad, unk, cls, sep, mask = FAIRSEQ
+    first = [cls, pad, sep, unk]
+    pieces, merges = _byte_level_pieces(texts, vocab_size, min_frequency, first, mask)
+    switches = ByteLevelSwitches(add_prefix_space=add_prefix_space)
+    return ByteLevelBPETokenizer(pieces, merges, switches)
+
+
+def train_gpt2(texts: Iterable[str], *, vocab_size: int, min_frequency: int = 2) -> GPT2Tokenizer:
+    """Trains byte-level BPE with the ids of GPT-2.
+
+    Ids 0 to 255 are the bytes; then follow the longer pieces in the order in which they were
+    learnt; <|endoftext|> is the last one. Arguments and errors as of `train_byte_level_bpe`.
+    """
+    pieces, merges = _byte_level_pieces(texts, vocab_size, min_frequency, [], END_OF_TEXT)
+    return GPT2Tokenizer(pieces, merges, ByteLevelSwitches(trim_offsets=False))
+
+
+def _byte_level_pieces(
+    texts: Iterable[str], vocab_size: int, min_frequency: int, first: Sequence[str], last: str
+) -> tuple[dict[str, int], list[Merge]]:
+    """The ids of the first pieces, the bytes, what is learnt and the last piece; the merges."""
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-    pad, unk, cls, sep, mask = FAIRSEQ
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    first = [cls, pad, sep, unk, *alphabet]
+    first = [*first, *sorted(pre_tokenizers.ByteLevel.alphabet())]
     if vocab_size < len(first) + 1:
-        raise _too_small(vocab_size, len(first) + 1)
+        raise too_small(vocab_size, len(first) + 1)
     library = Tokenizer(models.BPE())
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     trainer = trainers.BpeTrainer(
@@ -151,67 +168,8 @@ def train_byte_level_bpe(
     )
     library.train_from_iterator(_with_words(texts), trainer)
     model = json.loads(library.to_str())["model"]
-    return ByteLevelBPETokenizer(
-        model["vocab"] | {mask: len(model["vocab"])},
-        [tuple(merge) for merge in model["merges"]],
-        ByteLevelSwitches(add_prefix_space=add_prefix_space),
-    )
-
-
-def train_sentencepiece(
-    texts: Iterable[str],
-    *,
-    vocab_size: int,
-    lowercase: bool = True,
-    keep_accents: bool = True,
-    model_type: str = "unigram",
-    character_coverage: float = COVERAGE,
-) -> SentencePieceTokenizer:
-    """Trains a SentencePiece model with the ids of ALBERT.
-
-    Ids 0 to 4 are <pad> <unk> [CLS] [SEP] [MASK]. The library holds all texts in memory.
-
-    Args:
-        texts: texts, read once; the library learns from their lines, long ones cut at a space.
-        vocab_size: number of pieces V, exactly.
-        lowercase: whether text is lower-cased.
-        keep_accents: whether accents are kept.
-        model_type: "unigram" (as in ALBERT) or "bpe".
-        character_coverage: share of all characters that the alphabet covers, the most frequent
-            first; each stretch of others becomes <unk>.
-
-    Raises:
-        UserError: there is no text, or `vocab_size` is too large or too small for it.
-    """
-    import sentencepiece
-
-    require_one_of("model_type", model_type, ("unigram", "bpe"))
-    cleaner = TextCleaner(lowercase=lowercase, keep_accents=keep_accents)
-    # A list, because the library would replace an error of the iterator by another one.
-    sentences = [sentence for text in texts for sentence in _sentences(text, cleaner)]
-    if not sentences:
-        raise UserError(NO_TEXT)
-    model = io.BytesIO()
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(sentences),
-            model_writer=model,
-            vocab_size=vocab_size,
-            model_type=model_type,
-            character_coverage=character_coverage,
-            pad_id=0,
-            unk_id=1,
-            bos_id=-1,
-            eos_id=-1,
-            pad_piece="<pad>",
-            unk_piece="<unk>",
-            control_symbols=["[CLS]", "[SEP]", "[MASK]"],
-            num_threads=SENTENCEPIECE_THREADS,
-            minloglevel=2,
-        )
-    except RuntimeError as error:
-        raise _explained(error, vocab_size) from None
-    return SentencePieceTokenizer(model.getvalue(), lowercase=lowercase, keep_accents=keep_accents)
+    merges = [(left, right) for left, right in model["merges"]]
+    return model["vocab"] | {last: len(model["vocab"])}, merges
 
 
 def _with_words(texts: Iterable[str]) -> Iterator[str]:
@@ -262,34 +220,7 @@ def _written_out(words: dict[str, int], repeats_at_once: int = 1000) -> Iterator
             yield " ".join([word] * min(repeats_at_once, count - done))
 
 
-def _sentences(text: str, cleaner: TextCleaner) -> Iterator[str]:
-    check_texts([text])
-    for line in map(cleaner.clean, text.splitlines()):
-        start = 0
-        while start < len(line):
-            end = start + SENTENCE_CHARACTERS
-            if end < len(line):
-                space = line.rfind(" ", start, end)
-                end = space + 1 if space > start else end
-            if not line[start:end].isspace():
-                yield line[start:end]
-            start = end
-
-
-def _explained(error: RuntimeError, vocab_size: int) -> OptionError:
-    """The library's message, which names a line of its source, in terms of our options."""
-    message = str(error)
-    if limit := re.search(r"too high .* value <= (\d+)", message):
-        rule = f"the text is enough for {limit[1]} pieces: give at most {limit[1]}, or more text"
-        return OptionError("tokenizer.vocab_size", vocab_size, rule)
-    if limit := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
-        return _too_small(vocab_size, int(limit[1]), ", or lower {tokenizer.character_coverage}")
-    problem = f"SentencePiece cannot train {vocab_size} pieces: {message}"
-    return OptionError(
-        "tokenizer.vocab_size", vocab_size, "give another {tokenizer.vocab_size}", problem
-    )
-
-
-def _too_small(vocab_size: int, least: int, otherwise: str = "") -> OptionError:
+def too_small(vocab_size: int, least: int, otherwise: str = "") -> OptionError:
+    """The error for a vocabulary that needs at least so many pieces; `otherwise` ends the rule."""
     rule = f"the special tokens and the alphabet of the text are {least} pieces: give at least that"
     return OptionError("tokenizer.vocab_size", vocab_size, rule + otherwise)

@@ -1,30 +1,35 @@
-"""Unigram models of SentencePiece as Hugging Face uses them, run by the library `tokenizers`."""
+"""Unigram models as in CamemBERT, XLM-R and T5, run by the Rust library `tokenizers`."""
 
 import base64
-import binascii
 import dataclasses
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bert_jax.errors import UserError
-from bert_jax.tokenization.definition import (
-    OTHER_MODEL,
-    READ_REMEDY,
-    bare_library,
-    checked_steps,
-    library_errors,
-    model_type,
-)
-from bert_jax.tokenization.description import ALBERT, FAIRSEQ, Description, SpecialTokens, Token
-from bert_jax.tokenization.encoding import DEFAULT_TEMPLATE, FAIRSEQ_TEMPLATE
-from bert_jax.tokenization.interface import CAMEMBERT, SENTENCEPIECE, XLM_ROBERTA
+from bert_jax.tokenization.cleaning import without_spaces_before_punctuation
+from bert_jax.tokenization.definition import bare_library, library_errors, model_type
+from bert_jax.tokenization.description import ALBERT, Description
+from bert_jax.tokenization.interface import SENTENCEPIECE, T5
 from bert_jax.tokenization.library import LIBRARY_CLASS, TOKENIZER_FILE, LibraryTokenizer
 from bert_jax.tokenization.sentencepiece import WORD_MARKER, read_model
 from bert_jax.tokenization.source import LIBRARY, MODEL_FILE, TokenizerSource
+from bert_jax.tokenization.unigram_model import (
+    ACCENTS,
+    ALBERT_CLASS,
+    CASE,
+    QUOTES,
+    SENTINELS,
+    T5_CLASS,
+    UNIGRAM,
+    UnigramModel,
+    read_unigram_json,
+    t5_description,
+    unigram_model,
+)
 
 if TYPE_CHECKING:
     import tokenizers
@@ -32,83 +37,19 @@ if TYPE_CHECKING:
 MAX_PIECE_CHARACTERS = 1000
 """The time for a text is in proportion to the length of the longest piece; XLM-R's have 16."""
 
-UNIGRAM = "Unigram"
-"""The type of the model in a `tokenizer.json`."""
-
-# In a .model file: types of pieces, and of the model.
-_CONTROL, _USER_DEFINED = 3, 4
-_UNIGRAM_MODEL = 1
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class IdLayout:
-    """How a family numbers the pieces of a .model file; <mask> follows as the last id.
-
-    Attributes:
-        first: the pieces with the first ids, and their scores.
-        start: the first piece of the .model file that follows them.
-        class_name: Hugging Face's class.
-    """
-
-    first: tuple[tuple[str, float], ...]
-    start: int
-    class_name: str
-
-
-LAYOUTS = {
-    CAMEMBERT: IdLayout(
-        (
-            *(("<s>NOTUSED", 0.0), ("<pad>", 0.0), ("</s>NOTUSED", 0.0), ("<unk>", 0.0)),
-            ("<unk>NOTUSED", -100.0),
-        ),
-        start=1,
-        class_name="CamembertTokenizer",
-    ),
-    XLM_ROBERTA: IdLayout(
-        (("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)),
-        start=3,
-        class_name="XLMRobertaTokenizer",
-    ),
+_SPLITTER = {
+    "type": "Sequence",
+    "pretokenizers": [
+        {"type": "WhitespaceSplit"},
+        {"type": "Metaspace", "replacement": WORD_MARKER, "prepend_scheme": "always"},
+    ],
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class UnigramModel:
-    """The parts of a tokenizer that its files define.
-
-    Attributes:
-        pieces: V pieces with their scores, the logarithms of probabilities, in the order of ids.
-        charsmap: SentencePiece's compiled table of normalisation; empty for none.
-        cleaning: steps before the table of normalisation, as in a `tokenizer.json`: ALBERT's.
-        user_defined: further tokens of a .model file, matched before the model sees a text.
-        unknown: id of the piece for unknown characters.
-        splitter: the `pre_tokenizer` of a `tokenizer.json` that splits text in another way than
-            the classes of CamemBERT, XLM-R and ALBERT; else None.
-    """
-
-    pieces: Sequence[tuple[str, float]]
-    charsmap: bytes
-    unknown: int
-    user_defined: tuple[Token, ...] = ()
-    cleaning: Sequence[Mapping[str, Any]] = ()
-    splitter: Mapping[str, Any] | None = None
-
-    @property
-    def class_description(self) -> Description:
-        """The special tokens and the template of Hugging Face's class for the pieces."""
-        return _ALBERT_CLASS if ALBERT[2] in dict(self.pieces) else _FAIRSEQ_CLASS
-
-
-_ALBERT_CLASS, _FAIRSEQ_CLASS = (
-    Description(SpecialTokens.of(spelling, mask_takes_space=True), template)
-    for spelling, template in ((ALBERT, DEFAULT_TEMPLATE), (FAIRSEQ, FAIRSEQ_TEMPLATE))
-)
 
 
 class UnigramTokenizer(LibraryTokenizer):
     """Normalises text, splits it at white space, and each word into the most probable pieces.
 
-    This is what Hugging Face's classes do with the models of CamemBERT and XLM-R, and with a
+    This is what Hugging Face's classes do with the models of CamemBERT, XLM-R and T5, and with a
     `tokenizer.json` of ALBERT (without the rule for numbers of `SentencePieceTokenizer`).
     The SentencePiece library differs where a text has the character "▁" itself. The mask token
     takes the space before it.
@@ -180,6 +121,11 @@ class UnigramTokenizer(LibraryTokenizer):
         copied.encode_special_tokens = True
         return copied
 
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        text = super().decode(ids, skip_special_tokens=skip_special_tokens)
+        is_cleaned = self.description.others.get("clean_up_tokenization_spaces")
+        return without_spaces_before_punctuation(text) if is_cleaned else text
+
     def fingerprint(self) -> str:
         """A hash of pieces, cleaning and added tokens: the same for all files of a tokenizer."""
         added = json.loads(self._library.to_str())["added_tokens"]
@@ -190,16 +136,14 @@ class UnigramTokenizer(LibraryTokenizer):
     def save(self, directory: str | Path, *, max_length: int | None = None) -> None:
         """Writes `tokenizer.json` and `tokenizer_config.json`.
 
-        Hugging Face's `AutoTokenizer` reads them, as a `CamembertTokenizer`, `XLMRobertaTokenizer`
-        or `AlbertTokenizer` by the first ids, and returns the same ids and offsets.
+        Hugging Face's `AutoTokenizer` reads them, as a `CamembertTokenizer`, `XLMRobertaTokenizer`,
+        `T5Tokenizer` or `AlbertTokenizer` by the first ids, and returns the same ids and offsets.
         """
-        names, class_name = self.description.tokens.names, LIBRARY_CLASS
-        for layout in LAYOUTS.values():
-            if self._pieces[: len(layout.first)] == [piece for piece, _ in layout.first]:
-                class_name = layout.class_name
-        rules: dict[str, Any] = {"tokenizer_class": class_name}
-        rules |= {"bos_token": names["cls"], "eos_token": names["sep"]}
-        if self.class_description is _ALBERT_CLASS:
+        layout = self._model.layout
+        rules: dict[str, Any] = {"tokenizer_class": layout.class_name if layout else LIBRARY_CLASS}
+        if self.class_description is T5_CLASS:
+            rules["extra_ids"] = len(self.sentinel_ids())
+        if self.class_description is ALBERT_CLASS:
             steps = {step["type"] for step in self._model.cleaning}
             rules["tokenizer_class"] = "AlbertTokenizer"
             rules["do_lower_case"] = "Lowercase" in steps
@@ -208,7 +152,11 @@ class UnigramTokenizer(LibraryTokenizer):
 
 
 def load(source: TokenizerSource) -> UnigramTokenizer:
-    """The tokenizer of a .model file with a family's ids, or of a `tokenizer.json`."""
+    """The tokenizer of a .model file with a family's ids, or of a `tokenizer.json`.
+
+    Raises:
+        UserError: a file is missing or damaged, or has rules that are not supported.
+    """
     path, definition, kind = source.path(MODEL_FILE), source.definition, source.kind
     source.check_no_arguments(
         path, "do not apply to a SentencePiece model as in XLM-R, which has a normalisation"
@@ -218,10 +166,11 @@ def load(source: TokenizerSource) -> UnigramTokenizer:
             f"{source.config_path}: add_prefix_space is false; a SentencePiece model is supported "
             "only with it"
         )
+    sentinels = _number_of_sentinels(source)
     if definition is not None and model_type(definition) == UNIGRAM:
         model = read_unigram_json(path, definition)
     elif MODEL_FILE in source.files:
-        model = read_model_file(path, kind)
+        model = unigram_model(read_model(path)[1], str(path), kind, sentinels)
     else:
         raise UserError(
             f"{path.parent} has no *.model file, and no {TOKENIZER_FILE} with a Unigram model; "
@@ -234,114 +183,22 @@ def load(source: TokenizerSource) -> UnigramTokenizer:
         model = dataclasses.replace(model, splitter=None)
     if kind == SENTENCEPIECE and source.named:
         steps = (
-            *_QUOTES,
-            *(() if source.switch("keep_accents", False) else _ACCENTS),
-            *(_CASE if source.switch("do_lower_case", True) else ()),
+            *QUOTES,
+            *(() if source.switch("keep_accents", False) else ACCENTS),
+            *(CASE if source.switch("do_lower_case", True) else ()),
         )
         model = dataclasses.replace(model, cleaning=steps)
-    described = source.describe(model.class_description, pieces)
+    default = t5_description(sentinels) if kind == T5 else model.class_description
+    described = source.describe(default, pieces)
     return UnigramTokenizer(model, described, str(path), source.rows)
 
 
-def read_model_file(path: Path, kind: str) -> UnigramModel:
-    """The tokenizer that a .model file of SentencePiece defines, with the ids of a family.
-
-    Args:
-        path: the file.
-        kind: a key of `LAYOUTS`.
-
-    Raises:
-        UserError: it is not a unigram model.
-    """
-    _, proto = read_model(path)
-    if proto.trainer_spec.model_type != _UNIGRAM_MODEL or proto.trainer_spec.byte_fallback:
-        raise UserError(
-            f"{path}: {LAYOUTS[kind].class_name} needs a unigram model without pieces for bytes; "
-            "give the .model file of such a model"
-        )
-    layout, scores = LAYOUTS[kind], [(piece.piece, piece.score) for piece in proto.pieces]
-    pieces = [*layout.first, *scores[layout.start :], (FAIRSEQ[4], 0.0)]
-    added = tuple(
-        Token(piece.piece, special=piece.type == _CONTROL)
-        for piece in proto.pieces
-        if piece.type in (_CONTROL, _USER_DEFINED)
-    )
-    charsmap = proto.normalizer_spec.precompiled_charsmap
-    return UnigramModel(
-        pieces, charsmap, [name for name, _ in layout.first].index(FAIRSEQ[1]), added
-    )
-
-
-def read_unigram_json(path: Path, definition: Mapping[str, Any]) -> UnigramModel:
-    """The tokenizer that a `tokenizer.json` with a Unigram model defines.
-
-    Its normaliser may be Precompiled, after ALBERT's cleaning; ` {2,}` → " " after it changes
-    nothing, since text is split at white space.
-
-    Args:
-        path: file to name in errors.
-        definition: the content of the file.
-
-    Raises:
-        UserError: a part is damaged, or is not as in CamemBERT and XLM-R.
-    """
-    model = definition["model"]
-    try:
-        pieces = [(piece, float(score)) for piece, score in model["vocab"]]
-    except (AttributeError, KeyError, TypeError, ValueError):
-        raise UserError(
-            f"{path}: vocab is not a list of pieces with scores; {READ_REMEDY}"
-        ) from None
-    unknown = model.get("unk_id")
-    is_id = type(unknown) is int and 0 <= unknown < len(pieces)
-    if not is_id or (pieces[unknown][0] != FAIRSEQ[1] and FAIRSEQ[1] in dict(pieces)):
-        raise UserError(f"{path}: unk_id is {unknown!r:.80}, not the id of <unk>; {READ_REMEDY}")
-    if model.get("byte_fallback"):
-        raise UserError(f"{path}: the model has pieces for bytes (byte_fallback), {_ONLY}")
-    charsmap, cleaning = b"", []
-    for step in checked_steps(path, definition, "normalizer", _NORMALIZERS):
-        if step["type"] == "Precompiled":
-            charsmap = _decoded(path, step.get("precompiled_charsmap"))
-        elif step in _CLEANING and not charsmap:
-            cleaning.append(step)
-        elif step != _SQUEEZING:
-            raise UserError(f"{path}: the normalizer {step!s:.80} is not known, {_ONLY}")
-    splitter = checked_steps(path, definition, "pre_tokenizer", ("WhitespaceSplit", "Metaspace"))
-    kinds = [step["type"] for step in splitter]
-    schemes = [step.get("prepend_scheme", "always") for step in splitter if len(step) > 1]
-    is_usual = kinds == ["WhitespaceSplit", "Metaspace"] and schemes == ["always"]
-    other = None if is_usual else definition.get("pre_tokenizer")
-    return UnigramModel(pieces, charsmap, unknown, cleaning=cleaning, splitter=other)
-
-
-_NORMALIZERS = ("Precompiled", "Replace", "NFKD", "StripAccents", "Lowercase")
-_ONLY = (
-    "but only the Unigram models of CamemBERT, XLM-R and ALBERT are read from a tokenizer.json: "
-    f"{OTHER_MODEL}"
-)
-_CLEANING = (
-    {"type": "Replace", "pattern": {"String": "``"}, "content": '"'},
-    {"type": "Replace", "pattern": {"String": "''"}, "content": '"'},
-    {"type": "NFKD"},
-    {"type": "StripAccents"},
-    {"type": "Lowercase"},
-)
-_QUOTES, _ACCENTS, _CASE = _CLEANING[:2], _CLEANING[2:4], _CLEANING[4:]
-_SPLITTER = {
-    "type": "Sequence",
-    "pretokenizers": [
-        {"type": "WhitespaceSplit"},
-        {"type": "Metaspace", "replacement": WORD_MARKER, "prepend_scheme": "always"},
-    ],
-}
-_SQUEEZING = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
-
-
-def _decoded(path: Path, text: Any) -> bytes:
-    try:
-        return base64.b64decode(text or "", validate=True)
-    except (binascii.Error, TypeError, ValueError):
-        raise UserError(f"{path}: precompiled_charsmap is not base64; {READ_REMEDY}") from None
+def _number_of_sentinels(source: TokenizerSource) -> int:
+    """The number of sentinels of T5; raises UserError for a value that is no number."""
+    count = source.config.get("extra_ids", SENTINELS)
+    if type(count) is not int or count < 0:
+        raise UserError(f"{source.config_path}: extra_ids is {count!r:.80}; give a number from 0")
+    return count
 
 
 def _check_model(origin: str, model: UnigramModel) -> None:

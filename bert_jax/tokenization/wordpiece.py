@@ -13,14 +13,16 @@ from bert_jax.errors import UserError
 from bert_jax.files import VOCABULARY_BYTES, read_limited
 from bert_jax.tokenization.cleaning import looks_lowercased
 from bert_jax.tokenization.definition import (
+    check_unknown,
     checked_model,
     checked_pieces,
     checked_steps,
     decoded_lines,
     library_errors,
 )
-from bert_jax.tokenization.description import BRACKETED, Description, SpecialTokens
-from bert_jax.tokenization.encoding import DEFAULT_TEMPLATE, check_texts
+from bert_jax.tokenization.description import BRACKETED, FAIRSEQ, Description, SpecialTokens
+from bert_jax.tokenization.encoding import DEFAULT_TEMPLATE, FAIRSEQ_TEMPLATE, check_texts
+from bert_jax.tokenization.interface import MPNET
 from bert_jax.tokenization.library import LIBRARY_CLASS, LibraryTokenizer
 from bert_jax.tokenization.source import LIBRARY, VOCABULARY_FILE, TokenizerSource
 
@@ -87,6 +89,7 @@ class WordPieceTokenizer(LibraryTokenizer):
     """
 
     class_description = Description(SpecialTokens.of(BRACKETED), DEFAULT_TEMPLATE)
+    _class_name = "BertTokenizer"
 
     @classmethod
     def from_vocabulary(
@@ -112,7 +115,7 @@ class WordPieceTokenizer(LibraryTokenizer):
             pieces = {piece: token_id for token_id, piece in enumerate(pieces)}
         description = description or cls.class_description
         unknown = description.tokens.names["unk"] or BRACKETED[1]
-        _check_unknown(origin, unknown, pieces)
+        check_unknown(origin, unknown, pieces)
         with library_errors(origin):
             model = models.WordPiece(
                 vocab=dict(pieces),
@@ -234,16 +237,41 @@ class WordPieceTokenizer(LibraryTokenizer):
         """
         rules: dict[str, Any] = {"tokenizer_class": LIBRARY_CLASS}
         if self.switches is not None:
-            rules = {"tokenizer_class": "BertTokenizer", **dataclasses.asdict(self.switches)}
+            rules = {"tokenizer_class": self._class_name, **dataclasses.asdict(self.switches)}
         directory, _ = self._save(directory, rules, max_length)
         write_vocabulary(directory / VOCABULARY_FILE, self._pieces)
 
 
+class MPNetTokenizer(WordPieceTokenizer):
+    """WordPiece of MPNet: the special tokens of RoBERTa, except for [UNK], and its template.
+
+    `<mask>` takes the space before it, which its offsets leave out.
+    """
+
+    class_description = Description(
+        SpecialTokens.of((FAIRSEQ[0], BRACKETED[1], *FAIRSEQ[2:]), mask_takes_space=True),
+        FAIRSEQ_TEMPLATE,
+    )
+    _class_name = "MPNetTokenizer"
+
+    def _complete(self, library: "tokenizers.Tokenizer") -> None:
+        from tokenizers import processors
+
+        super()._complete(library)
+        trimming = processors.ByteLevel(add_prefix_space=False, trim_offsets=True)
+        library.post_processor = processors.Sequence([trimming, self._template_processor()])
+
+
 def load(source: TokenizerSource) -> WordPieceTokenizer:
-    """The tokenizer of some files: pieces with the rules of BERT's class, or as `LIBRARY`."""
+    """The tokenizer of some files: pieces with the rules of a class, or as `LIBRARY`.
+
+    Raises:
+        UserError: a file is missing or damaged, or has rules that are not supported.
+    """
     path, definition = source.path(VOCABULARY_FILE), source.definition
     pieces: list[str] | dict[str, int]
-    default = WordPieceTokenizer.class_description
+    kind = MPNetTokenizer if source.kind == MPNET else WordPieceTokenizer
+    default = kind.class_description
     if definition is None:
         pieces = read_vocabulary(path, source.rows)
         lowercase = source.named is not None or looks_lowercased(pieces)
@@ -266,7 +294,7 @@ def load(source: TokenizerSource) -> WordPieceTokenizer:
         tokenize_chinese_chars=bool(source.switch("tokenize_chinese_chars", True)),
     )
     described = source.describe(default, pieces)
-    return WordPieceTokenizer.from_vocabulary(pieces, switches, described, str(path), source.rows)
+    return kind.from_vocabulary(pieces, switches, described, str(path), source.rows)
 
 
 def _library(
@@ -277,7 +305,7 @@ def _library(
     from tokenizers import normalizers
 
     model = definition["model"]
-    _check_unknown(path, model.get("unk_token", BRACKETED[1]), model["vocab"])
+    check_unknown(path, model.get("unk_token", BRACKETED[1]), model["vocab"])
     limit = model.get("max_input_chars_per_word", 1)
     if type(limit) is not int or not 1 <= limit <= MAX_CHARACTERS_PER_WORD_OF_FILE:
         raise UserError(
@@ -300,15 +328,6 @@ def _library(
         setattr(normalizer, names.get(key, key), value)
     library.normalizer = normalizer
     return library
-
-
-def _check_unknown(origin: Any, unknown: str, pieces: Mapping[str, int]) -> None:
-    """Raises UserError if a vocabulary lacks the token for unknown words."""
-    if unknown not in pieces:
-        raise UserError(
-            f"{origin}: the vocabulary has no {unknown!s:.80}; copy all files of the model's "
-            "tokenizer, or name its token as unk_token in tokenizer_config.json"
-        )
 
 
 def read_vocabulary(path: Path, vocab_size: int | None = None) -> list[str]:

@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from bert_jax.errors import RetryableError, UserError
@@ -23,16 +24,23 @@ from bert_jax.files import (
 from bert_jax.process import say
 
 METRICS = "metrics.jsonl"
+RESUMED = "resumed"
+"""The split of the lines that say from which steps a run was resumed."""
 # A bucket stores whole files only: the local files are uploaded at this interval.
 SAVE_SECONDS = 60.0
 _PANELS_IN_A_ROW = 2
+_STYLES: dict[str, dict[str, Any]] = {
+    "train": {"color": "C0", "alpha": 0.6},
+    "validation": {"color": "C1", "marker": "o", "markersize": 3},
+}
 
 
 class RunLog:
     """Appends metrics of training ("train") and evaluation ("validation") to a work directory.
 
     A line of `metrics.jsonl` is `{"step": 100, "split": "train", "loss": …, …}`. A resumed run
-    drops the lines after the checkpoint that it resumes from, so that no step appears twice.
+    drops the lines after the checkpoint that it resumes from, so that no step appears twice, and
+    writes `{"step": 100, "split": "resumed"}`.
     """
 
     def __init__(self, workdir: Path, *, resume_step: int, enabled: bool = True) -> None:
@@ -51,6 +59,8 @@ class RunLog:
             self._file = (self._local / METRICS).open("ab")
             self._events = _EventFile(events, purge_step=resume_step + 1)
         self._saved = time.monotonic()
+        if resume_step and not self.has(resume_step, RESUMED):
+            self.write(resume_step, RESUMED, {})
 
     def write(self, step: int, split: str, metrics: dict[str, float]) -> None:
         """Appends one line and its TensorBoard scalars.
@@ -176,48 +186,61 @@ def read_metrics(workdir: Path, split: str) -> list[dict[str, float]]:
 
 
 def draw_curves(
-    workdir: Path, baselines: Mapping[str, float], *, derived_metrics: Collection[str] = ()
+    workdir: Path,
+    baselines: Mapping[str, float],
+    *,
+    derived_metrics: Collection[str] = (),
+    teacher: Mapping[str, float] = MappingProxyType({}),
 ) -> Path:
     """Draws `WORKDIR/curves.png` from `metrics.jsonl`.
 
     Each validation metric gets a panel, together with the same training metric if there is one; for
-    a loss that is a sum of parts, only the parts are drawn. A baseline `<metric>_<name>`, or
-    `<part>_<name>` for the accuracy of a part, is a dashed line.
+    a loss that is a sum of parts, only the parts are drawn. Baselines `<metric>_<name>` and the
+    teacher's value are dashed lines; where the run was resumed, there is a dotted one.
 
     Args:
         workdir: directory of the run.
         baselines: metrics of trivial predictions.
         derived_metrics: validation metrics without a panel, see `Task`.
+        teacher: metrics of the teacher of a distillation.
 
     Returns:
         The path of the picture.
     """
     from matplotlib.figure import Figure
 
-    records = {split: read_metrics(workdir, split) for split in ("train", "validation")}
+    records = {split: read_metrics(workdir, split) for split in (*_STYLES, RESUMED)}
     metrics = _panels(records["validation"][0], derived_metrics)
     by_metric = _baselines_by_metric(metrics, baselines)
     rows = -(-len(metrics) // _PANELS_IN_A_ROW)
     figure = Figure(figsize=(5 * _PANELS_IN_A_ROW, 3.2 * rows), layout="constrained")
+    name = "/".join(workdir.parts[-2:])
+    figure.suptitle(name, parse_math=False)
     grid = figure.subplots(rows, _PANELS_IN_A_ROW, squeeze=False, sharex=True).ravel()
     for axes in grid[len(metrics) :]:
         axes.set_visible(False)
     for axes, metric in zip(grid, metrics, strict=False):
-        for split, style in (("train", {"alpha": 0.5}), ("validation", {"marker": "o"})):
+        for split, style in _STYLES.items():
             points = [record for record in records[split] if metric in record]
             if points:
                 steps = [record["step"] for record in points]
                 values = [record[metric] for record in points]
-                axes.plot(steps, values, label=split.replace("_", " "), markersize=3, **style)
-        for name, value in by_metric[metric].items():
-            label = f"{name.replace('_', ' ')} (baseline)"
+                axes.plot(steps, values, label=split, **style)
+        for baseline, value in by_metric[metric].items():
+            label = f"{baseline.replace('_', ' ')} (baseline)"
             axes.axhline(value, linestyle="--", color="gray", label=label)
+        if metric in teacher:
+            axes.axhline(teacher[metric], linestyle="--", color="C2", label="teacher")
+        for number, record in enumerate(records[RESUMED]):
+            label = "_" if number else "resumed"  # an underscore: not in the legend
+            axes.axvline(record["step"], linestyle=":", color="black", linewidth=1, label=label)
         axes.set_title(metric.replace("_", " "))
         axes.set_xlabel("step")
+        axes.tick_params(labelbottom=True)  # also above another row
         axes.grid(alpha=0.3)
         axes.legend()
     path = workdir / "curves.png"
-    save_figure(path, figure, names=metrics)
+    save_figure(path, figure, names=(name, *metrics))
     return path
 
 
@@ -231,19 +254,12 @@ def _panels(record: Mapping[str, float], derived_metrics: Collection[str]) -> li
 def _baselines_by_metric(
     metrics: Collection[str], baselines: Mapping[str, float]
 ) -> dict[str, dict[str, float]]:
-    """{metric: {name: value}} of baselines `<metric>_<name>` or, of an accuracy, `<part>_<name>`.
-
-    A baseline belongs to the metric with the longest such beginning: "dev_f1_majority" is one of
-    "dev_f1", though "dev_accuracy" could be the accuracy of a part "dev".
-    """
-    owners = {metric.removesuffix("_accuracy"): metric for metric in metrics}
-    owners |= {metric: metric for metric in metrics}
+    """{metric: {name: value}} of baselines `<metric>_<name>`, for the longest such metric."""
     grouped: dict[str, dict[str, float]] = {metric: {} for metric in metrics}
     for name, value in baselines.items():
-        prefixes = [prefix for prefix in owners if name.startswith(f"{prefix}_")]
-        if prefixes:
-            prefix = max(prefixes, key=len)
-            grouped[owners[prefix]][name.removeprefix(f"{prefix}_")] = value
+        owners = [metric for metric in metrics if name.startswith(f"{metric}_")]
+        if of := max(owners, key=len, default=""):
+            grouped[of][name.removeprefix(f"{of}_")] = value
     return grouped
 
 

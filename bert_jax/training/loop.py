@@ -97,7 +97,12 @@ def train(
     abstract = abstract_state(task, optimizer, mesh)
 
     best_metric = task.evaluator.best_metric
-    checkpoints = RunCheckpoints(workdir, keep=options.keep_checkpoints, best_metric=best_metric)
+    checkpoints = RunCheckpoints(
+        workdir,
+        keep=options.keep_checkpoints,
+        every=options.checkpoint_every if options.average_checkpoints > 1 else 0,
+        best_metric=best_metric,
+    )
     resume_step = from_main_host(checkpoints.latest_step)
     if resume_step is not None:
         state, position = checkpoints.restore(resume_step, abstract)

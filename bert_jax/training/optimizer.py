@@ -1,4 +1,4 @@
-"""AdamW and LAMB as used for BERT, with options for the variants of its successors."""
+"""AdamW and LAMB as used for BERT, Adafactor as used for T5, with options for variants."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -10,6 +10,7 @@ import optax
 from bert_jax.models.head import all_heads
 from bert_jax.models.parameter_sharding import parameter_axes
 from bert_jax.sharding.rules import MESH_AXES, ZERO_AXES, MeshAxes, match, match_tree, name_of
+from bert_jax.training.adafactor import adafactor_direction
 from bert_jax.training.layer_rates import apply_updates, rate_factors, stop_frozen_gradients
 from bert_jax.training.schedule import learning_rate, steps_of_warmup
 from bert_jax.training_options import OptimizerOptions
@@ -77,12 +78,13 @@ class Optimizer:
         )
 
     def _direction(self, params: Any) -> optax.GradientTransformation:
-        """The chain: clip → Adam's direction → weight decay → (LAMB's trust ratio)."""
+        """The chain: clip → Adam's or Adafactor's direction → weight decay → (trust ratio)."""
         options = self.options
         parts = []
         if options.max_grad_norm > 0:
             parts.append(optax.clip_by_global_norm(options.max_grad_norm))
-        parts.append(adam_direction(options))
+        is_factored = options.name == "adafactor"
+        parts.append(adafactor_direction() if is_factored else adam_direction(options))
         parts.append(optax.add_decayed_weights(options.weight_decay, mask=decay_mask))
         if options.name == "lamb":
             parts.append(optax.stateless(_scale_by_trust_ratio))

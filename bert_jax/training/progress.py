@@ -103,5 +103,7 @@ def _padding(rows: Mapping[str, np.ndarray]) -> int:
     """Tokens of padding that the encoder computes for rows of one kind."""
     if "pack_indices" in rows:
         return int(np.count_nonzero(rows["pack_indices"] < 0))
-    mask = rows.get("segment_ids", rows.get("attention_mask"))  # 0 for padding in both
+    # 0 for padding in each; only a decoder's rows have neither of the first two.
+    masks = (rows.get(name) for name in ("segment_ids", "attention_mask", "weights"))
+    mask = next((mask for mask in masks if mask is not None), None)
     return 0 if mask is None else mask.size - int(np.count_nonzero(mask))

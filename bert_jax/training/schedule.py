@@ -19,15 +19,21 @@ def learning_rate(
 
     With t the step and w the warm-up, the decays are
 
-        linear        peak · (1 - x)
-        cosine        peak · (1 + cos(π x)) / 2
-        inverse_sqrt  peak · sqrt(w / t), with w at least 1
-        constant      peak
+        linear                 peak · (1 - x)
+        cosine                 peak · (1 + cos(π x)) / 2
+        inverse_sqrt           peak · sqrt(w / t), with w at least 1
+        constant_inverse_sqrt  the same after w steps at the peak, without a rise
+        constant               peak
 
     where x = t / steps for `decay_from="start"`: google-research/bert lets the decay run from step
     0, so the rate falls at the end of the warm-up to what it would have been without one
     (optimization.py, create_optimizer). `decay_from="warmup"` is Hugging Face's:
     x = (t - w) / (steps - w), no fall.
+
+    Vaswani et al. (2017, section 5.3), D^-0.5 · min(t^-0.5, t · w^-1.5) for a model of D units, is
+    inverse_sqrt with the peak (D · w)^-0.5. T5's pre-training (Raffel et al., 2020, section 3.1.2),
+    1 / sqrt(max(t, 10,000)), is constant_inverse_sqrt with w = 10,000 and the peak 0.01; its
+    fine-tuning is constant at 0.001.
 
     Args:
         peak: highest learning rate.
@@ -51,11 +57,11 @@ def learning_rate(
         after = optax.linear_schedule(peak, 0.0, length, transition_begin=start)
     elif decay == "cosine":
         after = _delayed(optax.cosine_decay_schedule(peak, length), start)
-    elif decay == "inverse_sqrt":
+    elif decay in ("inverse_sqrt", "constant_inverse_sqrt"):
         after = _inverse_sqrt(peak, max(1, warmup_steps))
     else:
         after = optax.constant_schedule(peak)
-    if warmup_steps == 0:
+    if warmup_steps == 0 or decay == "constant_inverse_sqrt":
         return after
     warmup = optax.linear_schedule(0.0, peak, warmup_steps)
     # join_schedules counts each part from its own beginning; `after` counts from step 0.

@@ -57,8 +57,8 @@ def abstract_state(task: Task, optimizer: Optimizer, mesh: Mesh) -> TrainState:
     shapes = jax.eval_shape(
         lambda params: _initial_state(params, optimizer), abstract_params(task.module)
     )
-    moments = sharded_shapes(mesh, shapes.opt_state, optimizer.mesh_axes)
-    return sharded_shapes(mesh, shapes).replace(opt_state=moments)
+    moments = sharded_shapes(mesh, shapes.opt_state, optimizer.mesh_axes, has_means=True)
+    return sharded_shapes(mesh, shapes.replace(opt_state=None)).replace(opt_state=moments)
 
 
 def new_state(
@@ -257,7 +257,8 @@ def _cached(forward: Callable[[GlobalBatch], Any], batch: GlobalBatch, parts: in
     count within the whole batch, so the encoder's dropout masks are the same as without parts; a
     head's are repeated in each part.
     """
-    rows = batch | {"row_indices": jnp.arange(len(next(iter(batch.values()))))}
+    (size,) = {len(array) for name, array in batch.items() if not name.endswith("pack_indices")}
+    rows = batch | {"row_indices": jnp.arange(size)}
     outputs = jax.lax.map(jax.checkpoint(forward, prevent_cse=False), _split_rows(rows, parts))
     return jax.tree.map(lambda each: each.swapaxes(0, 1).reshape(-1, *each.shape[2:]), outputs)
 
@@ -290,7 +291,7 @@ def _accumulated(
 
 
 def _split_rows(batch: GlobalBatch, parts: int) -> GlobalBatch:
-    """[B, …] → [parts, B / parts, …]; each part takes equally many rows from every device."""
+    """[B, …] → [parts, B / parts, …]; part p has the rows p, p + parts …, of every device."""
     return {
         key: value.reshape(-1, parts, *value.shape[1:]).swapaxes(0, 1)
         for key, value in batch.items()
@@ -298,8 +299,8 @@ def _split_rows(batch: GlobalBatch, parts: int) -> GlobalBatch:
 
 
 def pack_rows(task: Task, mesh: Mesh, microbatches: int, rows: Batch) -> Batch:
-    """This host's rows of a batch, packed if a single device computes them in one piece."""
-    return task.pack_rows(rows) if mesh.size == microbatches == 1 else rows
+    """This host's rows of a batch, packed if there is a single device."""
+    return task.pack_rows(rows, microbatches) if mesh.size == 1 else rows
 
 
 def explain_step_out_of_memory(

@@ -51,6 +51,7 @@ def run(tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.slow
 def test_every_other_round_is_in_reverse_order_and_the_first_does_not_count(run):
     _, result, turns = run({"a": ":record", "b": ":record"}, rounds=2, steps=2)
     assert turns == [*["a-1", "a-1", "b-1", "b-1", "b0", "b0", "a0", "a0", "a1", "a1", "b1", "b1"]]
@@ -61,6 +62,7 @@ def test_every_other_round_is_in_reverse_order_and_the_first_does_not_count(run)
     assert "cores" in result["machine"]["processor"]
 
 
+@pytest.mark.slow
 def test_new_processes_take_each_turn_and_an_interrupted_work_continues(run, tmp_path):
     contenders = {"a": ":record", "b": ":record"}
     run(contenders, rounds=3, fresh=True)
@@ -106,6 +108,7 @@ def test_what_contenders_get_from_their_environment(monkeypatch):
         assert environment()["JAX_PLATFORMS"] == expected
 
 
+@pytest.mark.slow
 def test_a_command_is_timed_with_its_figures(run, tmp_path):
     program = (
         "import json, sys; print('x'); print(json.dumps({'mfu': None, 'f1': float(sys.argv[2])}))"
@@ -120,6 +123,7 @@ def test_a_command_is_timed_with_its_figures(run, tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_a_command_that_fails_is_left_out_with_its_last_line(run):
     _, result, _ = run({"a": "peer -c 'import nothing_like_it'"}, fresh=True)
     assert "ended with 1: ModuleNotFoundError: No module named 'nothing" in result["left_out"]["a"]

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import gzip
 import json
 import os
 import re
@@ -12,12 +13,15 @@ from pathlib import Path
 
 import pytest
 
-import bert_jax
-from benchmarks import samples
+from benchmarks import retrieval, samples
 from benchmarks.__main__ import combinations, parse
+from benchmarks.collection import collection
+from benchmarks.texts import uneven_texts
 from benchmarks.works import ACCELERATOR, WORKS
 from bert_jax import cli
 from bert_jax.config import load_config
+from bert_jax.data.readers.collection import open_collection, read_queries
+from bert_jax.data.readers.judgements import read_judgements
 
 ROOT = Path(__file__).parents[2]
 
@@ -89,6 +93,58 @@ def test_every_student_is_a_valid_config():
     }
 
 
+class Names(dict):
+    def __missing__(self, name):
+        return name.upper()
+
+
+COMMANDS = {
+    **{name: f"{command} --{'workdir' if command.startswith('train') else 'output'} OUT"
+       for name, (_, _, command) in retrieval.COMMANDS.items()},
+    **{name: retrieval.ANSWER + more + retrieval.READ for name, more in retrieval.ANSWERS.items()},
+    "gold": retrieval.GOLD,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_of_search_is_valid(name):
+    numbers = {"length": 64, "seed": 1, "depth": 3, "masked_lm_steps": 2, "epochs": 1, "read": 2}
+    values = Names(numbers, precision="auto")
+    options = cli.parse(shlex.split(COMMANDS[name].format_map(values)))
+    if "config" in options:
+        assert "{" not in str(load_config(options.config, options.overrides))
+
+
+def test_questions_of_one_half_train_and_of_the_other_are_searched(tmp_path):
+    articles = [
+        {"title": f"t{a}", "paragraphs": [
+            {"context": f"text {a}", "qas": [
+                {"id": f"{a}{q}", "question": f"q{a}{q}", "answers": []} for q in range(3)]}]}
+        for a in range(4)
+    ]  # fmt: skip
+    (tmp_path / "squad").mkdir()
+    with gzip.open(tmp_path / "squad/train-v1.1.json.gz", "wt") as file:
+        json.dump({"data": articles}, file)
+    files = collection(options_of(tmp_path, "squad", examples=9, evaluated=2))
+    assert set(read_queries(files.train)) == {"00", "01", "02", "10", "11", "12"}
+    asked = set(read_queries(files.searched))
+    assert len(asked) == 2
+    assert asked < {"20", "21", "22", "30", "31", "32"}
+    with open_collection(files.searched) as documents:
+        assert [each.text for each in documents] == ["text 0", "text 1", "text 2", "text 3"]
+
+
+def test_lists_have_the_questions_with_an_answer(tmp_path):
+    (tmp_path / "retrieval/wikiqa").mkdir(parents=True)
+    rows = "who ?\tno\t0\nwhy ?\tdull\t0\nwho ?\tAda\t1\nhow ?\tno\t1\n"
+    (tmp_path / "retrieval/wikiqa/dev.tsv").write_text(rows)
+    files = collection(options_of(tmp_path, "wikiqa"))
+    assert read_queries(files.searched) == {"q0": "who ?", "q2": "how ?"}
+    assert read_judgements(files.searched) == {"q0": {"d0": 0, "d2": 1}, "q2": {"d0": 1}}
+    assert files.has_lists
+    assert files.train.endswith("retrieval/wikiqa/train.tsv.gz")
+
+
 def write_sentences(data, count):
     blocks = [f"Ada{number} NNP I-NP I-PER\nran VBD I-VP O\n" for number in range(count)]
     (data / "ner/conll2003").mkdir(parents=True)
@@ -124,35 +180,48 @@ def measured(tmp_path, *words, **variables):
 
 
 @pytest.mark.slow
-def test_an_accelerator_needs_no_tensorflow(tmp_path):
+@pytest.mark.parametrize("work", ["bench", "train"])
+def test_an_accelerator_needs_no_tensorflow(work, tmp_path):
     (tmp_path / "tensorflow.py").write_text("raise ModuleNotFoundError('no tensorflow here')\n")
-    results, printed = measured(
-        tmp_path, "accelerator", JAX_PLATFORMS="cpu", PYTHONPATH=str(tmp_path)
-    )
-    assert all(rounds["bert_jax"] for rounds in results)
-    assert "| kernels-64 | bert_jax |" in printed
-    assert "| bench-tiny-64-2-2 | bert_jax |" in printed
+    variables = {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(tmp_path)}
+    (rounds,), printed = measured(tmp_path, work, "--contenders", "bert_jax", **variables)
+    assert rounds["bert_jax"]
+    assert f"| {work}-" in printed
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("work", ["masking", "train", "embed", "tag", "answer"])
-def test_other_libraries_take_their_turns(work, tmp_path):
+def test_other_libraries_take_their_turns(tmp_path):
     pytest.importorskip("transformers")
-    pytest.importorskip("sentence_transformers")
-    contenders = [name for name in WORKS[work].contenders if name != "compile"]
-    (rounds,), _ = measured(tmp_path, work, "--contenders", *contenders)
+    contenders = [name for name in WORKS["train"].contenders if name != "compile"]
+    (rounds,), _ = measured(tmp_path, "train", "--contenders", *contenders)
     assert {name: len(turns) for name, turns in rounds.items()} == dict.fromkeys(contenders, 1)
 
 
 @pytest.mark.slow
-def test_both_sides_fine_tune_a_tiny_model(tmp_path, base_model):
+def test_a_full_queue_refuses_and_says_when(tmp_path):
+    (rounds,), _ = measured(tmp_path, "overload", JAX_PLATFORMS="cpu")
+    (figures,) = rounds["bert_jax"]
+    assert figures["answered"] > 0
+    assert figures["refused"] > 0
+
+
+def write_books(data):
+    lines = [" ".join(text.split()[:20]) for text in uneven_texts(400)]
+    (data / "pretrain").mkdir()
+    with gzip.open(data / "pretrain/classic_books_en.jsonl.gz", "wt") as file:
+        for number in range(0, 400, 4):
+            file.write(json.dumps({"text": "\n\n".join(lines[number : number + 4])}) + "\n")
+
+
+@pytest.mark.slow
+def test_both_sides_learn_the_same_batches(tmp_path):
     pytest.importorskip("transformers")
-    pytest.importorskip("seqeval")
-    write_sentences(tmp_path, 12)
-    bert_jax.load(base_model).extend_positions(64).save(tmp_path / "model")
-    options = [f"data={tmp_path}", f"model={tmp_path}/model", "set=conll2003", "epochs=1"]
-    (rounds,), _ = measured(tmp_path, "compare", *options)
-    assert {name: 0 <= turns[0]["f1"] <= 1 for name, turns in rounds.items()} == {
-        "bert_jax": True,
-        "transformers": True,
-    }
+    write_books(tmp_path)
+    command = [sys.executable, "-m", "benchmarks.generating", "span", f"--data={tmp_path}"]
+    command += ["--size=tiny", "--steps=3", "--batch=4", "--length=32", "--vocabulary=500"]
+    command += ["--checkpoint-every=2", "--evaluated=3", f"--output={tmp_path}/out"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = json.loads((tmp_path / "out/results.json").read_text())
+    ours, theirs = (results[side]["cross_entropy"] for side in ("bert_jax", "transformers"))
+    assert ours == pytest.approx(theirs, rel=0.05)

@@ -110,13 +110,21 @@ def prepare(root: Path, output: Path) -> int:
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    """Files by their names, without those that may differ between runs: of orbax, and of events."""
+    """The comparable files of a directory by their names."""
     paths = (path for path in sorted(directory.rglob("*")) if path.is_file())
     files = {path.relative_to(directory).as_posix(): path.read_bytes() for path in paths}
+    return comparable(files)
+
+
+def comparable(files: dict[str, bytes]) -> dict[str, bytes]:
+    """Files without those that may differ between runs.
+
+    They are the checkpoints, the events, and the picture that shows where a run was resumed.
+    """
     return {
         name: without_times(content) if name.endswith("metrics.jsonl") else content
         for name, content in files.items()
-        if "checkpoints/" not in name and "tensorboard/" not in name
+        if not any(part in name for part in ("checkpoints/", "tensorboard/", "curves.png"))
     }
 
 
@@ -126,8 +134,9 @@ def differences(found: dict[str, bytes], expected: dict[str, bytes]) -> list[str
 
 
 def without_times(content: bytes) -> bytes:
-    """The lines of `metrics.jsonl`."""
+    """The lines of `metrics.jsonl` but those that say where the run was resumed."""
     records = [json.loads(line) for line in content.splitlines()]
+    records = [record for record in records if record["split"] != "resumed"]
     for record in records:
         for name in ("tokens_per_second", "real_tokens_per_second"):
             record.pop(name, None)

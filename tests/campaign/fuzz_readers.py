@@ -21,11 +21,16 @@ from bert_jax.checkpoints.tensors import tensorflow_checkpoint as google
 from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.data.pretraining.options import PretrainingOptions
-from bert_jax.data.readers import choices, squad, tagged, texts
+from bert_jax.data.readers import choices, collection, ranking, squad, tagged, texts
+from bert_jax.data.readers.candidate_columns import RankingOptions
+from bert_jax.data.readers.judgements import read_judgements
+from bert_jax.data.readers.open_questions import read_open_questions, read_passages
+from bert_jax.data.runs import read_run
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import init_params
 from bert_jax.models.execution import Execution
-from bert_jax.models.heads.text_vectors import Normalize, TextVectors
+from bert_jax.models.heads.text_vectors import TextVectors
+from bert_jax.models.vectors import Normalize
 from tests.campaign.cases import PIECES, prepare
 from tests.checkpoints.tensors.conftest import LINEAR_PICKLE, LINEAR_STORAGES
 from tests.checkpoints.tensors.test_pytorch_file import LEGACY_STORAGES, LEGACY_TENSORS, legacy
@@ -37,7 +42,7 @@ class Reader(NamedTuple):
     make: Callable[[Path], object]
     files: tuple[str, ...]
     read: Callable[[Path], object]
-    cases: int = 80
+    cases: int = 40
 
 
 TEXTS = [
@@ -70,6 +75,25 @@ JSONL = """{"text": "the cat", "label": "x", "id": 1, "n": {"a": [1, null]}}
 CHOICE = '{"question": {"stem": "Who?", "choices": [%s]}, "answerKey": "B"}\n'
 CHOICES = 2 * (CHOICE % '{"label": "A", "text": "a"}, {"label": "B", "text": "b"}')
 TAGGED = '{"tokens": ["a", "b"], "ner_tags": ["O", "B-X"]}\n{"tokens": [], "ner_tags": []}\n'
+RANKED = """{"query": "who", "positives": ["the cat"], "negatives": ["a dog"], "scores": [2, -1.5]}
+{"question": "why", "ctxs": [{"title": "T", "text": "a", "has_answer": true}], "hard_negative": "b"}
+{"query": "who", "document": {"text": "a bird"}, "label": 0}
+{"query": "how", "passages": {"is_selected": [1, 0], "passage_text": ["a", "b"]}, "answers": ["c"]}
+"""
+PAIRS = "question\ttitle\tsentence\tlabel\nwho ?\tT\tthe cat\t1\nwho ?\t\ta dog\t0\nwhy\tT\ta\t1\n"
+TRIPLES = "2\t-1.5\twho ?\tthe cat\ta dog\n1\t0\twhy ?\ta\tb\n"
+DPR = """[{"question": "who", "answers": ["the cat"],
+"positive_ctxs": [{"title": "T", "text": "cat"}],
+"negative_ctxs": [], "hard_negative_ctxs": [{"title": "", "text": "dog", "score": "8.5"}]}]"""
+BEIR = {
+    "corpus.jsonl": '{"_id": "d1", "title": "T", "text": "a"}\n{"_id": 2, "text": "b"}\n',
+    "queries.jsonl": '{"_id": "q1", "text": "who"}\n{"_id": "q2", "text": "why"}\n',
+    "qrels/train.tsv": "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\t2\t0\nq2\t2\t1\n",
+}
+PASSAGES = 'id\ttext\ttitle\n1\t"the ""cat"", sat"\tT\n2\tthe dog\t\n'
+TREC = "q1 0 d1 2\nq1 0 d2 0\nq2 0 d1 1\n"
+RUN = "q1 Q0 d1 1 12.5 bert_jax\nq1 Q0 d2 2 1e-3 bert_jax\nq2 Q0 d2 1 -3 bert_jax\n"
+ASKED = "who sat ?\t['the cat', \"it's\"]\nwhy, then\t['so']\n"
 
 
 def use(tokenizer: tokenization.Tokenizer, directory: Path) -> object:
@@ -201,6 +225,24 @@ def table(name: str, content: str, read: Callable[[Path], object]) -> Reader:
     return Reader(make, (name,), lambda directory: list(read(directory / name)))
 
 
+def folder(files: dict[str, str], read: Callable[[Path], object]) -> Reader:
+    def make(directory: Path) -> None:
+        for name, content in files.items():
+            (directory / name).parent.mkdir(exist_ok=True)
+            (directory / name).write_text(content)
+
+    return Reader(make, tuple(files), lambda directory: list(read(directory)))
+
+
+def read_documents(source: Path) -> object:
+    with collection.open_collection(source) as documents:
+        return list(documents)
+
+
+def read_with_passages(source: Path) -> object:
+    return read_passages(source, RankingOptions(titles="pair"))
+
+
 LEGACY = legacy(LEGACY_TENSORS, LEGACY_STORAGES)
 CONFIG = "tokenizer_config.json"
 READERS = {
@@ -237,5 +279,20 @@ READERS = {
     "tsv": table("a.tsv", TSV, texts.read_texts),
     "jsonl": table("a.jsonl", JSONL, texts.read_texts),
     "choices": table("a.jsonl", CHOICES, choices.read_choices),
+    "ranking jsonl": table("a.jsonl", RANKED, ranking.read_candidates),
+    "ranking tsv": table("a.tsv", PAIRS, ranking.read_candidates),
+    "ranking triples": table("a.tsv", TRIPLES, ranking.read_candidates),
+    "ranking json": table("a.json", DPR, ranking.read_candidates),
+    "ranking folder": folder(BEIR, ranking.read_candidates),
+    "collection": folder(BEIR, read_documents),
+    "collection tsv": table("a.tsv", PASSAGES, read_documents),
+    "collection json": table("a.json", SQUAD, read_documents),
+    "queries": folder(BEIR, collection.read_queries),
+    "judgements": table("a.tsv", TREC, lambda path: read_judgements(path).items()),
+    "judgements json": table("a.json", SQUAD, lambda path: read_judgements(path).items()),
+    "run": table("a.txt", RUN, lambda path: read_run(path).items()),
+    "open questions": table("a.jsonl", RANKED, read_open_questions),
+    "open questions tsv": table("a.csv", ASKED, read_open_questions),
+    "passages": table("a.json", DPR, read_with_passages),
     "corpus": Reader(corpus, (), read_corpus),
 }

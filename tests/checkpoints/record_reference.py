@@ -81,6 +81,10 @@ _RELATIVES: Mapping[str, tuple[Mapping[str, Any], str]] = {
         "SequenceClassification",
     ),
     "DistilBert": ({}, "MaskedLM"),
+    "MPNet": (
+        {"pad_token_id": 1, "layer_norm_eps": 1e-5, "max_position_embeddings": 18},
+        "MaskedLM",
+    ),
     "Electra": ({"embedding_size": 10}, "MultipleChoice"),
     "Albert": (
         {"embedding_size": 10, "num_hidden_layers": 4, "num_hidden_groups": 2},
@@ -95,6 +99,18 @@ _RELATIVES: Mapping[str, tuple[Mapping[str, Any], str]] = {
             "hidden_act": "relu",
         },
         "PreTraining",
+    ),
+    "ModernBert": (
+        {
+            "num_hidden_layers": 4,
+            "pad_token_id": 0,
+            "local_attention": 4,
+            "global_rope_theta": 160.0,
+            "local_rope_theta": 10.0,
+            "classifier_pooling": "mean",
+            **_THREE_LABELS,
+        },
+        "SequenceClassification",
     ),
 }
 _KEYS_OF_DISTILBERT = {

@@ -14,7 +14,7 @@ from bert_jax.checkpoints.config_file import (
 )
 from bert_jax.errors import OptionError, UserError
 from bert_jax.families.bert import FAMILY
-from bert_jax.families.family import Family
+from bert_jax.families.family import Family, family_names, find_family
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import fields_of, with_fields
@@ -123,6 +123,7 @@ def test_what_is_written_is_read(tmp_path):
         "classification",
         labels=("ja", "nein", "vielleicht"),
         problem_type="multi_label_classification",
+        trained_length=64,
         other={"use_cache": True, "_name_or_path": "somebody/model", "\ud83d": "\ude00"},
     )
     path = tmp_path / "config.json"
@@ -201,8 +202,8 @@ def test_options_of_heads_that_only_bert_jax_has(tmp_path, head, field, value):
     ("fields", "message"),
     [
         (
-            {"model_type": "deberta-v2", "relative_attention": True},
-            "model_type 'deberta-v2' is unknown; known are albert, bert, .*; the nearest is "
+            {"model_type": "roberta-prelayernorm", "relative_attention": True},
+            "model_type 'roberta-prelayernorm' is unknown; known are albert, .*; the nearest is "
             "roberta, which does not have relative_attention: give a model of a known family",
         ),
         (
@@ -212,6 +213,10 @@ def test_options_of_heads_that_only_bert_jax_has(tmp_path, head, field, value):
         ),
         ({"hidden_act": "prelu"}, "hidden_act is 'prelu'; known are gelu, gelu_python, "),
         ({"hidden_size": "768"}, "hidden_size is '768'; it must be a whole number"),
+        (
+            {"trained_length": "64"},
+            "config.json: trained_length is '64'; it must be a whole number",
+        ),
         ({"vocab_size": None}, "lacks vocab_size; give"),
         ({"model_type": ["bert"]}, "model_type .'bert'. is unknown; known are albert"),
     ],
@@ -250,3 +255,27 @@ def test_fields_that_one_head_reads_are_refused_for_this_head(tmp_path):
     dataclasses.replace(described, head="tagging").make_module(Execution())
     with pytest.raises(HeadError, match="summary_type is 'last'; the head multiple_choice has on"):
         dataclasses.replace(described, head="multiple_choice").make_module(Execution())
+
+
+@pytest.mark.parametrize("model_type", family_names())
+def test_a_new_model_is_read_as_it_was_written(tmp_path, model_type):
+    family = find_family(model_type)
+    if family.sizes:
+        needed = {"decoder_start_token_id"} & set(family.required_fields)
+        config = family.new_config(next(iter(family.sizes)), **dict.fromkeys(needed, 2))
+        head = next(iter(family.class_names))
+        write_config(tmp_path / "config.json", ModelDescription(config, head, family=family))
+        assert read_config(tmp_path / "config.json").config == config
+
+
+def test_one_key_has_no_two_values():
+    family = find_family("t5")
+    assert family.new_config("tiny", hidden_dropout_prob=0.0).activation_dropout == 0
+    rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.1}
+    config = family.new_config("tiny", **rates)
+    rule = (
+        "model.attention_probs_dropout_prob is 0.1; files of t5 have one dropout_rate for this and "
+        "model.hidden_dropout_prob=0.0: set both alike"
+    )
+    with pytest.raises(OptionError, match=rule):
+        config_bytes(ModelDescription(config, "text_to_text", family=family))

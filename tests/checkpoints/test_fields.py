@@ -93,6 +93,7 @@ def of_config(path: Path, base: ModelDescription, key: str, field: Field) -> str
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model_type", CONFIGS)
 def test_fields_of_config_json(tmp_path, model_type):
     path = tmp_path / "config.json"

@@ -33,10 +33,13 @@ CLASSES = {
     "camembert": "Camembert",
     "xlm-roberta": "XLMRoberta",
     "distilbert": "DistilBert",
+    "mpnet": "MPNet",
     "electra": "Electra",
     "albert": "Albert",
     "mobilebert": "MobileBert",
     "dpr": "DPR",
+    "modernbert": "ModernBert",
+    "nomic_bert": "NomicBert",
 }
 
 
@@ -153,7 +156,7 @@ def test_modules_and_their_fields():
 
 CLASSES_OF_TOKENIZERS = (
     *("Bert", "DistilBert", "Electra", "MobileBert", "Roberta", "Camembert", "XLMRoberta"),
-    *("Albert", "DPRQuestionEncoder", "DPRContextEncoder", "DPRReader"),
+    *("Albert", "MPNet", "DPRQuestionEncoder", "DPRContextEncoder", "DPRReader"),
 )
 # Fields whose content is of the model, or carried over as a whole.
 CONTENTS = (

@@ -275,6 +275,7 @@ def test_a_path_that_does_not_exist(path, tmp_path):
 # Downloads.
 
 
+@pytest.mark.slow
 def test_only_the_files_that_are_read_are_downloaded(machine, hub):
     names = ["tiny/whole", "tiny/shards", "tiny/old", "tiny/vectors", "solo"]
     lines = machine.resolve_each(*([name, "main"] for name in names), HF_TOKEN="hf_secret")
@@ -290,6 +291,7 @@ def test_only_the_files_that_are_read_are_downloaded(machine, hub):
     assert {line.rpartition(" /")[2].partition(" ")[2] for line in hub.seen} == {"Bearer hf_secret"}
 
 
+@pytest.mark.slow
 def test_a_second_run_and_an_offline_run_fetch_no_file_again(machine, hub):
     names = (["tiny/whole"], ["tiny/old"], ["tiny/old", COMMIT])
     first = machine.resolve_each(*names)
@@ -307,6 +309,7 @@ def test_a_second_run_and_an_offline_run_fetch_no_file_again(machine, hub):
 MISSING = "is neither a directory here nor "
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -368,6 +371,7 @@ def test_offline_only_the_cache_is_read(machine, hub):
     assert not hub.seen
 
 
+@pytest.mark.slow
 def test_a_hub_or_a_cache_that_cannot_be_used(machine, tmp_path):
     cached = machine.put("tiny/whole", {"config.json": b"{}", "model.safetensors": b"1"})
     (tmp_path / "full").write_text("a file where the cache should be")

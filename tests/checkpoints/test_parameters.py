@@ -103,6 +103,7 @@ def test_a_padded_vocabulary_is_filled_up_with_zeros(model_path, model_params):
         assert not result[name][words:].any()
 
 
+@pytest.mark.slow
 def test_new_parameters_are_drawn_from_the_seed(model_path):
     def kernel(seed):
         params, _ = load(model_path, "tagging", seed=seed)
@@ -159,6 +160,7 @@ def test_an_untied_decoder_does_not_replace_the_word_embeddings(model_path, edit
         load(model_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.int8])
 def test_a_head_that_does_not_fit_leaves_the_encoder(model_path, edit, dtype, capsys):
     """A classifier with other outputs than labels, or quantised."""

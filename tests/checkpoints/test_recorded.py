@@ -105,6 +105,7 @@ def test_outputs(recorded, model, inputs):
         compare(outputs[name], expected, 2e-5 if "hidden_state" in name else 1e-4, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recorded", ["pretraining"], indirect=True)
 def test_gradients(recorded, model, inputs):
     gradients = gradients_of(model, inputs, recorded["outputs"])

@@ -47,8 +47,8 @@ def open_run(tmp_path):
     """Opens the checkpoints of one work directory; closes them at the end."""
     opened = []
 
-    def make(keep=2, best_metric=("loss", False)) -> RunCheckpoints:
-        opened.append(RunCheckpoints(tmp_path, keep=keep, best_metric=best_metric))
+    def make(keep=2, best_metric=("loss", False), every=0) -> RunCheckpoints:
+        opened.append(RunCheckpoints(tmp_path, keep=keep, every=every, best_metric=best_metric))
         return opened[-1]
 
     yield make
@@ -99,6 +99,37 @@ def test_the_newest_and_the_best_are_kept(open_run, tmp_path, keep, metric, valu
         assert (each.latest_step, each.best_step) == (last, best)
         steps = [each.step_of(name) for name in ("latest", "best", str(last))]
         assert steps == [last, best, last]
+
+
+def test_a_checkpoint_between_the_regular_ones_is_kept_only_as_the_newest(open_run, tmp_path):
+    checkpoints = open_run(keep=2, every=10)
+    save(checkpoints, {10: None, 20: None, 27: None})
+    assert steps_of(tmp_path) == [20, 27]
+    checkpoints = open_run(keep=3, every=10)
+    save(checkpoints, {30: None, 33: None})
+    assert steps_of(tmp_path) == [20, 30, 33]
+    open_run(keep=1, every=10).close()
+    assert steps_of(tmp_path) == [33]
+
+
+def test_the_mean_of_the_newest_checkpoints(open_run, abstract, capsys):
+    checkpoints = open_run(keep=9, every=10)
+    save(checkpoints, dict.fromkeys([10, 20, 27, 30, 40, 45]))
+
+    def mean(step, average):
+        kernel = checkpoints.restore_params(step, abstract["params"], average=average)["kernel"]
+        assert kernel.dtype == jnp.float32
+        return kernel.tolist()
+
+    # A kernel is 0, 1, 2 and the number of the step.
+    assert mean(45, 1) == [45.0, 46.0, 47.0]
+    assert mean(45, 2) == [42.5, 43.5, 44.5]
+    assert mean(30, 3) == [20.0, 21.0, 22.0]  # without 27
+    assert capsys.readouterr().err == ""
+    assert mean(20, 3) == [15.0, 16.0, 17.0]
+    assert "warning: of 3 checkpoints to average, there are those of steps 10, 20" in (
+        capsys.readouterr().err
+    )
 
 
 def test_names_of_steps_that_do_not_exist(open_run):
@@ -243,6 +274,7 @@ def test_checkpoints_after_a_failed_removal_are_removed_at_the_end(open_run, tmp
     assert steps_of(tmp_path) == [2, 4]
 
 
+@pytest.mark.slow
 def test_incomplete_checkpoints_in_a_bucket(bucket):
     workdir = as_path(f"{bucket}/run")
     with RunCheckpoints(workdir, keep=2) as checkpoints:
@@ -305,6 +337,7 @@ def test_a_write_that_fails_is_one_error_and_nothing_else(tmp_path, lost):
         assert lost.pop() == other
 
 
+@pytest.mark.slow
 def test_a_read_that_fails_is_one_error_and_nothing_else(tmp_path, lost):
     state = {f"k{number}": jnp.arange(3000.0) * number for number in range(8)}
     with RunCheckpoints(tmp_path, keep=2) as checkpoints:

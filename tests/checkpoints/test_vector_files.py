@@ -16,7 +16,8 @@ from bert_jax.checkpoints.sentence_transformers.writing import vector_files
 from bert_jax.errors import UserError
 from bert_jax.files import as_path
 from bert_jax.files.manifest import MANIFEST
-from bert_jax.models.heads.text_vectors import Dense, Dropout, LayerNorm, Normalize, TextVectors
+from bert_jax.models.heads.text_vectors import TextVectors
+from bert_jax.models.vectors import Dense, Dropout, LayerNorm, Normalize, StoredVectors
 from bert_jax.tasks.embed import say_default
 
 OLD = "sentence_transformers.models."
@@ -147,6 +148,7 @@ def test_unsupported_vectors(read, files, problem):
     assert problem in read(files).unsupported
 
 
+@pytest.mark.slow
 def test_unsupported_vectors_leave_the_other_methods(read, model):
     vectors = read({POOLING: {"pooling_mode": "median"}})
     description = dataclasses.replace(model.description, stored_vectors=vectors)
@@ -190,14 +192,26 @@ def test_without_these_files_the_family_decides(read, model_config, tmp_path):
     assert read({ENCODER: LENGTH}, beside={}) is None
     # A cross-encoder of version 5.4 has the same files; that library then uses the encoder alone.
     assert read({MODEL: {"model_type": "CrossEncoder"}}) is None
-    vectors = read({MODEL: {"model_type": "SparseEncoder"}})
-    assert "model_type 'SparseEncoder'" in vectors.unsupported
+    vectors = read({MODEL: {"model_type": "OtherEncoder"}})
+    assert "model_type 'OtherEncoder'" in vectors.unsupported
     read({MODULES: modules(first=("0", f"{OLD}WordEmbeddings"))})
     with pytest.raises(UserError, match=r"module sentence_transformers\.models\.WordEmbeddings"):
         encoder_directory(tmp_path)
     assert ModelDescription(model_config, "encoder").vectors.poolings == ("mean",)
     dpr = ModelDescription(model_config, "encoder", family=FAMILY)
     assert dpr.vectors.poolings == ("cls",)
+
+
+def test_vectors_of_another_kind_are_not_made_by_embed(model):
+    @dataclasses.dataclass(frozen=True)
+    class Others(StoredVectors):
+        method = "other_vectors"
+
+    description = dataclasses.replace(model.description, stored_vectors=Others())
+    others = dataclasses.replace(model, description=description)
+    with pytest.raises(UserError, match="other vectors, with the method other_vectors; name a poo"):
+        others.embed(["a"])
+    np.testing.assert_array_equal(others.embed(["a dog"], "max"), model.embed(["a dog"], "max"))
 
 
 DENSE = Dense(32, 8, activation_function="torch.nn.modules.activation.ReLU", use_residual=True)
@@ -241,6 +255,7 @@ def with_modules(make_model):
     return dataclasses.replace(bare, description=description, params=bare.params | modules)
 
 
+@pytest.mark.slow
 def test_weights_go_out_and_in(with_modules, tmp_path):
     texts = ["the cat sat on the mat .", "a dog"]
     expected = with_modules.embed(texts)
@@ -279,6 +294,7 @@ def test_a_default_pooling_is_reported_once(with_modules, tmp_path, capsys):
     assert capsys.readouterr().err == line
 
 
+@pytest.mark.slow
 def test_in_a_bucket_too(with_modules, model, bucket):
     path = f"{bucket}/model"
     expected = with_modules.embed(["a dog"])

@@ -223,6 +223,10 @@ def test_a_record_by_hand():
         '"none": null, "empty": [[], []]}'
     )
     assert to_json({}) == "{}"
+    rows = ({"row": row} for row in np.float32([[0.1, 1], [2, 0.3]]))
+    assert to_json([rows, (None, "a")]) == (
+        '[[{"row": [0.1, 1.0]}, {"row": [2.0, 0.3]}], [null, "a"]]'
+    )
     assert str(float32_repr(float(np.float32(0.1)))) == "0.1"
     for number in (np.nan, np.inf):
         with pytest.raises(UserError, match="'vector' is not finite"):

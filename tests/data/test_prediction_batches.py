@@ -5,7 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.prediction_batches import packed_batches, padded_batches
+from bert_jax.data.prediction_batches import (
+    least_work_batches,
+    packed_batches,
+    padded_batches,
+    row_counts,
+)
 
 
 def packed(lengths, *, batch_size=32, limit=512, row_multiple=1):
@@ -72,6 +77,45 @@ def test_uneven_texts_are_computed_with_hardly_any_padding_in_few_shapes(mean):
         (batch.count, *batch.indices.get("pack_indices", np.zeros(0)).shape) for batch in batches
     }
     assert len(shapes) <= 8
+
+
+def cut(lengths, batch_work, *, batch_size=32, limit=512, row_multiple=1):
+    sizes = {"batch_size": batch_size, "limit": limit, "row_multiple": row_multiple}
+    return list(least_work_batches(lengths, batch_work=batch_work, **sizes))
+
+
+def test_rows_are_cut_into_batches_with_the_least_work():
+    lengths = [10, 200, 10, 16, 20]
+    by_work = {
+        1: [(1, 256), (1, 32), (1, 16), (2, 16)],
+        30: [(1, 256), (1, 32), (4, 16)],
+        100: [(1, 256), (4, 32)],
+        10_000: [(8, 256)],
+    }
+    for batch_work, shapes in by_work.items():
+        batches = cut(lengths, batch_work)
+        assert [(batch.count, batch.length) for batch in batches] == shapes
+    assert [batch.rows for batch in cut(lengths, 100)] == [{0: 1}, {0: 4, 1: 3, 2: 0, 3: 2}]
+
+
+@given(
+    st.lists(st.integers(1, 70), max_size=60),
+    st.integers(70, 90),
+    st.integers(1, 9),
+    st.integers(1, 3),
+    st.sampled_from([0, 100, 100_000]),
+)
+def test_each_row_is_in_one_batch_of_a_known_shape(lengths, limit, batch_size, multiple, work):
+    sizes = {"batch_size": batch_size, "limit": limit, "row_multiple": multiple}
+    batches = cut(lengths, work, **sizes)
+    assert sorted(row for batch in batches for row in batch.rows.values()) == [*range(len(lengths))]
+    for batch in batches:
+        assert batch.count in row_counts(batch_size, multiple)
+        assert len(batch.rows) <= batch.count
+        assert max(lengths[row] for row in batch.rows.values()) <= batch.length <= limit
+    assert computed(batches) + work * len(batches) <= computed(
+        padded := list(padded_batches(lengths, **sizes))
+    ) * (1 + limit / 512) + work * len(padded)
 
 
 @given(

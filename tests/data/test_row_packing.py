@@ -26,6 +26,23 @@ def test_by_hand():
     assert packed["labels"].tolist() == [0, 1, 2, 3, 4]
 
 
+def test_parts_of_a_batch_by_hand():
+    # Part 0 has the rows 0, 2 and 4, part 1 the rows 1, 3 and 5; both get the rows of the longer.
+    packed = RowPacker().pack(batch_of([2, 4, 3, 4, 1, 0], 6), parts=2)
+    assert packed["pack_indices"].tolist() == [
+        [[0, 1, 6, 7, 8, 12], [-1] * 6],
+        [[0, 1, 2, 3, -1, -1], [6, 7, 8, 9, -1, -1]],
+    ]
+    assert packed["unpack_indices"].tolist() == [
+        [0, 1, -1, -1, -1, -1],
+        [0, 1, 2, 3, -1, -1],
+        [2, 3, 4, -1, -1, -1],
+        [6, 7, 8, 9, -1, -1],
+        [5, -1, -1, -1, -1, -1],
+        [-1] * 6,
+    ]
+
+
 def test_longer_rows_where_more_texts_fit():
     # Two texts of 36 tokens fit 72 tokens (9/8 of 64), not 64: four rows instead of eight.
     row_packer = RowPacker([batch_of([36] * 8, 64)] * 3)

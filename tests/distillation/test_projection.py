@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from bert_jax.models.encoder import abstract_params, init_params
 from bert_jax.models.heads.hidden_projection import ProjectedStudent
@@ -17,6 +18,7 @@ from bert_jax.training_options import OptimizerOptions
 IDS = jnp.array([[2, 5, 6, 3], [2, 7, 3, 0]])
 
 
+@pytest.mark.slow
 def test_the_student_does_not_change(tiny_config):
     student = MaskedLMModel(tiny_config)
     module = ProjectedStudent(tiny_config, student, 24)

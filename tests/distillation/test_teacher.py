@@ -11,7 +11,7 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.config import complete_config
 from bert_jax.distillation.options import DistillationOptions
 from bert_jax.distillation.teacher import Teacher
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.experiment import Experiment
 from bert_jax.models.execution import Execution
 from bert_jax.models.surgery import chosen_layers
@@ -76,8 +76,11 @@ def test_another_tokenizer_is_only_for_scores_of_whole_examples(
     assert "\n" not in str(result.value)
     bert_jax.load(teacher_of("classes")).add_words(["cow"]).save(tmp_path / "classes")
     teacher = str(tmp_path / "classes")
-    with pytest.raises(UserError, match="the states of their tokens cannot be compared"):
-        _ = experiment_of("classes", teacher=teacher, hidden_weight=1.0).task
+    weights = {"hidden_weight": 1.0, "attention_weight": 1.0}
+    with pytest.raises(OptionError, match="states of their tokens cannot be compared") as result:
+        _ = experiment_of("classes", teacher=teacher, **weights).task
+    remedy = "leave out distillation.hidden_weight, distillation.attention_weight"
+    assert str(result.value).endswith(f"; compare only scores: {remedy}")
 
     # No text contains "cow": the teacher with the student's words computes the same scores.
     experiment = experiment_of("classes", teacher=teacher)
@@ -116,6 +119,7 @@ def test_a_distillation_needs_a_teacher(experiment_of):
         _ = experiment_of("classes", temperature=3.0).task
 
 
+@pytest.mark.slow
 def test_a_step_computes_the_teacher_and_the_projection(experiment_of, teacher_of, tmp_path):
     teacher = str(teacher_of("classes"))
     kept = experiment_of("classes", teacher=teacher, keep_logits=str(tmp_path)).task

@@ -41,12 +41,19 @@ OWN = {
     "albert": {"embedding_size": 8},
     "electra": {"embedding_size": 8},
     "mobilebert": {"embedding_size": 8, "intra_bottleneck_size": 8},
+    "modernbert": {"num_hidden_layers": 4, "local_attention": 4},
 }
-NAMES = ("albert", "distilbert", "electra", "mobilebert", "roberta")
+NAMES = (
+    *("albert", "distilbert", "electra", "mobilebert", "modernbert", "mpnet", "nomic_bert"),
+    "roberta",
+)
 
 
 def config_of(name):
-    return find_family(name).new_config("tiny", **FIELDS, **OWN.get(name, {}))
+    family = find_family(name)
+    fields = FIELDS | OWN.get(name, {})
+    own = {field: fields[field] for field in family.file_fields().keys() & fields.keys()}
+    return family.new_config("tiny", **own)
 
 
 def encoder_of(name):

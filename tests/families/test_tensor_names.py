@@ -11,8 +11,8 @@ from flax.traverse_util import flatten_dict
 from safetensors.numpy import save_file
 
 from bert_jax.checkpoints.parameters import (
-    DECODER,
     WORD_EMBEDDINGS,
+    decoder_tensor,
     fill,
     locate,
     read_parameters,
@@ -337,7 +337,7 @@ def test_a_repeated_prefix_is_ignored(name):
 @pytest.mark.parametrize("name", family_names())
 def test_a_tied_table_has_either_name(name):
     config, names = EncoderConfig(), find_family(name).huggingface
-    table, decoder = map(names.tensor_of, (WORD_EMBEDDINGS, DECODER))
+    table, decoder = names.tensor_of(WORD_EMBEDDINGS), decoder_tensor(names)
     for tensor in filter(None, (table, decoder)):
         file = types.SimpleNamespace(tensors=[tensor])
         assert locate(file, names, config) == {table: tensor}

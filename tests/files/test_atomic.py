@@ -274,6 +274,7 @@ def test_a_listed_file_that_is_damaged_is_named(tmp_path, damage, message):
             check_undamaged(tmp_path, ["*"], "list.json")
 
 
+@pytest.mark.slow
 def test_files_are_uploaded_at_the_end_and_nothing_after_an_error(bucket, tmp_path):
     path = as_path(f"{bucket}/a")
     with atomic_file(path) as file:

@@ -47,14 +47,14 @@ def test_a_character_is_taken_from_the_font_that_has_it(tmp_path):
         assert drawn(("\u2312",)) != box
 
 
-def test_a_class_that_cannot_be_drawn_is_its_number(tmp_path):
+def test_a_class_that_cannot_be_drawn_is_its_line_in_the_report(tmp_path):
     labels = ("宠物", "Тест", "\u2312 sign")
     matrix = ConfusionMatrix(labels, np.array([0, 1, 2]), np.array([0, 1, 1]))
     axes = matrix._figure().axes[0]
-    names = ["1", "2 Тест", "3 \u2312 sign"]
+    names = ["line 1", "Тест", "\u2312 sign"]
     assert [tick.get_text() for tick in axes.get_yticklabels()] == names
     assert [tick.get_text() for tick in axes.get_xticklabels()] == names
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         matrix.draw(tmp_path / "confusion.png")
-    assert "1 宠物" in matrix.as_text()
+    assert matrix.as_text().splitlines()[1].startswith("宠物  ")

@@ -46,7 +46,10 @@ class Lengths(Predictor):
 
 def fake_model(tokenizer, config, mesh, parameters=1):
     params = {"kernel": np.broadcast_to(0.0, (parameters,))}
-    return SimpleNamespace(tokenizer=tokenizer, config=config, mesh=mesh, params=params)
+    description = SimpleNamespace(trained_length=None)
+    return SimpleNamespace(
+        tokenizer=tokenizer, config=config, description=description, mesh=mesh, params=params
+    )
 
 
 @pytest.fixture(scope="module")
@@ -246,7 +249,10 @@ def test_requests_to_a_server(make_model):
     assert [
         list(spec.record(example, prediction))
         for example, prediction in zip(examples, (first, second), strict=True)
-    ] == [["id", "label", "score", "probabilities"], ["label", "score", "probabilities"]]
+    ] == [
+        ["id", "text", "label", "score", "probabilities"],
+        ["text", "text_pair", "label", "score", "probabilities"],
+    ]
 
 
 def test_several_threads_use_one_engine(make_model):
@@ -299,7 +305,10 @@ def test_several_threads_use_several_devices(make_model, tmp_path):
     ("make", "head", "examples"),
     [
         (LabelPredictor, "classification", ["sun", "the sea " * 15]),
-        (MaskPredictor, "masked_lm", ["[MASK] sun", "a [MASK] [MASK] [MASK]", "[MASK] " * 8]),
+        pytest.param(
+            *(MaskPredictor, "masked_lm", ["[MASK] sun", "a [MASK] [MASK] [MASK]", "[MASK] " * 8]),
+            marks=pytest.mark.slow,
+        ),
         (
             ChoicePredictor,
             "multiple_choice",
@@ -307,6 +316,7 @@ def test_several_threads_use_several_devices(make_model, tmp_path):
         ),
     ],
 )
+@pytest.mark.slow
 def test_short_lists_have_only_shapes_of_the_warm_up(make_model, make, head, examples):
     predictor = make(make_model(head), BatchOptions(batch_size=2))
     shapes = []
@@ -318,7 +328,8 @@ def test_short_lists_have_only_shapes_of_the_warm_up(make_model, make, head, exa
 
     predictor.compute = recorded
     engine = Engine(predictor)
-    engine.warm_up()
+    for shape in engine.shapes():
+        engine.compile(*shape)
     known = list(shapes)
     sizes = [(shape["input_ids"][0], shape["input_ids"][-1]) for shape in known]
     assert list(dict.fromkeys(sizes)) == engine.shapes()
@@ -335,7 +346,7 @@ def test_too_little_memory_is_one_line_with_its_remedy(texts_of):
         Engine(predictor).predict(TEXTS)
     (line,) = str(caught.value).splitlines()
     assert line.startswith("the memory of a device does not suffice for batches of 2 rows: RESOUR")
-    assert line.endswith("; lower the batch size or the maximum length")
+    assert line.endswith("; lower batch_size or max_length")
 
 
 def test_micro_batches_have_all_items_in_order():

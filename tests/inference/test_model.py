@@ -59,6 +59,7 @@ def test_a_head_on_request(make_model, tmp_path, capsys):
     assert len(again.fill_mask("[MASK]")) == 5
 
 
+@pytest.mark.slow
 def test_heads_with_the_same_parameter_names_are_not_confused(make_model, tmp_path, capsys):
     heads = ["classification", "tagging", "multiple_choice"]
     for number, stored in enumerate(heads):

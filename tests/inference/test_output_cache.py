@@ -34,6 +34,7 @@ def predictor(make_model):
     return Counting(model, BatchOptions(batch_size=4))
 
 
+@pytest.mark.slow
 def test_kept_outputs_are_not_computed_again(predictor, tmp_path, monkeypatch):
     monkeypatch.setattr("bert_jax.files.journal.RECORD_SECONDS", 0.0)
     whole = list(predict_examples(predictor, TEXTS))

@@ -2,16 +2,20 @@
 
 import dataclasses
 import gzip
+import io
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
 import time
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
+from bert_jax.data import converted_outputs
 from bert_jax.errors import UserError
 from bert_jax.inference.predict import predict
 
@@ -47,10 +51,10 @@ def as_lines(rows):
 def test_vectors(ask, model):
     records = ask("embed", as_lines(ROWS), pooling="max", normalize=True)
     assert [list(record) for record in records] == [
-        ["id", "embedding"],
-        ["id", "embedding"],
-        ["label", "embedding"],
-        ["id", "tags", "embedding"],
+        ["id", "text", "embedding"],
+        ["id", "text", "text_pair", "embedding"],
+        ["text", "label", "embedding"],
+        ["id", "text", "tags", "embedding"],
     ]
     assert [record.get("id") for record in records] == [1, "two", None, 4]
     assert records[3]["tags"] == ["é"]
@@ -61,6 +65,7 @@ def test_vectors(ask, model):
     )
 
 
+@pytest.mark.slow
 def test_hidden_states_and_attentions(ask, model):
     records = ask("hidden_states", as_lines(ROWS), layers=(0, -1), combine="concatenate")
     expected = model.hidden_states(TEXTS, (0, -1), "concatenate", batch_size=2)
@@ -84,7 +89,7 @@ def test_fillings(ask, model):
     texts = ["the [MASK] sat .", "a [MASK] and a [MASK]"]
     records = ask("fill_mask", "\n".join(texts), "in.txt", top_k=3)
     for record, masks in zip(records, model.fill_masks(texts, 3), strict=True):
-        assert list(record) == ["fillings"]
+        assert list(record) == ["text", "fillings"]
         for written, predictions in zip(record["fillings"], masks, strict=True):
             for prediction, fields in zip(predictions, written, strict=True):
                 score = pytest.approx(prediction.score, rel=1e-5)
@@ -96,9 +101,75 @@ def test_every_format_gives_the_same_vectors(ask):
     assert ask("embed", 'id,text\r\n1,the sun\r\n2,"a, b"\r\n', "in.csv") == expected
     assert ask("embed", "\ufefftext\tid\nthe sun\t1\na, b\t2\n", "in.tsv") == expected
     packed = gzip.compress(b'id,sentence\n1,the sun\n2,"a, b"\n')
-    assert ask("embed", packed, "in.csv.gz", text_column="sentence") == expected
+    renamed = ask("embed", packed, "in.csv.gz", text_column="sentence")
+    assert [row | {"text": row.pop("sentence")} for row in renamed] == expected
     plain = ask("embed", "the sun\na, b", "in")
-    assert plain == [{"embedding": record["embedding"]} for record in expected]
+    assert plain == [{key: row[key] for key in ("text", "embedding")} for row in expected]
+
+
+def test_vectors_as_an_array_and_as_a_table(ask, model, tmp_path):
+    expected = ask("embed", as_lines(ROWS))
+    vectors = np.array([record.pop("embedding") for record in expected], np.float32)
+    source, array, table = (tmp_path / name for name in ("in.jsonl", "v.npy", "v.parquet"))
+    options = {"progress": False, "batch_size": 2}
+    assert predict(model, "embed", source, array, options) == 4
+    assert np.load(array).dtype == np.float32
+    np.testing.assert_array_equal(np.load(array), vectors)
+    # The columns of each row, in the order of the vectors.
+    lines = (tmp_path / "rows_v.jsonl").read_text().splitlines()
+    assert list(map(json.loads, lines)) == expected
+    # Columns of a table have one type: ids are numbers and strings here.
+    message = "^predictions 1 to 4 do not fit in a table: .*; write JSON lines, as .jsonl$"
+    with pytest.raises(UserError, match=message):
+        predict(model, "embed", source, table, options)
+    assert not table.exists()
+
+
+def test_a_table_has_a_column_for_each_key(ask, model, tmp_path):
+    rows = [{"id": f"{n}", "text": "the sun"} | ({"tags": [0.5]} if n else {}) for n in range(3)]
+    expected = ask("embed", as_lines(rows))
+    # In batches of the same shape: another processor rounds another shape's sums differently.
+    options = {"progress": False, "batch_size": 2}
+    predict(model, "embed", tmp_path / "in.jsonl", tmp_path / "v.parquet", options)
+    read = pq.read_table(tmp_path / "v.parquet")
+    assert read.drop_columns("embedding").to_pylist() == [
+        {"id": "0", "text": "the sun", "tags": None},
+        {"id": "1", "text": "the sun", "tags": [0.5]},
+        {"id": "2", "text": "the sun", "tags": [0.5]},
+    ]
+    vectors = np.array(read["embedding"].to_pylist(), np.float32)
+    np.testing.assert_array_equal(vectors, [np.float32(row["embedding"]) for row in expected])
+    assert [str(kind) for kind in read.schema.types] == [
+        "string", "string", "list<element: float>", "list<element: float>"
+    ]  # fmt: skip
+
+
+def test_rows_of_other_types_are_no_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(converted_outputs, "_GROUP", 2)
+    lines = tmp_path / "lines"
+    for last in ('{"a": 0.5}', '{"a": "b"}', '{"b": 3}'):
+        lines.write_text('{"a": 1}\n{"a": 2}\n' + last + "\n")
+        with pytest.raises(UserError, match="^predictions 3 to 3 do not fit"):
+            converted_outputs.to_parquet(lines, io.BytesIO())
+
+
+@pytest.mark.parametrize("name", ["v.csv", "v.npz", "v.txt", "v.parquets"])
+def test_an_ending_without_a_format(model, tmp_path, name):
+    (tmp_path / "in.jsonl").write_text('{"text": "a"}')
+    ending = name[1:]
+    expected = (
+        f"{name}: no format of task 'embed' has the ending {ending}; give .jsonl, .ndjson, .json, "
+        ".parquet, .npy, or a format: jsonl, parquet, npy"
+    )
+    with pytest.raises(UserError, match=f"{re.escape(expected)}$"):
+        predict(model, "embed", tmp_path / "in.jsonl", tmp_path / name)
+
+
+def test_an_array_is_a_regular_file(model, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"text": "a"}')
+    options = {"progress": False, "output_format": "npy"}
+    with pytest.raises(UserError, match="^-: this format needs a regular file; give its path$"):
+        predict(model, "embed", tmp_path / "in.jsonl", "-", options)
 
 
 def test_order_and_count_over_many_windows(ask):
@@ -216,6 +287,48 @@ def test_errors_leave_nothing_behind(ask, tmp_path, task, content, options, mess
     with pytest.raises(UserError, match=message):
         ask(task, content, **options)
     assert os.listdir(tmp_path) == ["in.jsonl"]
+
+
+BAD = """{"id": 1, "text": "the [MASK]"}
+{"id": 2, "text": null}
+oops
+{"id": 4, "txt": "a"}
+{"id": 5, "text": "no mask"}
+{"id": 6, "text": "a [MASK]"}
+"""
+
+
+def test_bad_rows_are_skipped_or_marked(ask, tmp_path, capsys):
+    good = ask("fill_mask", "".join(BAD.splitlines(keepends=True)[:6:5]))
+    assert [row["id"] for row in good] == [1, 6]
+    assert ask("fill_mask", BAD, bad_rows="skip") == good
+    path = tmp_path / "in.jsonl"
+    null = f"{path}:2: 'text' is null; give it a value, or remove the row"
+    assert capsys.readouterr().err == f"bad rows skipped: 4; the first: {null}\n"
+    usual = "there is no key 'text' or another usual name of a text, only 'id', 'txt'"
+    option = "set data.text_column (and data.pair_column, data.label_column)"
+    assert ask("fill_mask", BAD, bad_rows="mark") == [
+        good[0],
+        {"id": 2, "text": None, "error": null},
+        {"error": f"{path}:3: not valid JSON: Expecting value, column 1; fix or remove the line"},
+        {"id": 4, "txt": "a", "error": f"{path}:4: {usual}; {option}"},
+        {"id": 5, "text": "no mask", "error": f"{path}:5: the text has no [MASK]: 'no mask'"},
+        good[1],
+    ]
+    assert capsys.readouterr().err == f"bad rows marked: 4; the first: {null}\n"
+
+
+def test_bad_rows_where_vectors_are_in_order(ask, model, tmp_path):
+    rows = ask("embed", '{"id": 1, "text": "a"}\n[]\n{"id": 3, "text": "b"}\n', bad_rows="skip")
+    array = tmp_path / "v.npy"
+    options = {"progress": False, "bad_rows": "mark"}
+    message = "bad_rows is 'mark'; that is for JSON lines, not for .*v.npy; give skip, or"
+    with pytest.raises(UserError, match=message):
+        predict(model, "embed", tmp_path / "in.jsonl", array, options)
+    assert (
+        predict(model, "embed", tmp_path / "in.jsonl", array, options | {"bad_rows": "skip"}) == 2
+    )
+    np.testing.assert_array_equal(np.load(array), np.float32([row["embedding"] for row in rows]))
 
 
 def test_an_input_that_is_the_output_or_does_not_exist(model, tmp_path):

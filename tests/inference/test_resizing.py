@@ -53,6 +53,7 @@ def test_a_marker_begins_as_its_pieces(model):
     np.testing.assert_allclose(new[40], old[pieces].mean(), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_texts_without_the_words_get_the_same_bits_and_the_model_stays(model):
     config, vocab_size = model.config, model.tokenizer.vocab_size
     before = jax.tree.map(np.array, model.params)
@@ -65,6 +66,7 @@ def test_texts_without_the_words_get_the_same_bits_and_the_model_stays(model):
     jax.tree.map(np.testing.assert_array_equal, model.params, before)
 
 
+@pytest.mark.slow
 def test_an_unknown_word_keeps_its_vector_and_a_known_one_can_fill_a_mask(model):
     more = model.add_words(["moon", "dogs"])
     texts = ["the moon was low", "the dogs ran"]

@@ -114,3 +114,15 @@ def test_a_copy_has_the_same_bytes_and_loads_elsewhere(model, directory, tmp_pat
         transformers.AutoTokenizer.from_pretrained(tmp_path)(BY_HAND).input_ids
         == transformers.AutoTokenizer.from_pretrained(directory)(BY_HAND).input_ids
     )
+
+
+def test_an_index_finds_what_semantic_search_finds(model, reference, paragraphs):
+    queries = [text.split(".")[0] for text in paragraphs[:30]]
+    found = model.index(paragraphs).search(queries, 10)
+    expected = sentence_transformers.util.semantic_search(
+        reference.encode(queries), reference.encode(paragraphs), top_k=10
+    )
+    for hits, others in zip(found, expected, strict=True):
+        scores = [other["score"] for other in others]
+        np.testing.assert_allclose([hit.score for hit in hits], scores, atol=1e-5)
+        assert int(hits[0].id) == others[0]["corpus_id"]

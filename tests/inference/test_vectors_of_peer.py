@@ -83,10 +83,8 @@ def test_every_pooling_with_and_without_dense_normalize_prompt_and_limit(
     from sentence_transformers.sentence_transformer.modules import Pooling
 
     count = 1 if isinstance(pooling, str) else len(pooling)
-    options = itertools.product(tails(count * WIDTH), (None, "query"), (True, False), (None, 12))
-    for tail, prompt, include, limit in options:
-        if prompt is None and not include:
-            continue
+    prompts = ((None, True, None), ("query", True, 12), ("query", False, None))
+    for tail, (prompt, include, limit) in itertools.product(tails(count * WIDTH), prompts):
         reference = publish(
             Pooling(WIDTH, pooling, include_prompt=include),
             *tail,

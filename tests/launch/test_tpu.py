@@ -173,6 +173,7 @@ def test_a_preempted_run_goes_on_with_a_new_slice(run_script, cloud):
         assert [json.loads(line) for line in runs] == [list(RUN)] * 3
 
 
+@pytest.mark.slow
 def test_bad_input_ends_it_and_the_slice_is_not_forgotten(run_script, cloud):
     (cloud / "script").write_text("2")
     done = run_script("tpu.sh", "run", *SLICE, "--topology", "v5e:4x4", "--", *RUN)

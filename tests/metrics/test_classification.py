@@ -53,10 +53,10 @@ def test_as_text(matrix):
     assert (
         matrix.as_text()
         == """\
-class    precision  recall      f1  support
-1 no        0.6000  0.7500  0.6667        4
-2 yes       0.4000  0.6667  0.5000        3
-3 maybe     0.0000  0.0000  0.0000        3
+class  precision  recall      f1  support
+no        0.6000  0.7500  0.6667        4
+yes       0.4000  0.6667  0.5000        3
+maybe     0.0000  0.0000  0.0000        3
 
 examples         10
 accuracy     0.5000
@@ -64,10 +64,10 @@ macro f1     0.3889
 weighted f1  0.4167
 matthews     0.2611
 
-gold \\ predicted  1  2  3
-1 no              3  1  0
-2 yes             1  2  0
-3 maybe           1  2  0"""
+gold \\ predicted  no  yes  maybe
+no                 3    1      0
+yes                1    2      0
+maybe              1    2      0"""
     )
 
 
@@ -79,9 +79,9 @@ def test_of_many_classes_the_errors_are_listed():
     assert text.endswith("""
 
 the 2 largest of 2 kinds of errors
-gold                          predicted                     count
-121 class number…a long list    4 class number…a long list      5
-  8 class number…a long list  150 class number…a long list      2""")
+gold                            predicted                       count
+class number…a long list (121)  class number…a long list (4)        5
+class number…a long list (8)    class number…a long list (150)      2""")
     assert max(map(len, text.splitlines())) <= 100
 
 
@@ -133,7 +133,7 @@ def test_classes_as_many_as_texts(tmp_path):
     text = matrix.as_text()
     wrong = np.count_nonzero(gold % 2 == 0) + 1
     assert f"the 40 largest of {wrong} kinds of errors" in text
-    assert "     6 class 5" in text
+    assert "\nclass 5 " in text
     assert len(text) < 10_000_000
     matrix.draw(tmp_path / "confusion.png")
     assert (tmp_path / "confusion.png").stat().st_size < 5_000_000
@@ -155,10 +155,10 @@ def test_scores_of_label_sets_by_hand():
     assert (
         sets.as_text()
         == """\
-class    precision  recall      f1  support
-1 joy       1.0000  0.5000  0.6667        2
-2 fear      1.0000  0.5000  0.6667        2
-3 anger     0.0000  0.0000  0.0000        0
+class  precision  recall      f1  support
+joy       1.0000  0.5000  0.6667        2
+fear      1.0000  0.5000  0.6667        2
+anger     0.0000  0.0000  0.0000        0
 
 examples              4
 subset accuracy  0.5000
@@ -168,6 +168,7 @@ samples f1       0.4167"""
     )
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=40))
 def test_matthews_equals_scikit_learn(examples):
     gold, predicted = np.array(examples).T

@@ -49,6 +49,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.slow
 def test_parameters_and_logits_of_every_head():
     for head in (name for name, head in all_heads().items() if head.module):
         params = abstract_params(find_head(head).make(CONFIG))
@@ -59,6 +60,7 @@ def test_parameters_and_logits_of_every_head():
             assert (logits.shape, logits.dtype) == (SHAPES[head], jnp.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["classification", "tagging"])
 def test_the_rate_of_the_dropout_before_a_classifier(head):
     """All other dropout is off: with a rate of 0.5, logits differ between two draws."""
@@ -86,6 +88,7 @@ def test_the_rate_of_the_dropout_before_a_classifier(head):
 
 
 @pytest.mark.parametrize(("scan_layers", "remat"), [(True, "full"), (False, "none")])
+@pytest.mark.slow
 def test_hidden_states_attention_weights_and_value_relations(scan_layers, remat):
     params = random_params(Encoder(CONFIG), scale=0.3)
     plain = run(Encoder(CONFIG), params, attention_mask=MASK)

@@ -12,10 +12,12 @@ import pytest
 
 from bert_jax.models.attention import Attention
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.decoding import EncoderMemory, KeyValueCache
-from bert_jax.models.encoder import LAYERS, Encoder, LayerStack, RequestedOutputs, init_params
+from bert_jax.models.decoding import DecoderCache, EncoderMemory
+from bert_jax.models.encoder import Encoder, RequestedOutputs, init_params
 from bert_jax.models.execution import Execution
+from bert_jax.models.layer_stack import LAYERS, LayerStack
 from bert_jax.models.packed_rows import EncoderInputs, Tokens
+from bert_jax.models.rotary_positions import rotated, rotations
 from bert_jax.models.transformer_layer import LayerValues
 
 ROWS, LENGTH = 2, 5
@@ -41,6 +43,7 @@ def drawn(shapes):
 
 
 @pytest.mark.parametrize(("groups", "window"), [(None, None), (2, 1)])
+@pytest.mark.slow
 def test_token_after_token_with_a_cache_is_causal_attention(groups, window):
     """Three tokens at once, then one by one, with parameters of four layers or of two groups."""
     config = dataclasses.replace(CONFIG, num_hidden_groups=groups)
@@ -49,26 +52,24 @@ def test_token_after_token_with_a_cache_is_causal_attention(groups, window):
     call, start = (functools.partial(method, **options) for method in (module.apply, module.init))
     whole = causal_tokens(LENGTH, window)
     params = drawn(jax.eval_shape(start, jax.random.key(0), HIDDEN, whole))
-    expected, (_, expected_weights, _), no_cache = jax.jit(call)(params, HIDDEN, whole)
+    expected, (_, expected_weights, *_), no_cache = jax.jit(call)(params, HIDDEN, whole)
     assert no_cache is None
 
     # A cache for one token more than there are.
-    layer = KeyValueCache.empty(config, Execution(), ROWS, LENGTH + 1)
-    layers = config.num_hidden_layers
-    cache = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (layers, *leaf.shape)), layer)
+    cache = DecoderCache.empty(config, Execution(), ROWS, LENGTH + 1)
     step = jax.jit(lambda hidden, tokens, cache: call(params, hidden, tokens, cache=cache))
     outputs, weights = [], []
     for begin, end in ((0, 3), (3, 4), (4, 5)):
         tokens = causal_tokens(end - begin, window)
-        hidden, (_, attentions, _), cache = step(HIDDEN[:, begin:end], tokens, cache)
+        hidden, (_, attentions, *_), cache = step(HIDDEN[:, begin:end], tokens, cache)
         outputs.append(hidden)
         weights.append(attentions)
     np.testing.assert_allclose(np.concatenate(outputs, axis=1), expected, atol=1e-5)
     seen, empty = np.split(np.concatenate(weights, axis=3), [LENGTH], axis=4)
     np.testing.assert_allclose(seen, expected_weights, atol=1e-5)
     assert not empty.any()
-    assert cache.length.tolist() == [LENGTH] * layers
-    assert cache.key_ids[0].tolist() == [[1, 1, 1, 1, 1, 0]] * ROWS
+    assert cache.tokens.length.tolist() == [LENGTH] * config.num_hidden_layers
+    assert cache.tokens.key_ids[0].tolist() == [[1, 1, 1, 1, 1, 0]] * ROWS
 
     is_global = np.ones((ROWS, 1), bool)
     mask = tokens.mask.replace(global_queries=is_global, global_keys=is_global)
@@ -76,11 +77,11 @@ def test_token_after_token_with_a_cache_is_causal_attention(groups, window):
         step(HIDDEN[:, 4:], tokens._replace(mask=mask), cache)
 
 
+@pytest.mark.slow
 def test_an_encoder_takes_and_returns_a_cache():
     """A row at once, and in two parts with the cache of the first."""
     module = Encoder(CONFIG, add_pooling_layer=False)
-    layer = KeyValueCache.empty(CONFIG, Execution(), ROWS, LENGTH)
-    empty = jax.tree.map(lambda leaf: jnp.stack([leaf] * CONFIG.num_hidden_layers), layer)
+    empty = DecoderCache.empty(CONFIG, Execution(), ROWS, LENGTH)
     params = drawn(jax.eval_shape(functools.partial(init_params, module), jax.random.key(0)))
     ids = np.int32([[3, 1, 4, 1, 5], [2, 7, 1, 8, 2]])
 
@@ -96,17 +97,18 @@ def test_an_encoder_takes_and_returns_a_cache():
     second = encode(3, LENGTH, first.cache)
     hidden = np.concatenate([first.last_hidden_state, second.last_hidden_state], axis=1)
     np.testing.assert_allclose(hidden, expected.last_hidden_state, atol=1e-5)
-    assert second.cache.length.tolist() == [LENGTH] * CONFIG.num_hidden_layers
+    assert second.cache.tokens.length.tolist() == [LENGTH] * CONFIG.num_hidden_layers
     with pytest.raises(ValueError, match="a cache needs position_ids"):
         encode(3, LENGTH, first.cache, with_positions=False)
 
 
+@pytest.mark.slow
 def test_attention_weights_of_three_tokens_one_at_a_time():
     """With parameters of 0 all scores are equal."""
     config = dataclasses.replace(CONFIG, num_hidden_layers=1)
     module = Encoder(config, add_pooling_layer=False)
     params = jax.tree.map(jnp.zeros_like, init_params(module, jax.random.key(0)))
-    cache = jax.tree.map(lambda leaf: leaf[None], KeyValueCache.empty(config, Execution(), 1, 3))
+    cache = DecoderCache.empty(config, Execution(), 1, 3)
 
     def encode(position, cache, requested):
         inputs = EncoderInputs(np.int32([[7]]), position_ids=np.int32([[position]]))
@@ -123,6 +125,7 @@ def test_attention_weights_of_three_tokens_one_at_a_time():
         encode(0, cache, RequestedOutputs(value_relations=True))
 
 
+@pytest.mark.slow
 def test_a_bias_reaches_every_layer_and_the_attention_weights():
     """A bias that hides all keys but the first computes the same as a mask that does."""
     module = LayerStack(CONFIG, Execution())
@@ -139,7 +142,7 @@ def test_a_bias_reaches_every_layer_and_the_attention_weights():
     actual, *_ = module.apply(params, hidden, biased, **options)
     np.testing.assert_allclose(actual, expected, atol=1e-5)
     options["requested"] = RequestedOutputs(attentions=True)
-    _, (_, attentions, _), _ = module.apply(params, hidden, biased, **options)
+    _, (_, attentions, *_), _ = module.apply(params, hidden, biased, **options)
     assert (attentions == is_first).all()
 
 
@@ -150,15 +153,14 @@ class CrossAttentionLayer(nn.Module):
     execution: Execution
 
     @nn.compact
-    def __call__(self, hidden, cache, tokens, deterministic, requested):
+    def __call__(self, hidden, number, cache, tokens, deterministic, requested):
         attention = Attention(self.config, self.execution, name="attention")
-        attended = attention(
-            hidden, tokens, deterministic=deterministic, memory=tokens.memory, cache=cache
-        )
+        attended = attention(hidden, tokens, deterministic=deterministic, memory=tokens.memory)
         hidden = hidden + attended.hidden
         return hidden, LayerValues.needed(requested, hidden, attended)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("remat", ["none", "full"])
 def test_a_memory_reaches_every_layer(monkeypatch, remat):
     monkeypatch.setitem(LAYERS, "transformer", CrossAttentionLayer)
@@ -208,3 +210,37 @@ def test_attention_to_a_memory_by_hand():
             weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
             expected[row] += weights @ project(m, "value") @ p["output"]["kernel"][head]
     np.testing.assert_allclose(jax.jit(call)(params), expected, atol=1e-5)
+
+
+def test_a_token_of_a_local_layer_sees_both_ends_of_its_window():
+    """Of `local_attention` 128, 64 tokens on each side; of a global layer, all."""
+    config = dataclasses.replace(CONFIG, global_attn_every_n_layers=3, position_kind="rotary")
+    module, length, query = Attention(config, Execution()), 140, 70
+    tokens = Tokens.in_batch_order(np.ones((1, 1), np.int32), np.ones((1, length), np.int32))
+    tokens = tokens._replace(rotations=rotations(config, tokens.mask.key_positions))
+    hidden = np.random.default_rng(0).normal(size=(1, length, 16)).astype(np.float32)
+    start = functools.partial(module.init, deterministic=True)
+    params = drawn(jax.eval_shape(start, jax.random.key(0), hidden, tokens))
+
+    @jax.jit
+    def moved_by(key, is_global):
+        """How much the token at `key` matters to the query."""
+        output = functools.partial(
+            module.apply, params, tokens=tokens, deterministic=True, is_global=is_global
+        )
+        changed = output(hidden.at[0, key].add(1)).hidden - output(hidden).hidden
+        return abs(changed[0, query]).max()
+
+    hidden = jnp.asarray(hidden)
+    seen = [key for key in (5, 6, 70, 134, 135) if moved_by(key, False) > 1e-6]
+    assert seen == [6, 70, 134]
+    assert all(moved_by(key, True) > 1e-6 for key in (5, 135))
+
+
+def test_rotary_positions_by_hand():
+    """Width 4, base 100: pairs (0, 2) turn by p, pairs (1, 3) by p / 10."""
+    config = dataclasses.replace(CONFIG, attention_head_size=4, global_rope_theta=100.0)
+    heads = np.float32([[[[1, 0, 0, 1]]]])  # BNTH
+    turned = rotated(heads, rotations(config, np.int32([[3]])), None)
+    expected = [np.cos(3), -np.sin(0.3), np.sin(3), np.cos(0.3)]
+    np.testing.assert_allclose(turned[0, 0, 0], expected, atol=1e-6)

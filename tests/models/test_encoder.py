@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
-from bert_jax.models import encoder as encoder_module
+from bert_jax.models import layer_stack
 from bert_jax.models.encoder import Encoder, RequestedOutputs
 from bert_jax.models.execution import REMAT, Execution
 from bert_jax.models.heads.pretraining import PreTrainingModel
@@ -184,6 +184,7 @@ def test_unrolled_and_recomputed_layers_compute_the_same():
     assert_same_loss_and_gradient(2, [Execution(), Execution(scan_layers=False, remat="full")])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_rows_computed_in_parts_equal_rows_computed_together(monkeypatch, params, inputs, dtype):
     """On a CPU, where the activations of many tokens would not stay in the cache."""
@@ -192,7 +193,7 @@ def test_rows_computed_in_parts_equal_rows_computed_together(monkeypatch, params
     encoder = {"params": {name: params["bert"][name] for name in ("embeddings", "encoder")}}
 
     def computed(tokens: int) -> tuple[np.ndarray, np.ndarray, str]:
-        monkeypatch.setitem(encoder_module._TOKENS_IN_CACHE, dtype, tokens)
+        monkeypatch.setitem(layer_stack._TOKENS_IN_CACHE, dtype, tokens)
 
         def run(encoder):
             hidden = module.apply(encoder, **rows).last_hidden_state
@@ -218,12 +219,12 @@ def test_rows_computed_in_parts_equal_rows_computed_together(monkeypatch, params
 def test_the_rows_of_a_part(rows, length, together):
     """The divisor of all rows that is nearest to 1,024 tokens, or 2,048 of half the bytes."""
     execution = Execution(platform="cpu")
-    assert encoder_module.rows_in_cache(execution, rows, length) == together
+    assert layer_stack.rows_in_cache(execution, rows, length) == together
     narrow = Execution("bfloat16", platform="cpu")
-    assert encoder_module.rows_in_cache(narrow, rows, 2 * length) == together
-    assert encoder_module.rows_in_cache(Execution(platform="tpu"), rows, length) == rows
+    assert layer_stack.rows_in_cache(narrow, rows, 2 * length) == together
+    assert layer_stack.rows_in_cache(Execution(platform="tpu"), rows, length) == rows
     with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((2,), ("data",))):
-        assert encoder_module.rows_in_cache(execution, rows, length) == rows
+        assert layer_stack.rows_in_cache(execution, rows, length) == rows
 
 
 def test_bfloat16_is_close_to_float32(run):
@@ -260,6 +261,7 @@ def test_padding_does_not_change_the_tokens(run, inputs):
     assert (changed.prediction_logits != before.prediction_logits).any()
 
 
+@pytest.mark.slow
 def test_defaults_are_no_padding_token_type_0_and_counting_positions(run, inputs):
     ones = np.ones_like(inputs["input_ids"])
     counting = ones * np.arange(TOKENS, dtype=np.int32)
@@ -281,6 +283,7 @@ def test_the_head_at_some_positions_equals_the_head_at_all_positions(run):
     np.testing.assert_allclose(gathered, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hidden_dropout_prob", "attention_probs_dropout_prob"])
 def test_dropout_differs_by_example_and_key_and_can_be_off(params, inputs, name):
     module = PreTrainingModel(small_config(**{name: 0.5}))

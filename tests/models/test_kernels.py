@@ -1,5 +1,7 @@
 """Every kernel of the table against the definition, and the choice between them."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,7 +22,9 @@ from bert_jax.models.kernels import (
     xla,
 )
 from bert_jax.models.kernels.definition import attention
+from bert_jax.models.local_attention import attend_in_blocks
 from bert_jax.models.packed_rows import Tokens
+from bert_jax.planning.roofline import program_flops
 
 KEY = np.uint32([7, 11])
 TOLERANCE = {"float32": 1e-5, "bfloat16": 2e-2}
@@ -98,7 +102,28 @@ def test_the_definition_by_hand():
     np.testing.assert_allclose(jax.jit(attention)(inputs), [[[[7.0]]]], rtol=1e-6)
     biased = inputs.replace(bias=np.log(np.float32([3, 1, 1])))
     np.testing.assert_allclose(jax.jit(attention)(biased), [[[[6.0]]]], rtol=1e-6)
-    assert select_kernel("xla", "cpu", biased).name == "definition"
+    assert select_kernel("xla", "cpu", biased).name == "xla"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [(1, 3, 5, 5), (2, 1, 1, 5), (5, 5)])
+def test_xla_has_the_gradient_of_a_bias(shape):
+    """Summed over the axes along which the bias is broadcast."""
+    query, key, value, d_output = drawn("float32", 2, 3, 5, 8)
+    bias = np.random.default_rng(5).normal(size=shape).astype(np.float32)
+    tokens = tokens_of([[1] * 5] * 2, [[1, 1, 1, 1, 0]] * 2, causal=True)
+
+    def gradients(function):
+        def run(*operands):
+            *inputs, bias = operands
+            return function(inputs_of(*inputs, tokens, 0.4, bias=bias))
+
+        _, backward = jax.vjp(run, query, key, value, bias)
+        return [np.asarray(gradient) for gradient in backward(d_output)]
+
+    computed, expected = (gradients(function) for function in (xla.attention, attention))
+    assert computed[-1].shape == shape
+    assert_close(computed, expected, "float32", TOLERANCE["float32"])
 
 
 FIRST = np.array([[True, False, False, False, False]] * 2)
@@ -142,7 +167,7 @@ def test_masks_by_hand(fields, visible):
     inputs = inputs_of(*drawn("float32", 2, 3, 5, 8, count=3), tokens)
     accepting = [kernel for kernel in KERNELS if not kernel.is_fused and kernel.supports(inputs)]
     assert [kernel.name for kernel in accepting] == ["blocked", "xla", "definition"]
-    assert fields == {} or not pallas.KERNEL.accepts(inputs)
+    assert pallas.KERNEL.accepts(inputs) == (fields in ({}, {"causal": True}))
     for kernel in accepting[:2]:
         assert_definition(kernel.function, tokens, dtypes=("float32",))
 
@@ -154,6 +179,33 @@ def test_limits_of_positions_need_the_positions(limit):
     assert not pallas.KERNEL.accepts(inputs)
     with pytest.raises(ValueError, match="^a mask with causal or window lacks query_positions"):
         xla.attention(inputs)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.4])
+def test_blocks_of_a_window_compute_the_definition(rate):
+    """Two texts in a row, padding inside another; the last block is not full."""
+    tokens = tokens_of(
+        [[1] * 9 + [2] * 5, [1] * 14], [[1] * 9 + [2] * 5, [1] * 6 + [0, 0] + [1] * 6], window=4
+    )
+    operands = drawn("float32", 2, 3, 14, 8)
+    expected = value_and_gradients(attention, operands, tokens, rate)
+    in_blocks = functools.partial(attend_in_blocks, xla.attention)
+    computed = value_and_gradients(in_blocks, operands, tokens, rate)
+    assert_close(computed, expected, "float32", TOLERANCE["float32"])
+
+
+def test_a_window_costs_as_much_for_each_token_of_a_long_text():
+    def flops(length):
+        shape = jax.ShapeDtypeStruct((1, 2, length, 8), jnp.float32)
+        tokens = tokens_of(np.ones((1, 1)), np.ones((1, length)), window=4)
+
+        def run(*qkv):
+            return attend_in_blocks(xla.attention, inputs_of(*qkv, tokens))
+
+        return program_flops(jax.make_jaxpr(run)(shape, shape, shape).jaxpr)
+
+    # Scores and sums over 12 keys of 8 values, in 2 heads.
+    assert [flops(length) / length for length in (16, 160)] == [4 * 12 * 8 * 2] * 2
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -169,6 +221,7 @@ def test_weights_follow_the_segment_ids(dtype):
     np.testing.assert_allclose(weights.sum(-1), 1.0, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [0.0, 0.4])
 @pytest.mark.parametrize("heads", [1, 2, 6])
 def test_blocks_compute_the_definition(monkeypatch, heads, rate):
@@ -249,14 +302,20 @@ def test_blocks_are_as_large_as_the_cache_allows():
 
 
 PADDING = tokens_of(np.ones((2, 1)), np.arange(256) < np.array([[256], [100]]))
-PACKED = tokens_of(*[np.arange(256) // 100 + np.array([[0], [1]])] * 2)
+PACKED_IDS = [np.arange(256) // 100 + np.array([[0], [1]])] * 2
+PACKED, PACKED_CAUSAL = tokens_of(*PACKED_IDS), tokens_of(*PACKED_IDS, causal=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("tokens", "dtype", "tolerance"),
-    [(PADDING, "float32", 2e-5), (PACKED, "float32", 2e-5), (PADDING, "bfloat16", 3e-2)],
-    ids=["padding", "packed", "bfloat16"],
+    [
+        (PADDING, "float32", 2e-5),
+        (PACKED, "float32", 2e-5),
+        (PACKED_CAUSAL, "float32", 2e-5),
+        (PADDING, "bfloat16", 3e-2),
+    ],
+    ids=["padding", "packed", "causal", "bfloat16"],
 )
 def test_pallas_computes_the_definition(tokens, dtype, tolerance):
     """The kernel itself, interpreted."""
@@ -272,9 +331,10 @@ def test_pallas_computes_the_definition(tokens, dtype, tolerance):
 
 
 @pytest.mark.skipif(jax.default_backend() != "gpu", reason="cuDNN needs a GPU")
-def test_cudnn_computes_the_definition():
+@pytest.mark.parametrize("limit", [{}, {"causal": True}])
+def test_cudnn_computes_the_definition(limit):
     lengths = np.array([[512], [100], [0]])
-    tokens = tokens_of(np.ones((3, 1)), np.arange(512) < lengths)
+    tokens = tokens_of(np.ones((3, 1)), np.arange(512) < lengths, **limit)
     operands = drawn("bfloat16", 3, 2, 512, 64)
     exact = [array.astype(np.float32) for array in operands]
     expected = value_and_gradients(attention, exact, tokens)
@@ -311,7 +371,7 @@ def kernel_of(setting, platform, *, output_attentions=False, **call):
         ("pallas", "tpu", {"dtype": "float32", "packed": True}, "pallas"),
         ("pallas", "tpu", {"rate": 0.1}, "xla"),
         ("pallas", "tpu", {"output_attentions": True}, "xla"),
-        ("pallas", "tpu", {"causal": True}, "xla"),
+        ("pallas", "tpu", {"causal": True}, "pallas"),
         ("pallas", "tpu", {"length": 520}, "xla"),
         ("pallas", "tpu", {"length": 128}, "xla"),
         ("pallas", "tpu", {"keys": 128}, "pallas"),
@@ -322,7 +382,8 @@ def kernel_of(setting, platform, *, output_attentions=False, **call):
         ("cudnn", "gpu", {"length": 511}, "xla"),
         ("cudnn", "gpu", {"rate": 0.1}, "xla"),
         ("cudnn", "gpu", {"packed": True}, "xla"),
-        ("cudnn", "gpu", {"causal": True}, "xla"),
+        ("cudnn", "gpu", {"causal": True}, "cudnn"),
+        ("cudnn", "gpu", {"causal": True, "packed": True}, "xla"),
         ("cudnn", "gpu", {"dtype": "float32"}, "xla"),
         ("cudnn", "tpu", {}, "xla"),
         ("xla", "cpu", {}, "blocked"),

@@ -77,6 +77,7 @@ def outputs(params):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("segment", [0, 1, 2])
 def test_a_change_of_one_text_changes_no_bit_of_another(outputs, inputs, segment, dtype):
@@ -104,6 +105,7 @@ def test_a_change_of_one_text_changes_no_bit_of_another(outputs, inputs, segment
             assert (pair.tobytes() == new_pair.tobytes()) == (number != segment)
 
 
+@pytest.mark.slow
 def test_each_text_has_the_results_of_a_row_of_its_own(params, outputs, inputs):
     _, words, pairs = outputs(inputs)
     rows, starts = [0, 0, 0, 1, 1], [0, 7, 15, 0, 15]
@@ -136,6 +138,7 @@ def test_each_text_has_the_results_of_a_row_of_its_own(params, outputs, inputs):
         )
 
 
+@pytest.mark.slow
 def test_no_gradient_passes_from_one_text_to_another(params, inputs):
     """The first texts have even ids and the others odd ones: the table shows them."""
     first = np.asarray(inputs["segment_ids"]) == 1
@@ -224,6 +227,7 @@ SLOW = [(name, [], (4, 12)) for name in MODELS]
         *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW),
     ],
 )
+@pytest.mark.slow
 def test_outputs_gradients_and_dropout_are_as_unpacked(name, samples, packed_shape):
     module, rows = MODELS[name]
     draw = np.random.default_rng(2)

@@ -59,6 +59,7 @@ def computed(config):
     return compute(plain, Execution()), compute(padded, PADDED)
 
 
+@pytest.mark.slow
 def test_initial_values_of_words_do_not_depend_on_padding():
     config = dataclasses.replace(CONFIG, tie_word_embeddings=False)
 
@@ -91,6 +92,7 @@ def test_padding_has_no_probability(computed):
     assert padded[..., VOCAB:].max() < -1e38
 
 
+@pytest.mark.slow
 def test_padding_has_no_gradient(config, computed):
     (_, _, plain), (_, _, padded) = computed
     cut = without_padding(padded, config)

@@ -6,9 +6,10 @@ import pytest
 
 from bert_jax.models.activations import PYTORCH_ACTIVATIONS
 from bert_jax.models.execution import Execution
-from bert_jax.models.heads.text_vectors import Dense, LayerNorm, Normalize, TextPooling
+from bert_jax.models.heads.text_vectors import TextPooling
 from bert_jax.models.layers import l2_normalize
 from bert_jax.models.sentence_pairs import SentencePairs, pair_features
+from bert_jax.models.vectors import Dense, LayerNorm, Normalize
 from tests.random_params import random_params
 
 HIDDEN = np.float32(

@@ -57,6 +57,7 @@ def apply(module, params, batch):
     return module.apply({"params": params}, **batch)
 
 
+@pytest.mark.slow
 def test_found_are_only_replaced_tokens():
     output = ReplacedTokenOutput(
         jnp.zeros((1, 1, 30)),
@@ -90,6 +91,7 @@ def test_words_are_drawn_with_their_probabilities():
         np.testing.assert_allclose(shares, np.array(powers) / sum(powers), atol=0.015)
 
 
+@pytest.mark.slow
 def test_only_masked_tokens_that_differ_are_replaced(params):
     output = apply(MODULE, params, BATCH)
     drawn = np.asarray(draw_ids(output.prediction_logits, jax.random.key(0)))

@@ -84,7 +84,7 @@ INPUT = ParityInput("short", "", {"attention_mask": np.array([[1, 1, 0]])}, {})
 
 
 def states_of(config: EncoderConfig, batch: ParityInput) -> np.ndarray:
-    """[L + 1, R, T, D] as a model has them: the epsilon is in all, all else from layer 0 on."""
+    """[L + 1, B · K, T, D] as a model has them: the epsilon is in all, all else from layer 0 on."""
     del batch
     acts = {"gelu": 0.0, "gelu_new": 0.5, "gelu_pytorch_tanh": 0.5, "relu": 1.0}
     embeddings = 100 * config.layer_norm_eps

@@ -51,6 +51,7 @@ def test_rows_are_laid_out_as_bert_has_them():
     assert (ids[mask == 1] != 0).all()
 
 
+@pytest.mark.slow
 def test_a_head_draws_further_arguments(make_model, monkeypatch):
     """As `decoder_input_ids`; here position 0 for all tokens."""
     model, head = make_model("masked_lm"), find_head("masked_lm")

@@ -126,6 +126,7 @@ def test_the_dict_has_every_number_and_is_json():
     assert (result["tensors"], result["equal_tensors"]) == (42, 42)
     assert result["tolerances"] == {
         "hidden states": 2e-5,
+        "hidden states of the decoder": 2e-5,
         "logits": 1e-4,
         "loss": 1e-4,
         "gradient": 1e-4,

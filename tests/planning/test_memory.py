@@ -24,6 +24,7 @@ HEADS = (32 * 32 + 32) + (32 * 32 + 32) + 2 * 32 + 96 + 32 * 2 + 2
 PARAMETERS = EMBEDDINGS + 2 * LAYER + HEADS
 
 
+@pytest.mark.slow
 def test_the_state_by_hand(lay_out):
     memory = lay_out("h100:1", MeshShape()).estimate
     assert memory.parameters == 4 * PARAMETERS
@@ -184,6 +185,7 @@ def test_messages_of_the_compiler(message, expected):
     assert read_out_of_memory(message, 2 * GIB) == expected
 
 
+@pytest.mark.slow
 def test_the_step_of_a_training_compiled_here(lay_out):
     step = lay_out("cpu:1", MeshShape(), model__num_hidden_layers=1)
     compiled = step.compile(8)

@@ -37,6 +37,7 @@ TWO_ROWS = {"train__global_batch_size": 2}  # they cannot go to eight devices
 MANY_ROWS = {"train__global_batch_size": 512, "data__length": 24}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("devices", "memory", "keys", "expected"),
     [
@@ -56,6 +57,7 @@ def test_the_chosen_mesh(choose, devices, memory, keys, expected):
     assert choose(devices, memory, **keys) == expected
 
 
+@pytest.mark.slow
 def test_a_training_that_fits_no_mesh_is_an_error_with_a_remedy(choose):
     # No mesh makes the activations smaller: each device has its rows.
     with pytest.raises(UserError, match="raise train.microbatches"):

@@ -1,7 +1,6 @@
 """Plans of a tiny training, and the command that makes them."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bert_jax import cli
+from bert_jax.config import Sections, complete_config
 from bert_jax.planning import plan
 from bert_jax.planning.hardware import find_topology, parse_slice
 from bert_jax.planning.plan import PlanOptions, largest_that_fits, make_plan
@@ -31,13 +31,7 @@ def run(capsys, tiny_overrides):
     return go
 
 
-@pytest.fixture(autouse=True)
-def same_environment(monkeypatch):
-    """What the command sets for JAX and libtpu is undone."""
-    for name in ("JAX_PLATFORMS", "XLA_FLAGS", "TF_CPP_MIN_LOG_LEVEL"):
-        monkeypatch.setenv(name, os.environ.get(name, ""))
-
-
+@pytest.mark.slow
 def test_a_plan_from_shapes(lay_out):
     training, topology = lay_out("h100:8", TWO_BY_FOUR), find_topology(parse_slice("h100:8"))
     result = make_plan(training, topology, PlanOptions(), dtype="float32")
@@ -77,16 +71,35 @@ def test_days_and_costs(lay_out, monkeypatch):
     assert free["cost_floor"] is None
 
 
+@pytest.mark.slow
 def test_the_command_gives_text(run):
     # A corpus is not needed, wherever it is.
     keys = {"mesh": "auto", "data__corpus": "gs://nowhere/corpus"}
     code, out, err = run("--topology", "h100:8", "--no-search", **keys)
     assert (code, err) == (0, "")
     assert out.startswith("h100:8, 8 devices: 0.0 M parameters, float32, batches of 8 × 16\n")
-    assert "mesh data=8, micro-batches of 1 rows on a device" in out
+    assert "mesh data=8, micro-batches of 1 row on a device" in out
     assert "Estimated from shapes, not compiled." in out
 
 
+def test_the_vocabulary_is_that_of_the_corpus_or_assumed(tokenizer, tmp_path, capsys):
+    tokenizer.save(tmp_path / "tokenizer")
+
+    def vocab_size(corpus, **model):
+        config = {"task": "pretraining", "model": model, "data": {"corpus": str(corpus)}}
+        sections = Sections.of(complete_config(config, where="test"))
+        task = sections.spec.create_without_data(sections.task, sections.model_init())
+        return task.description.config.vocab_size
+
+    assert vocab_size(tmp_path) == 40
+    assert vocab_size(tmp_path, vocab_size=96) == vocab_size("gs://nowhere", vocab_size=96) == 96
+    assert capsys.readouterr().err == ""
+    assert vocab_size(tmp_path / "later") == 30522
+    assumed = "without a tokenizer, a vocabulary of 30,522 is assumed (tokenizer.vocab_size)\n"
+    assert capsys.readouterr().err == assumed
+
+
+@pytest.mark.slow
 def test_several_meshes_are_sorted_and_shown_as_a_table(run):
     _, out, _ = run("--topology", "a100:2", "--mesh", "all", "--json", "--steps", "7")
     result = json.loads(out)
@@ -103,15 +116,16 @@ def test_several_meshes_are_sorted_and_shown_as_a_table(run):
     ]
 
 
+@pytest.mark.slow
 def test_a_batch_that_is_too_large_is_reported(run):
     rows = 2_000_000
     code, out, _ = run("--topology", "a100:2", "--mesh", "tensor=2", train__global_batch_size=rows)
     assert code == 0
-    assert "mesh tensor=2, micro-batches of 2000000 rows on a device" in out
+    assert "mesh tensor=2, micro-batches of 2,000,000 rows on a device" in out
     line = next(line for line in out.splitlines() if line.startswith("fits"))
     assert line.startswith("fits                      no: ")
     largest = next(line for line in out.splitlines() if line.startswith("largest"))
-    assert 100_000 < int(largest.split()[2]) < 2_000_000
+    assert 100_000 < int(largest.split()[2].replace(",", "")) < 2_000_000
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The roofline: FLOPs against published values and the traced program; the least times by hand."""
 
 import dataclasses
+import types
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +26,7 @@ from bert_jax.planning.roofline import (
     step_seconds,
 )
 from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.tasks.base.encoder_decoder import EncoderDecoderTask
 from bert_jax.tasks.base.task import ComputedModel
 
 LOCAL = LocalParameters(split=1000, whole=100)
@@ -68,7 +70,8 @@ BY_HAND = EncoderConfig(
 )
 
 
-@pytest.mark.parametrize("name", ["albert", "electra", "mobilebert", "roberta"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["albert", "electra", "mobilebert", "modernbert", "roberta"])
 def test_the_formula_is_what_a_program_of_any_family_computes(name):
     config = find_family(name).new_config("tiny", vocab_size=50, max_position_embeddings=40)
     if name == "electra":
@@ -85,6 +88,33 @@ def test_the_formula_is_what_a_program_of_any_family_computes(name):
     assert 3 * result == real_flops(config, np.array([16]), 3)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("marian", {"decoder_layers": 3, "decoder_attention_heads": 4, "decoder_ffn_dim": 72}),
+        ("t5", {"attention_head_size": 24, "hidden_act": "gated-gelu"}),
+    ],
+)
+def test_encoder_and_decoder_are_what_their_program_computes(name, fields):
+    """Cross-attention, heads that are together wider than D, three matrices of feed-forward."""
+    sizes = {"vocab_size": 50, "max_position_embeddings": 40}
+    config = find_family(name).new_config("tiny", **sizes, **fields)
+    module = find_head("text_to_text").make(config)
+    ids, outputs = (jax.ShapeDtypeStruct((2, length), jnp.int32) for length in (16, 10))
+    program = jax.make_jaxpr(
+        lambda params, ids, outputs: module.apply(
+            {"params": params}, ids, decoder_input_ids=outputs
+        )
+    )(abstract_params(module), ids, outputs)
+    task = types.SimpleNamespace(
+        description=types.SimpleNamespace(config=config), mean_source_length=16
+    )
+    models = EncoderDecoderTask.computed_models.fget(task)
+    batch = {"input_ids": ids, "decoder/input_ids": outputs}
+    assert 3 * program_flops(program.jaxpr) == flops_of_batch(models, batch)
+
+
 def test_a_batch_is_all_its_sequences():
     config = bert.FAMILY.new_config("tiny")
     rows = {"input_ids": jax.ShapeDtypeStruct((5, 4, 32), jnp.int32)}  # four choices each
@@ -97,6 +127,9 @@ def test_a_batch_is_all_its_sequences():
 def test_flops_of_a_step_by_hand():
     # A token of a layer: 8·4 + 4·2·5 + 4·7·2 = 128. A prediction: 2 (4 + 20) = 48.
     assert real_flops(BY_HAND, np.array([7]), 4) == 3 * (7 * 3 * 128 + 4 * 48)
+    # Of 7 tokens that see 2 on each side, 3, 4, 5, 5, 5, 4 and 3: 29 pairs in two of three layers.
+    local = dataclasses.replace(BY_HAND, global_attn_every_n_layers=3, local_attention=4)
+    assert real_flops(local, np.array([7]), 0) == 3 * (7 * 3 * 72 + (49 + 2 * 29) * 4 * 2)
     # A discriminator's head maps each token from 2 to 2 to 1: 12. A teacher has no backward pass.
     rows = {
         "input_ids": jax.ShapeDtypeStruct((2, 7), jnp.int32),
@@ -130,6 +163,7 @@ def test_products_of_a_program_in_loops_calls_and_branches():
     assert program_flops(traced.jaxpr.jaxpr) == 4 * 2 * 2 * 3 * 3 + 2 * 2 * 3 * 2
 
 
+@pytest.mark.slow
 def test_the_program_of_a_step_agrees_with_the_formula(lay_out):
     training = lay_out("h100:1", MeshShape())
     # Pooler and sentence head are on top of the formula; they weigh more in a tiny model.
@@ -138,6 +172,7 @@ def test_the_program_of_a_step_agrees_with_the_formula(lay_out):
     assert computed(training) == pytest.approx(model_flops(training) + extra, rel=1e-2)
 
 
+@pytest.mark.slow
 def test_a_generator_of_one_head_is_whole_on_each_device(lay_out):
     """ELECTRA: discriminator and generator are all that a step computes, on any mesh."""
     keys = {"task": "replaced_tokens", "model__family": "electra"}
@@ -155,6 +190,7 @@ def test_a_generator_of_one_head_is_whole_on_each_device(lay_out):
     ]
 
 
+@pytest.mark.slow
 def test_recomputation_is_counted(lay_out):
     plain, full = (
         computed(lay_out("h100:1", MeshShape(), model__remat=remat)) for remat in ("none", "full")

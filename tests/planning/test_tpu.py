@@ -61,7 +61,7 @@ def on_eight(plan, *arguments: str, **keys: object) -> dict:
 
 
 def test_it_fits_and_says_what_it_takes(plan):
-    result = on_eight(plan)
+    result = on_eight(plan, quickly=False)
     assert result["fits"]
     assert result["compiled"]
     assert result["devices"] == 8
@@ -71,7 +71,9 @@ def test_it_fits_and_says_what_it_takes(plan):
     )
     assert result["compile_s"] > 1
     # Only what the command says itself.
-    assert [line.split(":")[0] for line in result["stderr"].splitlines()] == ["v5e", "v5e"]
+    assumed, *lines = result["stderr"].splitlines()
+    assert assumed.startswith("without a tokenizer, a vocabulary of 30,522 is assumed")
+    assert [line.split(":")[0] for line in lines] == ["v5e", "v5e"]
 
 
 def test_replicas_reduce_their_gradients_and_nothing_else(plan):
@@ -83,7 +85,7 @@ def test_replicas_reduce_their_gradients_and_nothing_else(plan):
 
 
 def test_fsdp_splits_the_state_and_gathers_it(plan):
-    whole, split = on_eight(plan), on_eight(plan, "--mesh", "fsdp=8")
+    whole, split = (on_eight(plan, *mesh, quickly=False) for mesh in ((), ("--mesh", "fsdp=8")))
     ours, reference = split["memory_per_device"], whole["memory_per_device"]
     assert ours["parameters"] < reference["parameters"] / 7
     assert ours["optimizer"] < reference["optimizer"] / 7
@@ -94,8 +96,8 @@ def test_fsdp_splits_the_state_and_gathers_it(plan):
 
 
 def test_remat_and_microbatches_take_less(plan):
-    plain = on_eight(plan)
-    full = on_eight(plan, model__remat="full")
+    plain = on_eight(plan, quickly=False)
+    full = on_eight(plan, quickly=False, model__remat="full")
     parts = on_eight(plan, train__microbatches=4)
     assert full["peak_bytes_per_device"] < 0.6 * plain["peak_bytes_per_device"]
     assert 1.2 < full["program_flops_per_step"] / plain["program_flops_per_step"] < 1.34
@@ -104,12 +106,13 @@ def test_remat_and_microbatches_take_less(plan):
     assert parts["microbatch_per_device"] == plain["microbatch_per_device"] // 4
 
 
-def test_a_batch_that_is_too_large(plan):
-    result = plan("--topology", "v5e:1x1", "--no-search", train__global_batch_size=16384)
+def test_a_batch_that_is_too_large_for_another_slice(plan):
+    result = plan("--topology", "v6e:1x1", "--no-search", train__global_batch_size=32768)
     assert not result["fits"]
+    assert result["devices"] == 1
     assert result["memory_per_device"] is None
     assert result["peak_bytes_per_device"] > result["available_bytes_per_device"]
-    assert result["available_bytes_per_device"] == pytest.approx(15.75 * 2**30, rel=0.01)
+    assert result["available_bytes_per_device"] == pytest.approx(31.25 * 2**30, rel=0.01)
 
 
 def test_the_estimate_is_near(plan):
@@ -126,18 +129,15 @@ def test_the_attention_kernel_is_compiled_for_rows_and_heads_of_each_device(plan
     mesh = ("--mesh", "data=4,tensor=2")
     fused = on_eight(plan, *mesh, **long, quickly=False)
     products = on_eight(plan, *mesh, **long, quickly=False, model__attention="xla")
-    # The weights of all pairs are what it does not keep: 4 layers, 64 rows, 2 heads, bfloat16.
+    # A device has 64 rows of 512 tokens and 2 of the 4 heads of 64. For the backward pass of the 4
+    # layers the products store the weights of all pairs in bfloat16; the kernel stores its outputs
+    # in bfloat16, and the maximum and the sum of each softmax in float32.
     weights = 4 * 64 * 2 * 512**2 * 2
-    assert fused["peak_bytes_per_device"] < products["peak_bytes_per_device"] - weights
+    outputs, sums = 4 * 64 * 2 * 512 * 64 * 2, 4 * 64 * 2 * 512 * 2 * 4
+    stored = [each["memory_per_device"]["activations"] for each in (products, fused)]
+    assert stored[0] - stored[1] == pytest.approx(weights - outputs - sums, rel=1e-3)
+    assert fused["peak_bytes_per_device"] < products["peak_bytes_per_device"]
     assert set(fused["collectives"]) == set(products["collectives"])
-
-
-@pytest.mark.parametrize(("topology", "devices"), [("v4:2x2x1", 4), ("v6e:4x4", 16)])
-def test_other_slices(plan, topology, devices):
-    result = plan("--topology", topology, "--no-search")
-    assert result["fits"]
-    assert result["devices"] == devices
-    assert result["flops_per_step"] == on_eight(plan)["flops_per_step"]
 
 
 def test_a_slice_that_does_not_exist(capsys):

@@ -43,6 +43,7 @@ def test_it_computes_the_definition():
     np.testing.assert_allclose(computed, expected, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_model_computes_with_it():
     config = bert.FAMILY.new_config("tiny", num_hidden_layers=1, vocab_size=40)
     params = random_params(Encoder(config), scale=0.02)

@@ -23,6 +23,7 @@ def toy_task(tmp_path, monkeypatch):
     vars(tasks).pop("toy_task", None)
 
 
+@pytest.mark.slow
 def test_one_module_is_a_task(toy_task, base_model, tmp_path, capsys):
     # Texts of one length in full batches: there is one shape to compile.
     reviews = {"the cat sat .": 1, "it was warm .": 3, "a boy ran .": 5}
@@ -65,7 +66,8 @@ def get_config():
     predicted = bert_jax("predict", "--model", model, "--task", toy_task, *files).splitlines()
     assert len(predicted) == len(reviews)
     stars = pytest.approx(first["stars"], rel=1e-5)
-    assert json.loads(predicted[0]) == {"expected": 1, "stars": stars}
+    text = first["text"]
+    assert json.loads(predicted[0]) == {"text": text, "expected": 1, "stars": stars}
 
     assert main(["predict", "--model", str(model), *map(str, files)]) == 2
     assert capsys.readouterr().err.endswith(

@@ -20,8 +20,9 @@ from bert_jax.models.heads.hidden_projection import ProjectedStudent
 from bert_jax.models.heads.replaced_tokens import ReplacedTokenPretraining
 from bert_jax.models.heads.span_boundary import SpanBoundaryModel
 from bert_jax.models.heads.tagging import TaggingOptions
-from bert_jax.models.heads.text_vectors import TEXT_VECTORS, Dense, TextPooling
+from bert_jax.models.heads.text_vectors import TextPooling
 from bert_jax.models.parameter_sharding import parameter_axes, state_shardings
+from bert_jax.models.vectors import TEXT_VECTORS, Dense
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.sharding.rules import (
     MESH_AXES,
@@ -94,15 +95,21 @@ def test_the_joint_head_is_split_along_its_inputs():
     )
 
 
+@pytest.mark.slow
 def test_every_rule_is_some_parameter_s_first():
     joint = with_fields(CONFIG, {"qa_head": "joint"})
-    mobile, electra = (find_family(name).new_config("tiny") for name in ("mobilebert", "electra"))
+    mobile, electra, modern = (
+        find_family(name).new_config("tiny") for name in ("mobilebert", "electra", "modernbert")
+    )
     models = [
         *((CONFIG, head) for head in HEADS),
         (joint, "question_answering"),
         (mobile, "masked_lm"),
         (dataclasses.replace(electra, embedding_size=8), "classification"),
         (electra, "multiple_choice"),
+        (find_family("t5").new_config("tiny"), "text_to_text"),
+        (find_family("marian").new_config("tiny"), "text_to_text"),
+        (modern, "classification"),
     ]
     names = {name for model in models for name in flatten_dict(shapes_of(*model), sep="/")}
     student = ProjectedStudent(CONFIG, find_head("masked_lm").make(CONFIG), width=8)

@@ -70,7 +70,7 @@ def test_labels_are_learned_and_written_into_the_model(
     predicted = read_rows(workdir / "predictions" / "unlabelled.jsonl")
     assert [line["id"] for line in predicted] == ["0", "1"]
     assert [line["label"] for line in predicted] == ["animal", "thing"]
-    assert set(predicted[0]) == {"id", "label", "score", "probabilities"}
+    assert set(predicted[0]) == {"id", "text", "label", "score", "probabilities"}
 
     # No model is exported into the directory of a run.
     before = (workdir / "config.json").read_bytes()
@@ -112,7 +112,7 @@ def test_several_labels_at_once(train, write_table, sentences):
 
 
 @pytest.mark.slow
-def test_a_number(train, write_table):
+def test_a_number(train, write_table, capsys):
     words = ["low", "warm", "long"]
     rows = [(f"the {'cat' if n % 2 else 'sea'} was {words[n % 3]} .", n % 3) for n in range(120)]
     table = write_table("train.tsv", [("sentence", "score"), *rows])
@@ -121,6 +121,10 @@ def test_a_number(train, write_table):
         train__epochs=12.0, optimizer__learning_rate=1e-2,
     )  # fmt: skip
     assert result["pearson"] > 0.8
+    worst = workdir / "predictions" / "validation.mistakes.tsv"
+    assert f"{worst}: mistakes, the worst first\n" in capsys.readouterr().err
+    far = [float(line.split("\t")[4]) for line in worst.read_text().splitlines()[1:]]
+    assert far == sorted(far, reverse=True)
     low, long = bert_jax.load(workdir / "model").classify(["a cat was low .", "a cat was long ."])
     assert isinstance(low, float)
     assert low < long
@@ -407,7 +411,7 @@ def test_a_run_may_become_longer_but_not_shorter_than_it_is(
     assert begin(epochs=5.0) == (0, 5.0, False)
     assert capsys.readouterr().err == (
         f"{workdir}: 9 steps before, 15 now, 9 of them done; from here on the learning rate "
-        "follows the schedule of 15 steps\n"
+        "follows the schedule of 15 steps: 3.7e-06 in step 9, 1.4e-05 in the next\n"
     )
     assert begin(steps=10) == (10, 0.0, False)
     assert begin(steps=9) == (9, 0.0, False)  # it ends where it is
@@ -440,7 +444,7 @@ def test_which_evaluation_predicts(
 
     monkeypatch.setattr("bert_jax.experiment.evaluate", evaluate)
     monkeypatch.setattr("bert_jax.experiment.train_loop", train)
-    monkeypatch.setattr(run_directory, "restore_params", lambda *_: (None, 9))
+    monkeypatch.setattr(run_directory, "restore_params", lambda *_, **__: (None, 9))
     made._run(table.parent, is_new=False)
     assert actual == directories
 

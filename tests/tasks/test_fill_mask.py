@@ -44,6 +44,20 @@ def test_fillings_by_hand(song_model, head):
     )
 
 
+@pytest.mark.slow
+def test_words_that_are_compared(song_model):
+    model = song_model("masked_lm")
+    by_word = {each.token: each.score for each in model.fill_mask(TEXT, top_k=40)}
+    made = model.fill_mask(TEXT, targets=["sea", "cat", "song", "sea"])
+    assert [each.token for each in made] == ["song", "sea", "cat"]
+    assert [each.score for each in made] == [by_word[each.token] for each in made]
+    (best,) = model.fill_mask(TEXT, 1, targets=["Sun"])  # a word of one piece
+    assert (best.token, best.text) == ("sun", "the sun was long.")
+    for target in ("Xylophone", "the sea", ""):
+        with pytest.raises(UserError, match="one piece"):
+            model.fill_mask(TEXT, targets=[target])
+
+
 def test_scores_that_are_no_numbers_are_no_answers(model):
     damaged = jax.tree.map(lambda leaf: np.full(leaf.shape, np.nan, np.float32), model.params)
     with pytest.raises(NotFiniteError, match="the scores of words for a mask are not finite"):
@@ -59,6 +73,7 @@ def test_all_scores_sum_to_one(model):
     )
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_the_module(model, tokenizer):
     text = "the cat [MASK] on the [MASK] ."
     (encoding,) = tokenizer.encode_batch([text])

@@ -12,10 +12,12 @@ import pytest
 
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.families.dpr import READER
 from bert_jax.files.manifest import MANIFEST
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import with_fields
 from bert_jax.models.heads.text_vectors import TextVectors
+from bert_jax.tasks.base.labelled_evaluator import MISTAKES
 from tests.random_params import random_params
 
 pytestmark = pytest.mark.slow
@@ -70,6 +72,12 @@ CASES = {
     "multiple_choice": Case(
         "multiple_choice", "multiple_choice", {}, {"length": 32},
     ),
+    "ranking": Case(
+        "ranking", "classification", {}, {"length": 32}, {"num_labels": 1},
+    ),
+    "reader": Case(
+        "reader", "reader", {"family": READER}, {"length": 24},
+    ),
     "similarity": Case(
         "similarity", "encoder", {"stored_vectors": TextVectors()}, {"length": 32},
     ),
@@ -93,6 +101,14 @@ def examples(task):
         elif task == "multiple_choice":
             choices = draw.sample(WORDS, draw.randint(2, 4))
             yield {"prompt": text, "choices": choices, "label": draw.randrange(len(choices))}
+        elif task == "reader":
+            passages = [draw.choices(WORDS, k=draw.randint(2, 9)) for _ in range(number % 4 + 1)]
+            answers, texts = passages[-1][:1], [{"text": " ".join(each)} for each in passages]
+            yield {"question": other, "answers": answers, "passages": texts}
+        elif task == "ranking":
+            documents = draw.sample(WORDS, draw.randint(2, 4))
+            labels = [draw.randrange(3) for _ in documents]
+            yield {"query": text, "documents": documents, "labels": labels}
         else:
             yield {"sentence1": text, "sentence2": other, "score": draw.random()}
 
@@ -166,10 +182,10 @@ def expected(evaluated):
     return evaluated(1, 128)
 
 
-@pytest.fixture(scope="module", params=[(1, 5), (8, 8)], ids="{0[0]} devices, {0[1]}".format)
-def evaluation(request, evaluated):
-    """The same with other devices or batches; five examples and three make the last ones."""
-    return evaluated(*request.param)
+@pytest.fixture(scope="module")
+def evaluation(evaluated):
+    """The same in batches of eight on eight devices; five examples make the last batch."""
+    return evaluated(8, 8)
 
 
 # The field that differs between examples: equal files prove nothing if all predictions are alike.
@@ -178,6 +194,8 @@ DECISIONS = {
     "tagging": "tags",
     "question_answering": "answer",
     "multiple_choice": "index",
+    "ranking": "scores",
+    "reader": "answer",
     "similarity": "similarity",
 }
 
@@ -199,6 +217,14 @@ def test_devices_and_batches_change_no_answer(evaluation, expected, assert_same,
         answers, reference = evaluation[1] / name / file, expected[1] / name / file
         if file.endswith((".json", ".jsonl")):
             assert_same(records(answers), records(reference), rel=1e-5)
+        elif file.endswith(".run"):  # queries, documents and ranks; scores are rounded
+            columns = (path.read_text().splitlines() for path in (answers, reference))
+            actual, right = ([line.split()[:4] for line in lines] for lines in columns)
+            assert actual == right
+        elif file.endswith(MISTAKES):  # a score has four digits, and rounding may add to the last
+            (actual, scores), (right, references) = map(mistakes, (answers, reference))
+            assert actual == right
+            assert scores == pytest.approx(references, rel=1e-3)
         elif not file.endswith(".png"):
             assert answers.read_text() == reference.read_text()
 
@@ -207,3 +233,10 @@ def records(path):
     """What a file of JSON or of JSON Lines holds."""
     text = path.read_text()
     return json.loads(text) if path.suffix == ".json" else list(map(json.loads, text.splitlines()))
+
+
+def mistakes(path):
+    """The rows of a file of mistakes without scores, and the scores."""
+    header, *rows = (line.split("\t") for line in path.read_text().splitlines())
+    column = header.index("score")
+    return [header, *rows], [float(row.pop(column)) for row in rows]

@@ -18,6 +18,7 @@ from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
+from bert_jax.tasks.base.corpora import Corpora
 from bert_jax.tasks.base.task import means
 from bert_jax.tasks.base.train_spec import TaskConfig
 from bert_jax.tasks.pretraining.task import CorpusData, PretrainingTask
@@ -62,8 +63,7 @@ def make_task(tiny_corpus, tiny_config):
         data = dataclasses.replace(options, packing=packing)
         return PretrainingTask(
             TaskConfig(data, TrainOptions(global_batch_size=8), OptimizerOptions()),
-            {"": corpus},
-            corpus.tokenizer(),
+            Corpora({"": corpus}, corpus.tokenizer()),
             ModelDescription(
                 dataclasses.replace(tiny_config, max_position_embeddings=64),
                 "pretraining" if options.objective == "nsp" else "masked_lm",

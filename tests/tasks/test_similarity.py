@@ -4,14 +4,19 @@ import dataclasses
 import random
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.export import export
+from bert_jax.inference.engine import Engine
+from bert_jax.inference.evaluation import evaluate
 from bert_jax.models.encoder import abstract_params
-from bert_jax.models.heads.text_vectors import Dense, Normalize, TextPooling, TextVectors
+from bert_jax.models.heads.text_vectors import TextPooling, TextVectors
+from bert_jax.models.vectors import Dense, Normalize
+from bert_jax.sharding.mesh import one_device_mesh
 from tests.random_params import random_params
 
 KINDS = {"animal": ["cat", "dog", "bird"], "thing": ["mat", "tree", "sea"]}
@@ -63,7 +68,7 @@ def test_cosines_are_learned_and_the_encoder_is_exported(train, experiment, writ
 
     # The evaluated predictions are the exported model's.
     validation = read_rows(workdir / "predictions" / "validation.jsonl")
-    assert set(validation[0]) == {"id", "expected", "similarity"}
+    assert set(validation[0]) == {"id", "text", "text_pair", "expected", "similarity"}
     assert len(validation) == 16
     mse = np.mean([(row["similarity"] - (row["expected"] - 1) / 4) ** 2 for row in validation])
     assert mse == pytest.approx(result["loss"], rel=1e-4)
@@ -155,7 +160,8 @@ def test_classes(train, experiment, write_pairs, read_rows):
     )
     assert result["accuracy"] > 0.9 > result["accuracy_majority"]
     validation = read_rows(workdir / "predictions" / "validation.jsonl")
-    assert set(validation[0]) == {"id", "expected", "similarity", "label", "probabilities"}
+    made = {"similarity", "label", "probabilities"}
+    assert set(validation[0]) == {"id", "text", "text_pair", "expected"} | made
     right = [row["label"] == row["expected"] for row in validation]
     assert np.mean(right) == result["accuracy"]
     # The classifier stays behind.
@@ -181,6 +187,22 @@ def test_pairs_without_labels(train, write_table):
     assert result["accuracy@1"] > 0.5
 
 
+def test_single_texts_are_two_views(experiment, write_table):
+    """They are trained on with dropout; validation pairs have two texts and degrees."""
+    texts = write_table("texts.tsv", [("text",), ("the sea",), ("a dog ran",)])
+    pairs = write_table("pairs.tsv", [HEADER, ("the sea", "the cat", 1), ("a dog", "it ran", 5)])
+    keys = {"data__loss": "in_batch_negatives", "data__validation": pairs}
+    task = experiment("similarity", data__train=texts, data__label_range=(1, 5), **keys).task
+    batch = task.batches.batch(0)
+    assert (batch["input_ids"][:, 0] == batch["input_ids"][:, 1]).all()
+    task.evaluator.check()
+    assert task.evaluator.best_metric == ("spearman", True)
+    scored = write_table("scored.tsv", [("text", "label"), ("the sea", 1)])
+    with pytest.raises(OptionError, match="scored.tsv:2: there is no second text"):
+        _ = experiment("similarity", data__train=scored, data__validation=pairs).task
+
+
+@pytest.mark.slow
 def test_pairs_without_labels_are_evaluated(experiment, base_model, write_table):
     table = write_table("pairs.tsv", [HEADER[:2], ("the sea", "the cat"), ("a dog", "it ran")])
     for data in (
@@ -189,6 +211,49 @@ def test_pairs_without_labels_are_evaluated(experiment, base_model, write_table)
     ):
         task = experiment("similarity", data__loss="in_batch_negatives", **data)
         assert 0 < task.evaluate(model=base_model)["mean_reciprocal_rank"] <= 1
+
+
+def test_predictions_of_an_evaluation(experiment, base_model, write_table, read_rows, tmp_path):
+    pairs = {
+        "validation": [("the sea", "the cat"), ("a dog", "it ran")],
+        "test": [("a sun", "the tree")],
+    }
+    scored = [(*pair, 0.5) for pair in pairs["validation"]]
+    made = experiment(
+        "similarity",
+        data__validation=write_table("scored.tsv", [HEADER, *scored]),
+        data__test=write_table("plain.tsv", [HEADER[:2], *pairs["test"]]),
+    )
+    mesh, output = one_device_mesh(), tmp_path / "predictions"
+    task, params = made._finished_model(base_model, mesh)
+    result = evaluate(task, params, mesh, output)
+    assert list(result.predictions) == ["validation", "test"]
+    assert result.test_metrics == {}  # without labels
+    model = bert_jax.load(base_model)
+    for name, texts in pairs.items():
+        expected = [model.similarity([first], [second])[0, 0] for first, second in texts]
+        actual = [prediction.similarity for prediction in result.predictions[name]]
+        assert actual == pytest.approx(expected, abs=1e-6)
+        written = [row["similarity"] for row in read_rows(output / f"{name}.jsonl")]
+        assert written == pytest.approx(expected, abs=1e-6)
+    assert list(evaluate(task, params, mesh).predictions) == ["validation"]
+
+
+def test_what_an_evaluation_cannot_do(experiment, base_model, write_table):
+    plain = write_table("plain.tsv", [HEADER[:2], ("the sea", "the cat")])
+    made = experiment("similarity", data__validation=plain)
+    with pytest.raises(OptionError, match="plain.tsv has no labels; give output, a dir") as result:
+        made.evaluate(model=base_model)
+    assert result.value.key == "output"
+
+    def predict(predictor, examples, name):
+        predictor.compute = lambda batch: jnp.zeros(1 << 50, jnp.int8)
+        return Engine(predictor).predict(list(examples))
+
+    mesh = one_device_mesh()
+    task, params = made._finished_model(base_model, mesh)
+    with pytest.raises(OptionError, match="; lower train.global_batch_size or data.length$"):
+        task.evaluator.evaluate(task.model(params, mesh), predict, with_test=True)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import functools
 import numpy as np
 import pytest
 
+from bert_jax.checkpoints.config_file import config_bytes
 from bert_jax.config import complete_config
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
@@ -39,6 +40,7 @@ def test_the_smallest_limit_unless_another_is_given(tiny_config, stored, given, 
     assert BatchOptions(max_length=given).limit(tiny_config, stored) == limit
 
 
+@pytest.mark.slow
 def test_texts_are_cut_there_and_counted(limited, capsys):
     model = limited("pretraining")
     embed = functools.partial(model.embed, pooling="mean")
@@ -54,6 +56,22 @@ def test_texts_are_cut_there_and_counted(limited, capsys):
         model.fill_mask(f"[MASK] {LONG}")
 
 
+def test_rows_that_are_longer_than_those_of_the_training_are_counted(make_model, capsys):
+    model = make_model("classification")
+    described = dataclasses.replace(model.description, trained_length=9)
+    short = dataclasses.replace(model, description=described)
+    short.classify([LONG, "the cat"])
+    assert capsys.readouterr().err == (
+        "rows with more than the 9 tokens of the training: 1; the maximum length 9 predicts as the "
+        "training\n"
+    )
+    short.classify([LONG, "the cat"], max_length=30)
+    assert capsys.readouterr().err == ""
+    assert b'"trained_length": 9' in config_bytes(described)
+    assert b"trained_length" not in config_bytes(model.description)
+
+
+@pytest.mark.slow
 def test_vectors_have_the_limit_of_sentence_transformers(limited, capsys):
     model = limited("encoder")
     for length in (5, 20):  # which has precedence there
@@ -91,6 +109,7 @@ def test_a_text_is_cut_on_its_side(limited):
         assert states.tokens == ["[CLS]", *["sat", "on", "the", "mat", ".", "a", "sea"], "[SEP]"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("given", "length"), [(0, 9), (20, 20)])
 def test_a_training_and_its_evaluation(limited, tmp_path, capsys, given, length):
     limited("encoder").save(tmp_path / "base")

@@ -78,7 +78,7 @@ def wordpiece(
     parts = {"normalizer": normalizers.BertNormalizer(lowercase=lowercase), **parts}
     splitter = parts.pop("splitter", pre_tokenizers.BertPreTokenizer())
     return definition(
-        model, splitter, post, PIECES[:5], added, decoder=decoders.WordPiece(), **parts
+        model, splitter, post, pieces[:5], added, decoder=decoders.WordPiece(), **parts
     )
 
 
@@ -103,6 +103,8 @@ BERT = {"tokenizer_class": "BertTokenizer", "do_lower_case": True}
 FAST = {"tokenizer_class": "PreTrainedTokenizerFast"}
 ROBERTA = {"tokenizer_class": "RobertaTokenizer"}
 XLM_R = {"tokenizer_class": "XLMRobertaTokenizer"}
+MPNET = {"tokenizer_class": "MPNetTokenizer"}
+MPNET_PIECES = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>", *PIECES[5:]]
 NAMED_PIECES = [*FAIRSEQ_NAMES, *PIECES[5:]]
 EXTRA = {"additional_special_tokens": ["[E1]", "<user>"]}
 SPECIALS = {str(i): token(piece, special=True) for i, piece in enumerate(PIECES[:5])}
@@ -237,6 +239,22 @@ FOLDERS: dict[str, Callable[[], Content]] = {
         **bert(),
         "config.json": {"model_type": "roberta", "vocab_size": V},
     },
+    # WordPiece with the special tokens of RoBERTa.
+    "MPNet": lambda: of("mpnet", MPNET, vocab__txt="".join(f"{p}\n" for p in MPNET_PIECES)),
+    "MPNet, no class": lambda: of(
+        "mpnet",
+        {"do_lower_case": False, "mask_token": "<mask>"},
+        vocab__txt="".join(f"{p}\n" for p in MPNET_PIECES),
+    ),
+    "MPNet, tokenizer.json": lambda: of(
+        "mpnet",
+        MPNET,
+        tokenizer__json=wordpiece(
+            template("<s> $A </s>", "<s> $A </s> </s> $B:1 </s>:1", **{"<s>": 0, "</s>": 2}),
+            "[E1]",
+            pieces=MPNET_PIECES,
+        ),
+    ),
     # Byte-level BPE.
     "BPE, added_tokens.json": lambda: (
         of(

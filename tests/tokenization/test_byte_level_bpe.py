@@ -4,7 +4,7 @@ import json
 
 import pytest
 import tokenizers
-from tokenizers import models, pre_tokenizers, processors
+from tokenizers import AddedToken, models, normalizers, pre_tokenizers, processors
 
 from bert_jax.data.windows.words import WordWindows
 from bert_jax.errors import UserError
@@ -15,6 +15,7 @@ from bert_jax.tokenization import (
     load_tokenizer,
 )
 from bert_jax.tokenization.interface import BYTE_LEVEL_BPE
+from tests.tokenization.folders import BYTES, FAST, PIECES, definition, named, template
 
 CONFIG = "tokenizer_config.json"
 SPECIALS = ["<s>", "<pad>", "</s>", "<unk>"]
@@ -67,7 +68,7 @@ def test_encodes_one_text_and_a_pair(roberta):
     assert two[0].tokens == ["<s>", "the", "</s>", "</s>", "Ġthe", "Ġdog", "</s>"]
     assert two[0].type_ids == [0] * 7
     assert two[0].offsets[4:6] == [(1, 4), (5, 8)]
-    assert roberta.special_ids == SpecialIds(pad=1, unk=3, cls=0, sep=2, mask=271)
+    assert roberta.special_ids == SpecialIds(pad=1, unk=3, cls=0, sep=2, mask=271, bos=0, eos=2)
 
 
 @pytest.mark.parametrize("switches", [(False, True), (True, True), (False, False), (True, False)])
@@ -219,3 +220,39 @@ def test_damaged_files_are_explained(directory, name, content, message):
         load(directory)
     assert str(error.value).startswith(str(directory))
     assert "\n" not in str(error.value)
+
+
+def test_a_file_of_modernbert_composes_accents_and_has_runs_of_spaces(tmp_path):
+    """NFC, added tokens that are not special, and BERT's names of the special ones."""
+    vocabulary = {piece: i for i, piece in enumerate([*BYTES, *map("".join, MERGES)])}
+    first = len(vocabulary)
+    content = definition(
+        models.BPE(vocab=vocabulary, merges=MERGES),
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+        template(
+            "[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]", **{"[CLS]": first + 2, "[SEP]": first + 3}
+        ),
+        [*PIECES[:4], AddedToken("[MASK]", lstrip=True)],
+        (AddedToken("   ", normalized=True), AddedToken("|||EMAIL|||", normalized=True)),
+        normalizer=normalizers.NFC(),
+    )
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    (tmp_path / CONFIG).write_text(json.dumps(FAST | named(tuple(PIECES[:5]))))
+    tokenizer, library = (
+        load_tokenizer(tmp_path),
+        tokenizers.Tokenizer.from_str(json.dumps(content)),
+    )
+    composed, *texts = ("the café", "the cafe\u0301", "dog   the|||EMAIL|||", "the [MASK] dog")
+    for text in (composed, *texts):
+        (encoding,) = tokenizer.encode_batch([text])
+        expected = library.encode(text)
+        assert (encoding.ids, encoding.offsets) == (expected.ids, expected.offsets), text
+    assert tokenizer.decode(library.encode(texts[1]).ids) == texts[1]
+    same = [each.ids for each in tokenizer.encode_batch([composed, texts[0]])]
+    assert same[0] == same[1]
+    # Words that are given one by one have the ids that they have within a text.
+    assert [each.tokens for each in tokenizer.encode_words(["dog", "dog"])] == [["Ġdog"]] * 2
+    tokenizer.save(tmp_path / "saved")
+    again = load_tokenizer(tmp_path / "saved")
+    assert again.fingerprint() == tokenizer.fingerprint()
+    assert again.encode_batch([texts[0]])[0].ids == same[0]

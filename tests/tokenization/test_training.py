@@ -139,6 +139,7 @@ def test_sentencepiece_learns_from_all_of_a_long_line_but_not_from_rare_characte
         assert (tokenizer.special_ids.unk not in tokenizer.encode_sentences(["é"])[0]) is known
 
 
+@pytest.mark.slow
 def test_training_gives_the_same_bytes_in_every_process():
     outputs = set()
     for seed, threads in (("1", "1"), ("2", "3"), ("3", "4")):
@@ -161,7 +162,7 @@ def test_byte_level_bpe_of_a_text_that_one_can_do_by_hand():
 
     assert vocabulary(tokenizer)[:5] == ["<s>", "<pad>", "</s>", "<unk>", "!"]
     assert vocabulary(tokenizer)[260:] == ["ab", "Ġab", "Ġabc", "<mask>"]
-    assert tokenizer.special_ids == SpecialIds(pad=1, unk=3, cls=0, sep=2, mask=263)
+    assert tokenizer.special_ids == SpecialIds(pad=1, unk=3, cls=0, sep=2, mask=263, bos=0, eos=2)
     assert tokenizer.encode_batch(["ab abé"])[0].tokens == ["<s>", "Ġab", "Ġab", *"Ã©", "</s>"]
     for prefix, tokens in ((True, ["Ġ", "ab"]), (False, ["ab"])):
         small = train_byte_level_bpe(["ab ab"], vocab_size=262, add_prefix_space=prefix)

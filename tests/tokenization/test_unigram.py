@@ -72,11 +72,11 @@ def test_the_ids_are_those_of_the_families(load, content):
     for kind, first, special, shift in (
         (
             *(CAMEMBERT, "<s>NOTUSED <pad> </s>NOTUSED <unk> <unk>NOTUSED <s> </s>"),
-            *(SpecialIds(pad=1, unk=3, cls=5, sep=6, mask=28), 4),
+            *(SpecialIds(pad=1, unk=3, cls=5, sep=6, mask=28, bos=5, eos=6), 4),
         ),
         (
             *(XLM_ROBERTA, "<s> <pad> </s> <unk>"),
-            *(SpecialIds(pad=1, unk=3, cls=0, sep=2, mask=25), 1),
+            *(SpecialIds(pad=1, unk=3, cls=0, sep=2, mask=25, bos=0, eos=2), 1),
         ),
     ):
         tokenizer = load(kind)

@@ -102,6 +102,7 @@ TEXTS = st.lists(
 )
 
 
+@pytest.mark.slow
 @hypothesis.given(st.lists(WORDS, max_size=4), TEXTS)
 @hypothesis.settings(max_examples=200)
 def test_only_words_that_begin_with_a_new_word_are_read_in_another_way(words, texts):
@@ -255,3 +256,21 @@ def test_transformers_reads_the_saved_words(uncased, cased, tmp_path):
         assert vocabulary["covid\n"] == tokenizer.vocab_size
         again = tokenizers.Tokenizer.from_file(str(tmp_path / name / "tokenizer.json"))
         assert [e.ids for e in again.encode_batch(texts)] == expected["input_ids"]
+
+
+def test_a_piece_of_the_vocabulary_becomes_a_special_token(tmp_path):
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[Q] ", "[unused0]", "a", "[", "]"]
+    plain = WordPieceTokenizer.from_vocabulary(pieces, BertSwitches(True, None, True))
+    assert [plain.known_token(text) for text in ("[Q] ", "a b ", "b", "")] == [
+        "[Q] ",
+        "a",
+        None,
+        None,
+    ]
+    marked = plain.with_special_tokens(["[Q] ", "[unused0] ", "a ", "b "])
+    marked.save(tmp_path)
+    for tokenizer in (marked, load_tokenizer(tmp_path)):
+        assert tokenizer.vocab_size == 10
+        # "a" was a piece of text before, and stays one; "b" is none.
+        assert pieces_of(tokenizer, "[Q] A [unused0] ab") == ["[Q] ", "a", "[unused0]", "[UNK]"]
+    assert pieces_of(plain, "[unused0]") == ["[", "[UNK]", "]"]

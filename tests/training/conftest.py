@@ -11,6 +11,7 @@ from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
+from bert_jax.tasks.base.corpora import Corpora
 from bert_jax.tasks.base.train_spec import TaskConfig
 from bert_jax.tasks.pretraining.task import CorpusData, DistillablePretrainingTask, PretrainingTask
 from bert_jax.training_options import OptimizerOptions, TrainOptions
@@ -32,8 +33,7 @@ def make_tiny_task(tiny_corpus: Path) -> Callable[..., PretrainingTask]:
         corpus = Corpus.open(tiny_corpus)
         return DistillablePretrainingTask(
             TaskConfig(OPTIONS, TrainOptions(global_batch_size=8), OptimizerOptions()),
-            {"": corpus},
-            corpus.tokenizer(),
+            Corpora({"": corpus}, corpus.tokenizer()),
             ModelDescription(config, "pretraining"),
             execution,
         )

@@ -15,18 +15,12 @@ from bert_jax.experiment import Experiment
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder_with_head import row_kinds
 from bert_jax.models.heads.multiple_choice import MultipleChoiceModel
-from bert_jax.sharding.hosts import to_global
-from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tasks.base.task import Task
-from bert_jax.training.optimizer import make_optimizer
-from bert_jax.training.step import abstract_state, make_train_step, new_state
-from bert_jax.training_options import OptimizerOptions
 from tests.random_params import random_params
 from tests.runs import completed
 from tests.training.line_task import LineTask
+from tests.training.micro_batches import assert_same_in_micro_batches
 
-# Without a limit for the gradient, and with all of it in the first moment.
-OPTIONS = OptimizerOptions(learning_rate=0.1, max_grad_norm=0.0, beta1=0.0)
 NOUNS, VERBS = ("cat", "dog", "bird", "boy", "sea", "sun", "mat", "tree"), ("sat", "ran")
 PAIRS = [
     (f"the {noun} {verb} {place} .", f"a {noun} was {place}")
@@ -38,7 +32,7 @@ PAIRS = [
 DISTILLATION = {"hidden_weight": 2.0, "attention_weight": 1.0}
 
 
-@pytest.fixture(params=["alone", "distilled"])
+@pytest.fixture(params=["alone", pytest.param("distilled", marks=pytest.mark.slow)])
 def task(request, base_model, tmp_path):
     table = tmp_path / "train.tsv"
     table.write_text("".join("\t".join(row) + "\n" for row in [("text", "pair"), *PAIRS]))
@@ -82,6 +76,7 @@ class HardNegatives(LineTask):
         return {"": {"loss": (batch["weights"] * losses).sum()}}
 
 
+@pytest.mark.slow
 def test_queries_with_hard_negatives():
     query = np.random.default_rng(0).normal(size=(16, 1)).astype(np.float32)
     batch = {"query": query, "weights": np.ones(16, np.float32)}
@@ -107,6 +102,7 @@ class GlobalChoices(LineTask):
         return {"": {"loss": (batch["weights"] * losses).sum()}}
 
 
+@pytest.mark.slow
 def test_a_head_with_dropout_in_its_encoder():
     ids = np.random.default_rng(0).integers(1, 50, (16, 3, 4)).astype(np.int32)
     task = GlobalChoices()
@@ -122,6 +118,7 @@ def test_each_kind_of_rows_has_the_row_indices():
     }
 
 
+@pytest.mark.slow
 def test_pairs_of_texts_with_dropout(task):
     batch = next(task.train_batches(0, 1, host=0, hosts=1))
     batch["weights"][-1] = 0
@@ -129,36 +126,9 @@ def test_pairs_of_texts_with_dropout(task):
     assert_same_in_micro_batches(task, params, batch, devices=len(jax.devices()))
 
 
-def assert_same_in_micro_batches(task, params, batch, devices):
-    """Compares losses and gradients of 1, 2 and 4 micro-batches with one batch on one device."""
-    optimizer = make_optimizer(OPTIONS, 10)
-
-    def losses_and_gradient(microbatches, devices):
-        shape = MeshShape() if devices == 1 else MeshShape(data=4, fsdp=2)
-        mesh = make_mesh(shape, jax.devices()[:devices])
-        abstract = abstract_state(task, optimizer, mesh)
-        step = make_train_step(
-            task, optimizer, mesh=mesh, abstract=abstract, microbatches=microbatches, seed=0,
-            constants=task.constants.params(mesh),
-        )  # fmt: skip
-        state = new_state(task, optimizer, abstract, seed=0, params=params)
-        state, metrics = step(state, to_global(mesh, batch))
-        moments = jax.tree.leaves(jax.device_get(state.opt_state[0].mu))
-        names = [name for name in metrics if name.endswith("loss") or name == "gradient_norm"]
-        gradient = np.concatenate([leaf.ravel() for leaf in moments])
-        return {name: float(metrics[name]) for name in names}, gradient
-
-    metrics, gradient = losses_and_gradient(1, 1)
-    assert metrics["gradient_norm"] > 0.1
-    for microbatches in (1, 2, 4):
-        actual, gradient_of_parts = losses_and_gradient(microbatches, devices)
-        assert actual == pytest.approx(metrics, rel=1e-5)
-        assert np.abs(gradient_of_parts - gradient).max() < 1e-5 * np.abs(gradient).max()
-
-
 @pytest.mark.slow
 def test_on_eight_devices():
-    command = (sys.executable, "-m", "pytest", "-n0", "-q", "-m", "not slow", __file__)
+    command = (sys.executable, "-m", "pytest", "-n0", "-q", "-m", "", "-k", "not eight", __file__)
     done = completed(command, env=os.environ | {"JAX_NUM_CPU_DEVICES": "8"})
     assert done.returncode == 0, done.stdout
     assert done.stdout.startswith("...")

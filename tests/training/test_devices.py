@@ -118,6 +118,23 @@ def test_a_run_goes_on_with_another_layout(trained, layouts, tmp_path):
     assert max(differences(run, begun).values()) < 1e-5
 
 
+def test_factored_moments_on_eight_devices(trained):
+    """With matrices of 128 × 128 and more, whose moments have axes of 1."""
+    keys = {
+        "optimizer.name": "adafactor",
+        "optimizer.learning_rate": 0.01,
+        "model.hidden_size": 128,
+        "model.intermediate_size": 256,
+        "train.steps": 8,
+    }
+    split = LAYOUTS["fsdp 2, tensor 2, data 2"] | {"optimizer.shard_over_data": True}
+    many, one = trained(8, keys | split), trained(1, keys)
+    assert_same_metrics(many, one)
+    # Unlike Adam's epsilon, 1e-30 does not suppress what is only rounding.
+    found = differences(many, one).items()
+    assert max(value for name, value in found if name not in WITHOUT_GRADIENT) < 1e-5
+
+
 def test_packed_rows_on_eight_devices(trained, packed_overrides):
     split = LAYOUTS["fsdp 2, tensor 2, data 2"]
     assert_same_metrics(trained(8, packed_overrides | split), trained(1, packed_overrides))

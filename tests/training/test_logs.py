@@ -1,6 +1,5 @@
 """What a run writes down, and what a resumed run keeps of it."""
 
-import json
 import os
 import resource
 import threading
@@ -49,8 +48,14 @@ def test_a_resumed_run_drops_lines_after_its_checkpoint(workdir):
     log = RunLog(workdir, resume_step=2)
     log.write(3, "train", {"loss": 9.0})
     log.close()
-    assert [json.loads(line)["step"] for line in lines_of(workdir)] == [1, 2, 2, 3]
-    assert lines_of(workdir)[-1] == '{"step": 3, "split": "train", "loss": 9.0}'
+    log = RunLog(workdir, resume_step=2)  # again, after a kill
+    log.write(3, "train", {"loss": 9.0})
+    log.close()
+    assert lines_of(workdir)[2:] == [
+        '{"step": 2, "split": "validation", "loss": 4.0}',
+        '{"step": 2, "split": "resumed"}',
+        '{"step": 3, "split": "train", "loss": 9.0}',
+    ]
     RunLog(workdir, resume_step=0).close()
     assert lines_of(workdir) == []
 
@@ -84,7 +89,7 @@ def test_damaged_lines_are_dropped_and_a_pipe_is_named(workdir):
     ]
     path.write_bytes("\n".join([*damaged, *lines]).encode("latin1"))
     RunLog(workdir, resume_step=3).close()
-    assert lines_of(workdir) == lines[:4]
+    assert lines_of(workdir) == [*lines[:4], '{"step": 3, "split": "resumed"}']
     assert len(read_metrics(workdir, "train")) == 3
     path.unlink()
     os.mkfifo(path)
@@ -153,7 +158,7 @@ def test_a_bucket_that_cannot_be_reached_ends_no_run(store, capfd):
     assert read_metrics(kept, "train") == [{"step": 1, "loss": 1.0}]
 
 
-def test_each_panel_of_the_curves_has_the_baselines_of_its_metric(tmp_path, monkeypatch):
+def test_what_the_curves_show(tmp_path, monkeypatch):
     metrics = {
         "dev_matched_accuracy": 0.8, "dev_matched_macro_f1": 0.7, "mlm_loss": 2.0,
         "mlm_accuracy": 0.5, "loss": 2.0,
@@ -162,22 +167,36 @@ def test_each_panel_of_the_curves_has_the_baselines_of_its_metric(tmp_path, monk
     log.write(1, "train", {"mlm_loss": 2.5, "mlm_accuracy": 0.4})
     log.write(1, "validation", metrics)
     log.close()
+    RunLog(tmp_path, resume_step=1).close()
     drawn = []
     monkeypatch.setattr(logs, "save_figure", lambda path, figure, **_: drawn.append(figure))
     baselines = {
         "dev_matched_accuracy_majority": 0.4,
         "dev_matched_macro_f1_majority": 0.2,
-        "mlm_most_frequent": 0.1,
+        "mlm_accuracy_most_frequent": 0.1,
     }
-    logs.draw_curves(tmp_path, baselines)
+    logs.draw_curves(tmp_path, baselines, teacher={"mlm_accuracy": 0.6})
+    (figure,) = drawn
+    assert figure.get_suptitle() == "/".join(tmp_path.parts[-2:])
+    panels = [panel for panel in figure.axes if panel.get_visible()]
+    assert all(panel.xaxis.get_tick_params()["labelbottom"] for panel in panels)
     lines = {
-        panel.get_title(): {line.get_label(): line.get_ydata()[0] for line in panel.get_lines()}
-        for panel in drawn[0].axes
-        if panel.get_visible()
+        panel.get_title(): {
+            line.get_label(): (line.get_color(), line.get_ydata()[0]) for line in panel.get_lines()
+        }
+        for panel in panels
     }
+    resumed = {"resumed": ("black", 0)}  # from the bottom to the top
     assert lines == {
-        "dev matched accuracy": {"validation": 0.8, "majority (baseline)": 0.4},
-        "dev matched macro f1": {"validation": 0.7, "majority (baseline)": 0.2},
-        "mlm loss": {"train": 2.5, "validation": 2.0},
-        "mlm accuracy": {"train": 0.4, "validation": 0.5, "most frequent (baseline)": 0.1},
-    }
+        "dev matched accuracy": {
+            "validation": ("C1", 0.8), "majority (baseline)": ("gray", 0.4), **resumed,
+        },
+        "dev matched macro f1": {
+            "validation": ("C1", 0.7), "majority (baseline)": ("gray", 0.2), **resumed,
+        },
+        "mlm loss": {"train": ("C0", 2.5), "validation": ("C1", 2.0), **resumed},
+        "mlm accuracy": {
+            "train": ("C0", 0.4), "validation": ("C1", 0.5),
+            "most frequent (baseline)": ("gray", 0.1), "teacher": ("C2", 0.6), **resumed,
+        },
+    }  # fmt: skip

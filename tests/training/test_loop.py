@@ -71,6 +71,7 @@ def steps_of(workdir) -> list[int]:
     return sorted(int(path.name) for path in (workdir / "checkpoints").iterdir())
 
 
+@pytest.mark.slow
 def test_steps_of_logs_evaluations_and_checkpoints(run, tmp_path):
     validation = run(steps=11, log_every=3, eval_every=4, checkpoint_every=5, keep_checkpoints=9)
     # The first step is logged at once; an evaluation or a checkpoint logs all steps before it.
@@ -128,8 +129,10 @@ def state_of(workdir, step: int) -> list[bytes]:
     return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(state)] + [position]
 
 
-def test_a_resumed_run_is_the_uninterrupted_run_to_the_bit(run, tmp_path):
-    optimizer = {"learning_rate": 0.1, "warmup_steps": 2}
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "counters"), [("adamw", 1), ("adafactor", 2)])
+def test_a_resumed_run_is_the_uninterrupted_run_to_the_bit(run, tmp_path, name, counters):
+    optimizer = {"name": name, "learning_rate": 0.1, "warmup_steps": 2}
     options = {
         "steps": 9, "log_every": 1, "eval_every": 2, "checkpoint_every": 3, "keep_checkpoints": 9,
         "microbatches": 2,
@@ -142,13 +145,14 @@ def test_a_resumed_run_is_the_uninterrupted_run_to_the_bit(run, tmp_path):
     assert records_of(tmp_path / "again") == records_of(tmp_path / "whole")
     for step in (6, 9):
         states = [state_of(tmp_path / folder, step) for folder in ("again", "whole")]
-        assert len(states[0]) == 3 * 2 + 1 + 1
+        assert len(states[0]) == 3 * 2 + counters + 1
         assert states[0] == states[1]
     # It has learned, and the dropout of each step is another one.
     losses = [row["loss"] for row in records_of(tmp_path / "whole") if row["split"] == "train"]
     assert len(set(losses)) == 9
 
 
+@pytest.mark.slow
 def test_a_run_with_another_number_of_steps_follows_the_new_schedule_from_here_on(run, tmp_path):
     optimizer = {"learning_rate": 0.1, "warmup_ratio": 0.25, "decay_from": "warmup"}
     options = {"log_every": 1, "eval_every": 2, "checkpoint_every": 3, "keep_checkpoints": 9}
@@ -238,6 +242,7 @@ def test_the_best_model_is_saved_if_it_is_to_be_exported(run, tmp_path):
     assert steps_of(tmp_path) == [6, 12]
 
 
+@pytest.mark.slow
 def test_of_equally_good_models_a_stopped_run_exports_the_same(run, tmp_path):
     options = {"steps": 12, "eval_every": 3, "checkpoint_every": 50, "export": "best"}
     errors = {3: 5.0, 6: 1.0, 9: 1.0, 12: 3.0}
@@ -259,6 +264,26 @@ def test_of_equally_good_models_a_stopped_run_exports_the_same(run, tmp_path):
         actual.append(checkpoints.step_of("best"))
         checkpoints.close()
     assert actual == [6, 6]
+
+
+@pytest.mark.slow
+def test_a_stopped_run_keeps_the_same_checkpoints_to_average(run, tmp_path):
+    options = {
+        "steps": 9, "eval_every": 1, "checkpoint_every": 2, "keep_checkpoints": 3,
+        "average_checkpoints": 3,
+    }  # fmt: skip
+
+    def stop(params, directory):
+        if events_of(tmp_path)[-1][0] in (5, 7):
+            os.kill(os.getpid(), signal.SIGTERM)
+        return evaluate(params, directory)
+
+    for kept in ([2, 4, 5], [4, 6, 7]):
+        with pytest.raises(Interrupted):
+            run(evaluate=stop, **options)
+        assert steps_of(tmp_path) == kept
+    run(**options)
+    assert steps_of(tmp_path) == [6, 8, 9]
 
 
 @pytest.mark.slow

@@ -136,6 +136,7 @@ CASES = {
 LAMB_CASES = ("as BERT has it", "bias correction", "much decay", "a frozen layer")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "cases"), [("adamw", CASES), ("lamb", LAMB_CASES)])
 def test_parameters_after_some_steps(problem, name, cases):
     for case in cases:
@@ -200,7 +201,7 @@ def test_entirely_frozen_parameters_have_no_moments(problem):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"name": "sgd"}, "optimizer.name is 'sgd'; known are adamw, lamb"),
+        ({"name": "sgd"}, "optimizer.name is 'sgd'; known are adamw, lamb, adafactor"),
         (
             {"learning_rate": 0.0, "head_learning_rate": 1e-3},
             "optimizer.learning_rate is 0.0; it must be above 0 beside optimizer.head_",

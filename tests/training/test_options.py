@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.training_options import TrainOptions, is_due
 
 
@@ -97,3 +97,37 @@ def test_evaluations_of_an_epoch_are_spread_and_one_is_at_its_end(times, example
 def test_bad_options_name_the_key(field, value, message):
     with pytest.raises(UserError, match=message):
         TrainOptions(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (
+            {"average_checkpoints": 3},
+            "train.average_checkpoints is 3; raise train.keep_checkpoints, 2, to as many",
+        ),
+        (
+            {"average_checkpoints": 2, "export": "best"},
+            "train.average_checkpoints is 2; it averages the newest ones: set train.export=latest",
+        ),
+        (
+            {"average_checkpoints": 2, "checkpoint_every": 100},
+            "train.average_checkpoints is 2, but 90 steps have 1 checkpoints; lower it, or "
+            "set train.checkpoint_every, which is 100",
+        ),
+        (
+            {"average_checkpoints": 2, "checkpoint_every": 0},
+            "train.average_checkpoints is 2, but 90 steps have 1 checkpoints; lower it, or "
+            "set train.checkpoint_every, which is 0",
+        ),
+    ],
+)
+def test_what_cannot_be_averaged(keys, message):
+    with pytest.raises(OptionError) as raised:
+        TrainOptions(steps=90, **keys).resolved(1000)
+    assert str(raised.value) == message
+
+
+def test_as_many_checkpoints_as_are_averaged():
+    options = TrainOptions(steps=90, checkpoint_every=45, average_checkpoints=2)
+    assert options.resolved(1000) == options

@@ -214,7 +214,7 @@ def test_a_work_directory_of_another_config_is_refused(start, finished):
         "--config.optimizer.warmup_steps replaces optimizer.warmup_ratio=0.011111 of "
         f"{REPOSITORY}/configs/pretrain.py",
         f"bert-jax: {finished} belongs to another config: optimizer.learning_rate was 0.001 and "
-        "is 0.5 now (1 keys differ); use another --workdir, or that value",
+        "is 0.5 now; use another --workdir, or the old values",
     ]
     after = {path: path.stat().st_mtime_ns for path in finished.rglob("*") if path.is_file()}
     assert after == before

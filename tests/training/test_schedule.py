@@ -54,13 +54,14 @@ def test_rates_by_hand(options, expected):
 def rate_by_definition(t, *, steps, warmup_steps, decay, decay_from):
     """Step by step in Python's floats, with a peak of 1."""
     if t < warmup_steps:
-        return t / warmup_steps
+        return 1.0 if decay == "constant_inverse_sqrt" else t / warmup_steps
     start = warmup_steps if decay_from == "warmup" else 0
     done = min((t - start) / (steps - start), 1) if steps > start else float(t > start)
     return {
         "linear": 1 - done,
         "cosine": (1 + math.cos(math.pi * done)) / 2,
         "inverse_sqrt": math.sqrt(max(warmup_steps, 1) / max(t, warmup_steps, 1)),
+        "constant_inverse_sqrt": math.sqrt(max(warmup_steps, 1) / max(t, warmup_steps, 1)),
         "constant": 1.0,
     }[decay]
 
@@ -77,6 +78,19 @@ def test_rates_follow_the_definition_at_every_step(decay):
         actual = learning_rate(1.0, **options)(shown) * np.ones(64)
         expected = [rate_by_definition(t, **options) for t in shown]
         np.testing.assert_allclose(actual, expected, atol=3e-7, err_msg=str(options))
+
+
+def test_the_schedules_of_the_transformer_and_of_t5():
+    steps = np.array([1, 100, 3999, 4000, 4001, 9999, 10_000, 40_000, 100_000])
+    vaswani = learning_rate(
+        (512 * 4000) ** -0.5, steps=100_000, warmup_steps=4000, decay="inverse_sqrt"
+    )
+    expected = 512**-0.5 * np.minimum(steps**-0.5, steps * 4000**-1.5)
+    np.testing.assert_allclose([vaswani(step) for step in steps], expected, rtol=1e-4)
+    t5 = learning_rate(0.01, steps=2**19, warmup_steps=10_000, decay="constant_inverse_sqrt")
+    expected = 1 / np.sqrt(np.maximum(steps, 10_000))
+    np.testing.assert_allclose([t5(step) for step in steps], expected, rtol=1e-5)
+    assert float(t5(0)) == pytest.approx(0.01)
 
 
 @pytest.mark.parametrize(

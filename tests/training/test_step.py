@@ -108,6 +108,7 @@ def test_micro_batches_give_the_update_of_the_whole_batch():
         assert float(metrics["loss"]) == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_loss_falls_on_one_batch(make_step, new, batch):
     step, state, losses = make_step(), new(), []
     for _ in range(30):
@@ -119,6 +120,7 @@ def test_the_loss_falls_on_one_batch(make_step, new, batch):
     assert int(state.step) == 30
 
 
+@pytest.mark.slow
 def test_dropout_depends_on_the_step_the_seed_and_the_micro_batch():
     task, optimizer = LineTask(), make_optimizer(OPTIONS, 100)
     abstract = abstract_state(task, optimizer, MESH)
@@ -142,6 +144,7 @@ def test_dropout_depends_on_the_step_the_seed_and_the_micro_batch():
     assert len({loss_at(5, 3), *others}) == 5
 
 
+@pytest.mark.slow
 def test_under_bfloat16_all_that_is_kept_or_summed_is_float32(
     make_step, make_tiny_task, tiny_config, tiny_batch
 ):
@@ -216,6 +219,7 @@ def test_padding_of_the_vocabulary_changes_no_training(
     )
 
 
+@pytest.mark.slow
 def test_the_gradient_norm_counts_only_parameters_that_learn(make_step, new, batch):
     """After one step the moments m are a tenth of the gradient, which shows its norm."""
     everything, metrics = make_step()(new(), batch)
@@ -303,6 +307,7 @@ def test_means_by_hand():
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_new_state_from_parameters(make_tiny_task, tiny_config, monkeypatch):
     task, optimizer = make_tiny_task(tiny_config), make_optimizer(OPTIONS, 100)
     abstract = abstract_state(task, optimizer, MESH)

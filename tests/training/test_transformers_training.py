@@ -3,6 +3,7 @@
 Text, tokenizer, examples, masks and optimizer are those of the shipped config of each family.
 """
 
+import inspect
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +35,6 @@ OVERRIDES = {
     "model.max_position_embeddings": 32,
     "model.hidden_dropout_prob": 0.0,
     "model.attention_probs_dropout_prob": 0.0,
-    "model.classifier_dropout": 0.0,
     "data.length": 32,
     "data.max_predictions": 5,
     "data.sentences": "lines",
@@ -76,7 +76,26 @@ CASES = {
         "pretrain_albert",
         "AlbertForPreTraining",
         "sentence_order_label",
-        {"tokenizer.vocab_size": 45, "model.embedding_size": 32},
+        {"tokenizer.vocab_size": 45, "model.embedding_size": 32, "model.classifier_dropout": 0.0},
+    ),
+    # The config of RoBERTa with another family.
+    "mpnet": Case(
+        "pretrain_roberta",
+        "MPNetForMaskedLM",
+        "",
+        {"model.family": "mpnet", "tokenizer.vocab_size": 300, "model.max_position_embeddings": 34},
+    ),
+    "modernbert": Case(
+        "pretrain_roberta",
+        "ModernBertForMaskedLM",
+        "",
+        # A window of 4 tokens to both sides, which rows of 32 exceed.
+        {
+            "model.family": "modernbert",
+            "tokenizer.vocab_size": 300,
+            "model.num_hidden_layers": 4,
+            "model.local_attention": 8,
+        },
     ),
 }
 
@@ -127,12 +146,16 @@ def theirs(family, experiment, batches, initial) -> dict[str, np.ndarray]:
     """The same with PyTorch alone."""
     case, options = CASES[family], experiment.sections.optimizer
     model = getattr(transformers, case.class_name).from_pretrained(initial).train()
+    parameters = inspect.signature(model.forward).parameters
     optimizer = torch_adamw(model, options)
     # A LambdaLR.
     schedule = transformers.get_linear_schedule_with_warmup(optimizer, WARMUP_STEPS, STEPS)
     actual = []
     for batch in batches:
-        output = model(**torch_batch(batch, case.pair_labels))
+        inputs = torch_batch(batch, case.pair_labels)
+        if "token_type_ids" not in parameters:
+            del inputs["token_type_ids"]
+        output = model(**inputs)
         optimizer.zero_grad()
         output.loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), options.max_grad_norm)

@@ -78,7 +78,7 @@ def torch_adamw(model: Any, options: OptimizerOptions, more: Iterable[Any] = ())
     ]
     # Hugging Face never moves the embedding of [PAD] by what follows from it as an input. The
     # original does, and so do we: in a small vocabulary [PAD] is often the random word of a mask.
-    model.base_model.embeddings.word_embeddings.padding_idx = None
+    model.get_input_embeddings().padding_idx = None
     return torch.optim.AdamW(
         groups, lr=options.learning_rate, betas=(options.beta1, options.beta2), eps=options.epsilon
     )

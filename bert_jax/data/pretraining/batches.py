@@ -1,27 +1,18 @@
-"""Corpus → masked batches for pre-training.
-
-The data position is one integer. Example n of a run belongs to epoch n // `examples_per_epoch`; its
-position in the corpus, its pair and its masks are a pure function of (seed, n).
-Global batch g consists of the examples g·B … g·B + B-1; a host makes only its own rows of it. So
-the batches depend neither on the number of hosts and workers nor on where a run was resumed.
-"""
+"""Corpus → masked batches for pre-training; `examples` says which example is where."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.data import randomness
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.pretraining import masking, pairs
 from bert_jax.data.pretraining.corpus import CorpusSplit
+from bert_jax.data.pretraining.examples import CorpusExamples
 from bert_jax.data.pretraining.options import PretrainingOptions
 from bert_jax.tokenization.interface import Tokenizer
 
-# Streams of random numbers of an epoch.
-_SHUFFLE, _PHASES, _EXAMPLES = 0, 1, 2
 
-
-class PretrainingBatches:
+class PretrainingBatches(CorpusExamples):
     """The batches of one split of a corpus.
 
     Every batch has these keys (B rows of this host, T `length`, P `max_predictions`):
@@ -55,8 +46,6 @@ class PretrainingBatches:
         options: length, objective and masking.
         length: T, tokens of a row.
         padding_id: id of [PAD].
-        examples_per_epoch: number of examples of an epoch.
-        rows_per_epoch: the same number, since each row is one example.
     """
 
     def __init__(
@@ -68,6 +57,7 @@ class PretrainingBatches:
         weighted: bool = True,
     ) -> None:
         """Plans the examples; see `pairs.ExamplePlan` for `weighted` and the errors."""
+        super().__init__(options.seed)
         self._tokens, self.options = split.tokens, options
         self._has_pairs = options.objective != "none"
         self._tokenizer, self._template = tokenizer, tokenizer.template
@@ -79,37 +69,7 @@ class PretrainingBatches:
         self.length = options.length
         self.padding_id = tokenizer.padding_id
         self._mask_id = tokenizer.special_id("mask", "pre-training")
-        self._base_key = randomness.derive_key(options.seed)
-        self.examples_per_epoch = self.rows_per_epoch = self._plan.examples_per_epoch
-
-    def batch(self, number: int, rows: int, *, host: int = 0, hosts: int = 1) -> Batch:
-        """This host's rows of global batch `number`.
-
-        Args:
-            number: number of the batch in the run, from 0.
-            rows: number of rows of this host; the global batch has `rows * hosts`.
-            host: index of this host; it makes the rows from `host * rows` on.
-            hosts: number of hosts.
-        """
-        first = (number * hosts + host) * rows
-        return self.examples(np.arange(first, first + rows))
-
-    def evaluation_batch(self, number: int, rows: int, columns: np.ndarray) -> Batch:
-        """Rows of batch `number` of an evaluation, where each example of an epoch counts once.
-
-        Args:
-            number: number of the batch, from 0.
-            rows: examples per batch.
-            columns: int64 [B], index of each row in its batch. Rows past the end of the batch or of
-                the epoch are padding: their weights are 0.
-        """
-        numbers = number * rows + columns
-        inside = (columns < rows) & (numbers < self.examples_per_epoch)
-        batch = self.examples(np.where(inside, numbers, 0))
-        for name in batch:
-            if name.endswith("_weights"):
-                batch[name] = (batch[name].T * inside).T.astype(np.float32)
-        return batch
+        self.examples_per_epoch = self._plan.examples_per_epoch
 
     def examples(self, numbers: np.ndarray, *, length: int | None = None) -> Batch:
         """The examples with these numbers, see the table above.
@@ -155,14 +115,8 @@ class PretrainingBatches:
 
     def _draw(self, numbers: np.ndarray) -> tuple[pairs.Segments, np.ndarray]:
         """The token ranges of examples in the corpus, and the random key of each, uint64 [B]."""
-        epochs, indices = np.divmod(numbers, self.examples_per_epoch)
-        epoch_keys = randomness.random_bits(self._base_key, epochs)
-        shuffle_keys = randomness.random_bits(epoch_keys, _SHUFFLE)
-        indices = randomness.permute(indices, self.examples_per_epoch, shuffle_keys)
-        phase_keys = randomness.random_bits(epoch_keys, _PHASES)
-        keys = randomness.random_bits(randomness.random_bits(epoch_keys, _EXAMPLES), indices)
-
-        return self._plan.segments(indices, phase_keys, keys), keys
+        drawn = self._drawn(numbers)
+        return self._plan.segments(*drawn), drawn.keys
 
     def _assemble(self, segments: pairs.Segments, length: int) -> "_Rows":
         """Reads the segments from the corpus and adds special tokens according to the template."""

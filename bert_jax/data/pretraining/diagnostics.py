@@ -36,10 +36,12 @@ def corpus_statistics(corpus: Corpus, length: int) -> dict[str, int | float]:
         - cut_sentences: sentences that were cut, since they were too long.
         - unknown_share: fraction of [UNK] among the tokens.
         - padding_share: expected fraction of [PAD] in batches: a document of n tokens takes
-          ceil(n / (T - 3)) examples, each with the three special tokens of a pair.
+          ceil(n / (T - 3)) examples, each with the special tokens of a pair.
         - packed_padding_share: the same with `data.packing`, measured on sentence pairs; a tenth of
           them is short by design.
         - packed_left_out_share: fraction of the pairs that an epoch of packed rows leaves out.
+
+        The last two need a tokenizer with a mask token.
     """
     total = sum(corpus.manifest.splits.values(), Counts())
     sentence_tokens = np.concatenate(
@@ -50,10 +52,15 @@ def corpus_statistics(corpus: Corpus, length: int) -> dict[str, int | float]:
     special_tokens = tokenizer.num_special_tokens(pair=True)
     examples = -(-document_tokens // (length - special_tokens))
     used = total.tokens + special_tokens * examples.sum()
-    pairs = PretrainingOptions(length=length, max_predictions=length)
-    packed = PackedBatches(
-        PretrainingBatches(corpus.splits["train"], tokenizer, pairs)
-    ).statistics()
+    of_pairs = {}
+    if tokenizer.special_ids.mask is not None:
+        pairs = PretrainingOptions(length=length, max_predictions=length)
+        batches = PretrainingBatches(corpus.splits["train"], tokenizer, pairs)
+        packed = PackedBatches(batches).statistics()
+        of_pairs = {
+            "packed_padding_share": 1 - packed.filled,
+            "packed_left_out_share": packed.left_out,
+        }
     return {
         "documents": total.documents,
         "validation_documents": corpus.manifest.splits["validation"].documents,
@@ -67,8 +74,7 @@ def corpus_statistics(corpus: Corpus, length: int) -> dict[str, int | float]:
         "median_document_tokens": float(np.median(document_tokens)),
         "length": length,
         "padding_share": float(1 - used / (examples.sum() * length)),
-        "packed_padding_share": 1 - packed.filled,
-        "packed_left_out_share": packed.left_out,
+        **of_pairs,
     }
 
 

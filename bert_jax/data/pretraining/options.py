@@ -6,10 +6,19 @@ import re
 
 from bert_jax.data.pretraining.sources import SourceSpec, no_source
 from bert_jax.errors import OptionError, require_at_least, require_between, require_one_of
-from bert_jax.tokenization.interface import BYTE_LEVEL_BPE, SENTENCEPIECE, WORDPIECE
+from bert_jax.tokenization.interface import (
+    BYTE_LEVEL_BPE,
+    GPT2,
+    MARIAN,
+    SENTENCEPIECE,
+    T5,
+    WORDPIECE,
+)
+from bert_jax.tokenization.sentencepiece_training import MODEL_TYPES
 from bert_jax.tokenization.training import COVERAGE
 
 OBJECTIVES = ("nsp", "sop", "none")
+KINDS = (WORDPIECE, SENTENCEPIECE, BYTE_LEVEL_BPE, GPT2, T5, MARIAN)
 UNITS = ("token", "token_with_replacement", "whole_word", "ngram", "span")
 ROUNDINGS = ("nearest", "up", "random")
 RANDOM_TOKENS = ("vocabulary", "non_special", "corpus")
@@ -21,7 +30,9 @@ class VocabularyOptions:
     """Options of the training of a vocabulary.
 
     Attributes:
-        kind: "wordpiece", "sentencepiece" or "byte_level_bpe".
+        kind: "wordpiece" (as BERT), "sentencepiece" (ALBERT), "byte_level_bpe" (RoBERTa, BART),
+            "gpt2", "t5", or "marian", one SentencePiece model for both languages of a translation.
+        model_type: "unigram" or "bpe", for the kinds "sentencepiece" and "marian".
         vocab_size: number of ids, including special tokens.
         lowercase: whether text is lower-cased first; byte-level BPE keeps the case.
         character_coverage: share of the characters of the training text that the alphabet covers,
@@ -32,17 +43,23 @@ class VocabularyOptions:
     """
 
     kind: str = "wordpiece"
+    model_type: str = "unigram"
     vocab_size: int = 30_522
     lowercase: bool = True
     character_coverage: float = COVERAGE
     train_characters: int = 200_000_000
 
     def __post_init__(self) -> None:
-        require_one_of("tokenizer.kind", self.kind, (WORDPIECE, SENTENCEPIECE, BYTE_LEVEL_BPE))
-        if self.lowercase and self.kind == BYTE_LEVEL_BPE:
+        require_one_of("tokenizer.kind", self.kind, KINDS)
+        require_one_of("tokenizer.model_type", self.model_type, MODEL_TYPES)
+        if self.model_type != MODEL_TYPES[0] and self.kind not in (SENTENCEPIECE, MARIAN):
+            rule = f"it is for {SENTENCEPIECE} and {MARIAN}: set {{tokenizer.kind}} to one of them"
+            raise OptionError("tokenizer.model_type", self.model_type, rule)
+        is_byte_level = self.kind in (BYTE_LEVEL_BPE, GPT2)
+        if self.lowercase and is_byte_level:
             rule = "byte-level BPE keeps upper and lower case: set {tokenizer.lowercase} to false"
             raise OptionError("tokenizer.lowercase", True, rule)
-        if self.character_coverage != COVERAGE and self.kind == BYTE_LEVEL_BPE:
+        if self.character_coverage != COVERAGE and is_byte_level:
             rule = "byte-level BPE knows every character: leave {tokenizer.character_coverage} out"
             raise OptionError("tokenizer.character_coverage", self.character_coverage, rule)
         require_between(

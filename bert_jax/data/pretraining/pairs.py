@@ -95,7 +95,7 @@ class ExamplePlan:
         if len(self._documents) < 2:
             raise UserError("the corpus has no document; prepare it from more text")
         document_tokens = split.document_tokens
-        repeats = _source_repeats(split, document_tokens) if weighted else np.ones(1)
+        repeats = source_repeats(split, document_tokens) if weighted else np.ones(1)
         repeats = np.broadcast_to(repeats, document_tokens.shape)
         # The first sentence of each unit: no example leaves its unit.
         self._units = self._documents
@@ -266,7 +266,7 @@ def _split_point(first: np.ndarray, stop: np.ndarray, keys: np.ndarray) -> np.nd
     return first + 1 + randomness.integers_below(randomness.random_bits(keys, Draw.SPLIT), choices)
 
 
-def _source_repeats(split: CorpusSplit, document_tokens: np.ndarray) -> np.ndarray:
+def source_repeats(split: CorpusSplit, document_tokens: np.ndarray) -> np.ndarray:
     """The number of passes over each document in an epoch, float64 [documents], at least 1.
 
     The passes make the tokens of the sources proportional to their weights; sources that are scarce

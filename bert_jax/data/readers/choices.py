@@ -153,6 +153,9 @@ def read_choices(
         options: options of the reader.
         needs_labels: whether missing labels are an error.
         report: see `Report`.
+
+    Raises:
+        UserError: see `open_choices`; or only some examples have a label.
     """
     has_labels: bool | None = True if needs_labels else None
     with open_choices(source, options, report=report) as examples:

@@ -1,11 +1,12 @@
 """Columns of text, pair, label and id, configured or by their usual names."""
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_jax.data.readers.glue import GlueLayout, glue_layout
-from bert_jax.data.readers.tables import FileOptions
+from bert_jax.data.readers.tables import FileOptions, Keys, null_error
 from bert_jax.errors import OptionError, require_one_of
 
 # Searched in this order, without regard to case; a pair before a single text.
@@ -144,12 +145,14 @@ class TextColumns:
             OptionError: there is none.
         """
         if self.label is None and not self.classes:
+            name = named.label_column or "label"
+            refuse_null((name,), present, location)
             raise OptionError(
                 "data.label_column",
                 None,
                 f"set {{data.label_column}}{_header_hint(present)}, or {{data.label_columns}} "
                 "where each label has a column of 0 and 1",
-                problem=f"{location}: there is no column {named.label_column or 'label'!r} among "
+                problem=f"{location}: there is no {_kind(present)} {name!r} among "
                 f"{_names(present)}, but labels are required",
             )
 
@@ -185,12 +188,13 @@ def find_columns(
     else:
         text, pair = _usual_texts(present)
     if text is None:
-        raise OptionError(
+        raise no_usual_name(
             "data.text_column",
-            None,
-            "set {data.text_column} (and {data.pair_column}, {data.label_column})"
-            + _header_hint(present),
-            problem=f"{location}: no column has a usual name of a text, only {_names(present)}",
+            "a text",
+            (*USUAL_TEXTS, *itertools.chain(*USUAL_PAIRS)),
+            present,
+            location,
+            "set {data.text_column} (and {data.pair_column}, {data.label_column})",
         )
     label, classes = _label_columns(named, present, location, regression=regression)
     id = named_column("data.id_column", named.id_column, present, location) or usual_column(
@@ -223,13 +227,45 @@ def named_column(key: str, name: str, present: Sequence[str], location: str) -> 
     """
     column = _lookup(name, present) if name else None
     if name and column is None:
+        refuse_null((name,), present, location)
         raise OptionError(
             key,
             name,
             f"set {{{key}}} to one of these, or to its number from 0",
-            problem=f"{location}: there is no column {name!r}, only {_names(present)}",
+            f"{location}: there is no {_kind(present)} {name!r}, only {_names(present)}",
         )
     return column
+
+
+def no_usual_name(
+    key: str, what: str, usual: Sequence[str], present: Sequence[str], location: str, rule: str
+) -> OptionError:
+    """The error of a table or an object in which no name is usual.
+
+    Args:
+        key: the option that names the column.
+        what: what is in it, such as "a text".
+        usual: the usual names.
+        present: columns of a table, or the `Keys` of an object.
+        location: their location, "file:line".
+        rule: the remedy.
+
+    Raises:
+        UserError: an object has null under a usual name.
+    """
+    refuse_null(usual, present, location)
+    problem = f"no column has a usual name of {what}"
+    if isinstance(present, Keys):
+        problem = f"there is no key {usual[0]!r} or another usual name of {what}"
+    rule += _header_hint(present)
+    return OptionError(key, None, rule, f"{location}: {problem}, only {_names(present)}")
+
+
+def refuse_null(names: Sequence[str], present: Sequence[str], location: str) -> None:
+    """Raises UserError if an object has null under one of some names."""
+    null = usual_column(names, present.nulls) if isinstance(present, Keys) else None
+    if null is not None:
+        raise null_error(null, location)
 
 
 def usual_column(names: Sequence[str], present: Sequence[str]) -> str | None:
@@ -264,7 +300,13 @@ def _usual_texts(present: Sequence[str]) -> tuple[str | None, str | None]:
         text, pair = usual_column((first,), present), usual_column((second,), present)
         if text is not None and pair is not None:
             return text, pair
-    return usual_column(USUAL_TEXTS, present), None
+    nulls = present.nulls if isinstance(present, Keys) else ()
+    text = usual_column(USUAL_TEXTS, (*present, *nulls))
+    return None if text in nulls else text, None
+
+
+def _kind(present: Sequence[str]) -> str:
+    return "key" if isinstance(present, Keys) else "column"
 
 
 def _names(present: Sequence[str]) -> str:
@@ -273,6 +315,8 @@ def _names(present: Sequence[str]) -> str:
 
 
 def _header_hint(present: Sequence[str]) -> str:
+    if isinstance(present, Keys):
+        return ""
     if list(present) == [str(number) for number in range(len(present))]:
         return " to numbers from 0, as the file has no header"
     return "; if this line is not a header but a row, set {data.header=false} and numbers from 0"

@@ -48,6 +48,11 @@ class GlueLayout:
         """Whether the label is a number."""
         return not self.classes
 
+    @property
+    def files(self) -> dict[str, tuple[str, ...]]:
+        """Names of the files, by split."""
+        return {"train": (TRAIN,), "validation": self.validation, "test": tuple(self.test)}
+
 
 _NUMBERS = ("0", "1")
 _ENTAILMENT = ("entailment", "not_entailment")

@@ -208,7 +208,8 @@ def named_errors(name: str | Path) -> Iterator[None]:
     except _DAMAGED as error:
         raise UserError(f"{name}: damaged compressed file: {error}; fetch it again") from error
     except OSError as error:
-        raise UserError(f"{name}: cannot be read: {error.strerror or error}") from error
+        rule = "; give a file" * isinstance(error, IsADirectoryError)
+        raise UserError(f"{name}: cannot be read: {error.strerror or error}{rule}") from error
 
 
 def decompress(raw: BinaryIO) -> io.BufferedReader:

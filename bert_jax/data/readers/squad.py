@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,7 @@ class QuestionParser:
             other["id"] = id
         return Example(
             question,
-            _answers(fields, answers, location),
+            gold_answers(fields, answers, location),
             id,
             location,
             other,
@@ -118,13 +118,18 @@ def open_questions(
         UserError: the file cannot be read; or, during iteration, something is damaged, missing or
             of the wrong kind; the message names the location.
     """
-    is_json_file = not options.format and uncompressed_name(source).endswith(".json")
-    if options.format == SQUAD or is_json_file:
+    if is_squad(source, options):
         yield Examples(_squad(source, options))
         return
     default = "jsonl" if answers else ""
     with open_records(source, options, report, default=default) as table:
         yield table.examples(QuestionParser(options, answers))
+
+
+def is_squad(source: str | Path, options: FileOptions) -> bool:
+    """Whether a source is one JSON object, by its format or the ending .json."""
+    is_json_file = not options.format and uncompressed_name(source).endswith(".json")
+    return options.format == SQUAD or is_json_file
 
 
 def read_questions(
@@ -138,21 +143,24 @@ def read_questions(
             yield example.labelled(example.label)
 
 
-def distinct(examples: Iterable[Example[Question]]) -> Iterator[Example[Question]]:
-    """The questions, after a check of their ids.
+def distinct_ids() -> Callable[[Example[Question]], Example[Question]]:
+    """The function that returns each question of a file, after a check of its id.
 
     Raises:
-        UserError: two have the same id.
+        UserError: by the function, where an earlier question has the same id.
     """
     locations: dict[str, str] = {}
-    for example in examples:
+
+    def check(example: Example[Question]) -> Example[Question]:
         first = locations.setdefault(example.id, example.location)
         if first != example.location:
             raise UserError(
                 f"{example.location}: the id {example.id!r} was already used at {first}; "
                 "give each question its own"
             )
-        yield example
+        return example
+
+    return check
 
 
 def _squad(source: str | Path, options: QuestionOptions) -> Iterator[Example[Question]]:
@@ -163,15 +171,24 @@ def _squad(source: str | Path, options: QuestionOptions) -> Iterator[Example[Que
     in_articles = QuestionOptions(
         passage_column="context", answers_column="answers", id_column=options.id_column
     )
-    for number, (record, is_in_article) in enumerate(_objects(source, options)):
+    for number, (record, is_in_article) in enumerate(question_records(source, options)):
         example = QuestionParser(in_articles if is_in_article else options)(record, number)
         question = example.input
         columns = {"id": example.id, "question": question.question, "context": question.passage}
         yield dataclasses.replace(example, fields={"id": example.id}, record=columns)
 
 
-def _objects(source: str | Path, options: QuestionOptions) -> Iterator[tuple[Record, bool]]:
-    """The questions of a file that is one JSON object, and whether they are in articles."""
+def read_json(
+    source: str | Path, options: FileOptions
+) -> tuple[str, Iterator[tuple[str, dict[str, Any]]]]:
+    """The name of a file that is one JSON value, and its objects, each with its path.
+
+    They are a list, or the list `data` of an object.
+
+    Raises:
+        UserError: the file cannot be read, or is not JSON; or, during iteration, an item of the
+            list is not an object.
+    """
     with open_lines(source) as lines:
         name = lines.name
         content = lines.whole()
@@ -185,33 +202,52 @@ def _objects(source: str | Path, options: QuestionOptions) -> Iterator[tuple[Rec
         ) from error
     except (ValueError, RecursionError) as error:
         raise UserError(f"{name}: not valid JSON: {error}; download it again") from error
-    for article_path, article in _items(name, whole, "data"):
-        if "\\u" in content:
-            check_characters(article, f"{name}: {article_path}")
+
+    parent, list_path = ({"": whole}, "") if isinstance(whole, list) else (whole, "data")
+
+    def objects() -> Iterator[tuple[str, dict[str, Any]]]:
+        for path, fields in items(name, parent, list_path):
+            if "\\u" in content:
+                check_characters(fields, f"{name}: {path}")
+            yield path, fields
+
+    return name, objects()
+
+
+def question_records(source: str | Path, options: FileOptions) -> Iterator[tuple[Record, bool]]:
+    """The questions of a file that is one JSON value, and whether they are in articles.
+
+    A question in an article has the text of its paragraph as "context", and the article's "title".
+    """
+    name, articles = read_json(source, options)
+    for article_path, article in articles:
         if "paragraphs" not in article:
             yield Record(article, f"{name}: {article_path}"), False
             continue
-        for path, paragraph in _items(name, article, f"{article_path}.paragraphs"):
-            passage = _text(paragraph, "context", f"{name}: {path}")
-            for question_path, fields in _items(name, paragraph, f"{path}.qas"):
-                record = Record({**fields, "context": passage}, f"{name}: {question_path}")
-                yield record, True
+        title = article.get("title") or ""
+        for path, paragraph in items(name, article, f"{article_path}.paragraphs"):
+            context = {"context": _text(paragraph, "context", f"{name}: {path}"), "title": title}
+            for question_path, fields in items(name, paragraph, f"{path}.qas"):
+                yield Record({**fields, **context}, f"{name}: {question_path}"), True
 
 
-def _items(name: str, parent: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def items(name: str, parent: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """The objects of a list, each with its path, such as `data[0].paragraphs[3]`.
 
     Args:
         name: name of the file.
         parent: object that contains the list.
         path: path of the list.
+
+    Raises:
+        UserError: it is not a list of objects.
     """
     items = parent.get(path.rpartition(".")[2]) if isinstance(parent, dict) else None
     if not isinstance(items, list):
         raise OptionError(
             "data.format",
             None,
-            "give JSON in the form of SQuAD, or set {data.format}",
+            "give JSON in the form of SQuAD, or an object on each line with {data.format=jsonl}",
             f"{name}: there is no list {path}",
         )
     for index, item in enumerate(items):
@@ -221,7 +257,14 @@ def _items(name: str, parent: Any, path: str) -> Iterator[tuple[str, dict[str, A
         yield f"{path}[{index}]", item
 
 
-def _answers(fields: Mapping[str, Any], key: str, location: str) -> tuple[GoldAnswer, ...] | None:
+def gold_answers(
+    fields: Mapping[str, Any], key: str, location: str
+) -> tuple[GoldAnswer, ...] | None:
+    """The answers of a record in its field `key`, see `QuestionParser`; None: they are unknown.
+
+    Raises:
+        UserError: they have none of the known forms.
+    """
     if str(fields.get("is_impossible", "")).lower() in ("true", "1"):
         return ()  # 2.0 has plausible answers under another key, other files under this one
     value = fields.get(key)

@@ -27,6 +27,22 @@ _ENDINGS = {"jsonl": "jsonl", "ndjson": "jsonl", "tsv": "tsv", "csv": "csv"}
 _NO_LINES = ("json", "parquet", "arrow", "xlsx", "xls", "npy", "npz", "pkl", "zip", "tar")
 
 
+class Keys(tuple[str, ...]):
+    """The keys of an object; those with the value null count as missing.
+
+    Attributes:
+        nulls: the keys with the value null.
+    """
+
+    nulls: tuple[str, ...]
+
+    def __new__(cls, fields: Mapping[str, Any]) -> "Keys":
+        """The keys of fields."""
+        keys = super().__new__(cls, (key for key, value in fields.items() if value is not None))
+        keys.nulls = tuple(key for key, value in fields.items() if value is None)
+        return keys
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
     """A row of a table, or a JSON object.
@@ -43,10 +59,8 @@ class Record:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The columns, or the keys of an object; a key with the value null counts as missing."""
-        if self.columns is not None:
-            return self.columns
-        return tuple(key for key, value in self.fields.items() if value is not None)
+        """The columns, or the `Keys` of an object."""
+        return Keys(self.fields) if self.columns is None else self.columns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,14 +106,14 @@ class Table:
     """The records of an input, read once.
 
     Attributes:
-        records: records in their order; iteration raises UserError at a malformed one.
+        rows: records in their order, or why one is malformed.
         columns: names of the columns; None: each record has its own, as in JSON.
         location: location of these names, "file:line".
         broken: locations of the rows skipped so far for a wrong number of columns.
         fraction: returns the share of the input that has been read; None if it is unknown.
     """
 
-    records: Iterator[Record]
+    rows: Iterator[Record | UserError]
     columns: tuple[str, ...] | None = None
     location: str = ""
     broken: Sequence[str] = ()
@@ -107,7 +121,26 @@ class Table:
 
     def examples(self, parse: Callable[[Record, int], Example[Input]]) -> Examples[Input]:
         """The examples that a function makes of the records and their numbers, from 0."""
-        return Examples(map(parse, self.records, itertools.count()), self.fraction)
+
+        def example(row: Record | UserError, number: int) -> Example[Any]:
+            fields = {} if isinstance(row, UserError) else row.fields
+            try:
+                return parse(_record(row), number)
+            except UserError as error:
+                return Example(None, None, str(number), fields=fields, record=fields, error=error)
+
+        return Examples(map(example, self.rows, itertools.count()), self.fraction)
+
+    @property
+    def records(self) -> Iterator[Record]:
+        """The records; iteration raises the error of a malformed one."""
+        return map(_record, self.rows)
+
+
+def _record(row: Record | UserError) -> Record:
+    if isinstance(row, UserError):
+        raise row
+    return row
 
 
 def is_dataset(source: str | Path) -> bool:
@@ -151,14 +184,14 @@ def open_records(
         yield _dataset(str(source), options.data_dir)
         return
     form = options.format or format_of(source) or default
-    if not form:
-        raise OptionError(
-            "data.format",
-            None,
-            f"set {{data.format}} to one of {', '.join(FORMATS)}",
-            problem=f"{source}: its ending names no format",
-        )
     with open_lines(source) as lines:
+        if not form:
+            raise OptionError(
+                "data.format",
+                None,
+                f"set {{data.format}} to one of {', '.join(FORMATS)}",
+                problem=f"{source}: its ending names no format",
+            )
         if form == "jsonl":
             yield Table(_objects(lines, options.nested), fraction=lines.fraction)
         elif form in _LINES:
@@ -170,6 +203,14 @@ def open_records(
             yield Table(records, columns, f"{lines.name}:1", fraction=lines.fraction)
         else:
             yield _table(lines, form, options, report, headless, skip_broken)
+
+
+def first_row(source: str | Path, options: FileOptions) -> tuple[str, ...]:
+    """The fields of the first line of a table, or the first record of another file; () of none."""
+    options = dataclasses.replace(options, header=False)
+    with open_records(source, options) as table:
+        record = next(table.records, None)
+    return tuple(record.fields.values()) if record else ()
 
 
 def format_of(source: str | Path) -> str:
@@ -212,7 +253,7 @@ def _table(
         raise UserError(f"{location}: two columns have the name {twice!r}; rename one")
     broken: list[str] = []
 
-    def records() -> Iterator[Record]:
+    def records() -> Iterator[Record | UserError]:
         for number, fields in rows:
             row_location = f"{lines.name}:{number}"
             if header and _is_header(fields, first):
@@ -225,7 +266,7 @@ def _table(
                 broken.append(row_location)
             else:
                 origin = "the header has" if header else "the first row has"
-                raise _wrong_width(fields, f"{origin} {len(columns)}", row_location)
+                yield _wrong_width(fields, f"{origin} {len(columns)}", row_location)
         if counts.lines != counts.rows:
             report(counts)
 
@@ -252,17 +293,23 @@ def _dataset(source: str, data_dir: str | None) -> Table:
     return Table(records(), columns, source, fraction=lambda: done / count if count else None)
 
 
-def _objects(lines: Lines, nested: Sequence[str]) -> Iterator[Record]:
+def _objects(lines: Lines, nested: Sequence[str]) -> Iterator[Record | UserError]:
     for number, line in lines:
         if line.strip():
-            location = f"{lines.name}:{number}"
-            fields = parse_object(line, location)
-            if "\\u" in line:
-                check_characters(fields, location)
-            for name in nested:
-                if (value := value_of(fields, name)) is not None:
-                    fields[name] = value
-            yield Record(fields, location)
+            try:
+                yield _object(line, f"{lines.name}:{number}", nested)
+            except UserError as error:
+                yield error
+
+
+def _object(line: str, location: str, nested: Sequence[str]) -> Record:
+    fields = parse_object(line, location)
+    if "\\u" in line:
+        check_characters(fields, location)
+    for name in nested:
+        if (value := value_of(fields, name)) is not None:
+            fields[name] = value
+    return Record(fields, location)
 
 
 def value_of(fields: Mapping[str, Any], name: str) -> Any:
@@ -333,7 +380,7 @@ def parse_object(line: str, location: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         reason = str(error)
         if isinstance(error, json.JSONDecodeError):
-            reason = f"{error.msg}, column {error.colno}"
+            reason = f"{error.msg}, column {error.pos + 1}"
         raise UserError(f"{location}: not valid JSON: {reason}; fix or remove the line") from error
     if not isinstance(fields, dict):
         raise UserError(f"{location}: not a JSON object but {type(fields).__name__}; fix the line")
@@ -347,7 +394,14 @@ def string_field(fields: Mapping[str, Any], key: str, location: str) -> str:
         UserError: the field is missing or not a string.
     """
     text = fields.get(key)
+    if key in fields and text is None:
+        raise null_error(key, location)
     if not isinstance(text, str):
         kind = type(text).__name__ if key in fields else "missing"
         raise UserError(f"{location}: {key!r} is not a string but {kind}; fix the row")
     return text
+
+
+def null_error(key: str, location: str) -> UserError:
+    """The error of a key that has the value null."""
+    return UserError(f"{location}: {key!r} is null; give it a value, or remove the row")

@@ -12,13 +12,12 @@ Consecutive rows with the same id of their sentence, or none, belong to it. A ce
 
 import contextlib
 import dataclasses
-import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bert_jax.data.examples import Example, Examples, Sentence, Text
+from bert_jax.data.examples import Example, Examples, Sentence, Text, each_example
 from bert_jax.data.readers.columns import (
     USUAL_IDS,
     USUAL_TAGS,
@@ -26,6 +25,7 @@ from bert_jax.data.readers.columns import (
     LabelledFileOptions,
     TextOptions,
     named_column,
+    no_usual_name,
     record_id,
     usual_column,
 )
@@ -177,10 +177,10 @@ def _read(
             names = _Names.of_table(table, options)
             named = ((record, names) for record in _sentence_records(table, names))
         for number, (record, names) in enumerate(named):
-            if names.words not in record.fields:
-                raise UserError(
-                    f"{record.location}: there is no list {USUAL_WORDS[0]!r} or "
-                    f"{USUAL_WORDS[1]!r}; give one"
+            if record.fields.get(names.words) is None:
+                rule = "set {data.text_column} to the list of words"
+                raise no_usual_name(
+                    *("data.text_column", "words", USUAL_WORDS), record.keys, record.location, rule
                 )
             example = _of_words(record, number, names)
             yield example.labelled(_tags(record, names, options))
@@ -254,26 +254,24 @@ def open_sentences(
             yield Examples(sentences, lines.fraction)
     elif options.format in options.FORMATS:
         with open_records(source, texts) as table:
-            yield Examples(_to_tag(table, options, texts), table.fraction)
+            yield _to_tag(table, options, texts)
     else:
         with open_texts(source, texts) as examples:
-            yield Examples(map(_of_text, examples), examples.fraction)
+            yield each_example(_of_text, examples)
 
 
-def _to_tag(table: Table, options: TaggedOptions, texts: TextOptions) -> Iterator[Example[Any]]:
+def _to_tag(table: Table, options: TaggedOptions, texts: TextOptions) -> Examples[Any]:
     """The examples of a table of words, of a table of texts, or of JSON lines of either."""
     if table.columns is None:
-        yield from map(SentenceParser(options, texts), table.records, itertools.count())
-        return
+        return table.examples(SentenceParser(options, texts))
     words = usual_column(USUAL_WORDS, table.columns)
     if words is None or options.text_column not in ("", words):
-        yield from map(_of_text, text_examples(table, texts))
-        return
+        return each_example(_of_text, text_examples(table, texts))
     names = _Names.of_table(table, options)
     # Tags are read only where they tell a row for each word from one for each sentence.
     read = names if names.sentence else names._replace(tags="")
-    for number, record in enumerate(_sentence_records(table, read)):
-        yield _of_words(record, number, names)
+    sentences = Table(_sentence_records(table, read), fraction=table.fraction)
+    return sentences.examples(lambda record, number: _of_words(record, number, names))
 
 
 def _of_words(record: Record, number: int, names: _Names) -> Example[Sentence]:

@@ -1,5 +1,7 @@
 """The head of a classifier of a text or a pair (BERT paper, section 4.1)."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,9 +15,10 @@ from bert_jax.models.comparison import (
     sigmoid_cross_entropy,
 )
 from bert_jax.models.config import ENCODER_SCOPE
-from bert_jax.models.encoder import EncoderOutput
-from bert_jax.models.encoder_with_head import Classifier, ClassifierOptions
+from bert_jax.models.encoder import EncoderOutput, RequestedOutputs
+from bert_jax.models.encoder_with_head import Classifier, ClassifierOptions, Targets
 from bert_jax.models.head import Head, dense_axes
+from bert_jax.models.packed_rows import EncoderInputs
 
 
 class ClassificationModel(Classifier):
@@ -25,16 +28,42 @@ class ClassificationModel(Classifier):
         return self.config.of_head(ClassifierOptions).act is not None
 
     def _has_pooler(self) -> bool:
-        return not self._has_transform()
+        return not self._has_transform() and not self._reads_last_token()
+
+    def _has_bias(self) -> bool:
+        return not self._reads_last_token()
+
+    def _reads_last_token(self) -> bool:
+        return self.config.of_head(ClassifierOptions).of_last_token
+
+    def _apply(
+        self,
+        inputs: EncoderInputs,
+        targets: Targets,
+        deterministic: bool,
+        requested: RequestedOutputs | None,
+    ) -> tuple[Any, EncoderOutput]:
+        if self._reads_last_token():  # the head is then applied to this position alone
+            targets = targets._replace(masked_lm_positions=_last_tokens(inputs)[:, None])
+        return super()._apply(inputs, targets, deterministic, requested)
 
     def _head(self, encoded: EncoderOutput, deterministic: bool) -> jax.Array:
         """Logits, float32 [B, C]."""
+        if self._reads_last_token():
+            return self._classify(encoded.last_hidden_state[:, 0], deterministic)
         return self._classify_text(encoded, deterministic)
+
+
+def _last_tokens(inputs: EncoderInputs) -> jax.Array:
+    """The position of the last token of each row that is not padding, int32 [B]."""
+    ids, mask = inputs.input_ids, inputs.attention_mask
+    positions = jnp.broadcast_to(jnp.arange(ids.shape[1]), ids.shape)  # BT
+    return jnp.max(positions if mask is None else jnp.where(mask != 0, positions, 0), axis=1)
 
 
 def _labels(draw: DrawnBatch) -> Labels:
     """[B] classes or values, [B, C] flags or values."""
-    rows, labels = len(draw.ids), draw.num_labels
+    rows, labels = len(draw.ids), draw.config.num_labels
     if draw.problem_type == "single_label_classification":
         return {"labels": draw.one_class(labels)}
     if draw.problem_type == "multi_label_classification":
@@ -55,9 +84,13 @@ def _loss(logits: Arrays, labels: Arrays, problem_type: str) -> list[jax.Array]:
 
 HEAD = Head(
     ClassificationModel,
-    axes=dense_axes("classifier(/dense|/out_proj)?"),
+    axes=(
+        *dense_axes("classifier(/dense|/out_proj)?"),
+        ("prediction_head/dense/kernel", ("embed", None)),
+    ),
     shown_by=(
         ("classifier/dense/kernel",),
+        ("prediction_head/dense/kernel", "classifier/kernel"),
         (f"{ENCODER_SCOPE}/pooler/dense/kernel", "classifier/kernel"),
     ),
     options=ClassifierOptions,

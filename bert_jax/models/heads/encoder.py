@@ -9,8 +9,9 @@ from bert_jax.models.head import Head
 
 def _labels(draw: DrawnBatch) -> Labels:
     """Random coefficients, 0 at padding, so that every gradient is non-zero."""
-    tokens = draw.generator.normal(size=(*draw.mask.shape, draw.hidden_size)) * draw.mask[..., None]
-    pooled = draw.generator.normal(size=(len(draw.mask), draw.hidden_size))
+    width = draw.config.hidden_size
+    tokens = draw.generator.normal(size=(*draw.mask.shape, width)) * draw.mask[..., None]
+    pooled = draw.generator.normal(size=(len(draw.mask), width))
     return {
         "last_hidden_state": (tokens / tokens.size).astype(np.float32),
         "pooler_output": (pooled / pooled.size).astype(np.float32),

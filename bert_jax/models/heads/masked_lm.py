@@ -49,15 +49,25 @@ class MaskedLanguageModelHead(nn.Module):
     config: EncoderConfig
     execution: Execution
 
-    @nn.compact
     def __call__(self, hidden: jax.Array, word_embeddings: jax.Array) -> jax.Array:
         """[B, P, D] and the table [V, E] → float32 logits [B, P, V], see `vocabulary_logits`."""
+        return vocabulary_logits(*self.factors(hidden, word_embeddings))
+
+    @nn.compact
+    def factors(
+        self, hidden: jax.Array, word_embeddings: jax.Array
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """The arguments of `vocabulary_logits`: vectors [B, P, I], table [V, I] and bias [V].
+
+        With padding, see `padded_bias`.
+        """
         config = self.config
         options = config.of_head(MaskedLMOptions)
         rows, narrow = word_embeddings.shape
         width = config.hidden_size if options.extended_decoder else narrow
-        hidden = dense(config, self.execution, width, "dense")(hidden)
-        hidden = ACTIVATIONS[options.act or config.hidden_act](hidden)
+        has_bias = config.has_biases or config.head_act is None
+        hidden = dense(config, self.execution, width, "dense", use_bias=has_bias)(hidden)
+        hidden = ACTIVATIONS[options.act or config.head_act or config.hidden_act](hidden)
         hidden = layer_norm(config, self.execution, "layer_norm")(hidden)
         hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
         table = word_embeddings
@@ -68,19 +78,21 @@ class MaskedLanguageModelHead(nn.Module):
             extension = self.param("decoder_extension", vocabulary_table_init(config), shape)
             table = jnp.concatenate([table, extension], axis=1)
         bias = self.param("bias", nn.initializers.zeros, (rows,))
-        return vocabulary_logits(config, hidden, table, bias)
+        return hidden, table, padded_bias(config, bias)
 
 
-def vocabulary_logits(
-    config: EncoderConfig, vectors: jax.Array, table: jax.Array, bias: jax.Array
-) -> jax.Array:
-    """[B, P, I], a table [V, I] and float32 [V] → float32 logits [B, P, V].
+def padded_bias(config: EncoderConfig, bias: jax.Array) -> jax.Array:
+    """The bias of the words, float32 [V], with the lowest finite number for padding of the table.
 
-    If the table has padding, so have the logits: the lowest finite number, which is never the
-    maximum and becomes 0 in a softmax.
+    So are the logits of padding: they are never the maximum, and become 0 in a softmax.
     """
-    if len(table) > config.vocab_size:
-        bias = jnp.where(jnp.arange(len(table)) < config.vocab_size, bias, MASK_VALUE)
+    if len(bias) > config.vocab_size:
+        bias = jnp.where(jnp.arange(len(bias)) < config.vocab_size, bias, MASK_VALUE)
+    return bias
+
+
+def vocabulary_logits(vectors: jax.Array, table: jax.Array, bias: jax.Array) -> jax.Array:
+    """[B, P, I], a table [V, I] and float32 [V] → float32 logits [B, P, V]."""
     return nn.with_logical_constraint(scores(vectors, table) + bias, ("batch", "length", "vocab"))
 
 

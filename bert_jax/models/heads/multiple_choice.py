@@ -62,7 +62,7 @@ class MultipleChoiceModel(Classifier):
         return super()._rate()
 
     def _head(self, encoded: EncoderOutput, deterministic: bool) -> jax.Array:
-        """Logits of the C choices, float32 [B, C]."""
+        """Logits of the K choices, float32 [B, K]."""
         if self._kind() == "summary":
             summary = gelu(self.sequence_summary(encoded.last_hidden_state[:, 0]))
             return self._classify(summary, deterministic).reshape(-1)

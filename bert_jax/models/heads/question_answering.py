@@ -17,7 +17,7 @@ of the beam is a span. XLNet's head is the same idea with tanh and LayerNorm.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import flax.linen as nn
@@ -32,7 +32,11 @@ from bert_jax.models.comparison import Arrays, Comparison, DrawnBatch, Labels, c
 from bert_jax.models.config import EncoderConfig, HeadOptions
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.encoder import EncoderOutput
-from bert_jax.models.encoder_with_head import EncoderWithHead
+from bert_jax.models.encoder_with_head import (
+    EncoderWithHead,
+    PredictionHead,
+    classifier_dropout,
+)
 from bert_jax.models.head import Head, dense_axes
 from bert_jax.models.kernels.matmul import affine
 from bert_jax.models.layers import gather_positions, kernel_init
@@ -81,7 +85,7 @@ class _AffineParams(nn.Module):
     """The parameters of a linear layer, kernel [I, O] and bias [O]."""
 
     shape: tuple[int, int]
-    kernel_init: jax.nn.initializers.Initializer
+    kernel_init: Callable[..., jax.Array]
 
     @nn.compact
     def __call__(self) -> None:
@@ -120,9 +124,13 @@ class QuestionAnsweringModel(EncoderWithHead):
         options = self.config.of_head(QuestionAnsweringOptions)
         if options.qa_head == JOINT:
             self.qa_joint = JointSpanHead(self.config)
-        else:
-            self.dropout = Dropout(options.qa_dropout)
-            self.qa_outputs = self._dense(2, "qa_outputs")
+            return
+        rate, name = options.qa_dropout, "qa_outputs"
+        if self.config.head_act is not None:  # the class of transformers has this name
+            rate, name = classifier_dropout(self.config), "classifier"
+            self.prediction_head = PredictionHead(self.config, self.execution)
+        self.dropout = Dropout(rate)
+        self.outputs = self._dense(2, name)
 
     def _head(
         self, encoded: EncoderOutput, deterministic: bool
@@ -131,8 +139,11 @@ class QuestionAnsweringModel(EncoderWithHead):
         if self.config.of_head(QuestionAnsweringOptions).qa_head == JOINT:
             self.qa_joint()
             return encoded.last_hidden_state
-        hidden = self.dropout(encoded.last_hidden_state, deterministic=deterministic)
-        logits = self.qa_outputs(hidden).astype(jnp.float32)  # BT2
+        hidden = encoded.last_hidden_state
+        if self.config.head_act is not None:
+            hidden = self.prediction_head(hidden)
+        hidden = self.dropout(hidden, deterministic=deterministic)
+        logits = self.outputs(hidden).astype(jnp.float32)  # BT2
         return QuestionAnsweringOutput(logits[..., 0], logits[..., 1])
 
 
@@ -286,6 +297,7 @@ HEAD = Head(
     ),
     shown_by=(("qa_outputs/kernel",), ("qa_joint/start/kernel",)),
     options=QuestionAnsweringOptions,
+    label_parameters=("classifier/",),
     comparison=Comparison(
         ("start_logits", "end_logits"),
         ("span",),

@@ -16,7 +16,7 @@ from bert_jax.models.encoder import EncoderOutput, RequestedOutputs
 from bert_jax.models.encoder_with_head import Targets
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import Head
-from bert_jax.models.heads.masked_lm import MaskedLMModel, vocabulary_logits
+from bert_jax.models.heads.masked_lm import MaskedLMModel, padded_bias, vocabulary_logits
 from bert_jax.models.layers import HIDDEN_AXES, dense, gather_positions, kernel_init, layer_norm
 from bert_jax.models.packed_rows import EncoderInputs
 
@@ -93,7 +93,7 @@ class SpanBoundaryHead(nn.Module):
         rows, width = word_embeddings.shape
         vectors = _Layer(self.config, self.execution, width, name="second")(vectors)
         bias = self.param("bias", nn.initializers.zeros, (rows,))
-        return vocabulary_logits(self.config, vectors, word_embeddings, bias)
+        return vocabulary_logits(vectors, word_embeddings, padded_bias(self.config, bias))
 
 
 class SpanBoundaryModel(MaskedLMModel):

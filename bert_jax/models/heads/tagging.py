@@ -65,7 +65,7 @@ class TaggingModel(Classifier):
 
 
 def _labels(draw: DrawnBatch) -> Labels:
-    tags = draw.classes(draw.ids.size, draw.num_labels).reshape(draw.ids.shape)
+    tags = draw.classes(draw.ids.size, draw.config.num_labels).reshape(draw.ids.shape)
     return {"labels": np.where(draw.is_word, tags, IGNORED_LABEL).astype(np.int32)}
 
 

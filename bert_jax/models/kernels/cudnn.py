@@ -17,6 +17,7 @@ def attention(inputs: AttentionInputs) -> jax.Array:
         query_seq_lengths=jnp.full_like(lengths, inputs.query.shape[2]),
         key_value_seq_lengths=lengths,
         scale=inputs.scale,
+        is_causal=inputs.mask.causal,
         implementation="cudnn",
     )
     return output.swapaxes(1, 2)  # BNTH
@@ -24,9 +25,9 @@ def attention(inputs: AttentionInputs) -> jax.Array:
 
 def _accepts(inputs: AttentionInputs) -> bool:
     mask = inputs.mask
-    is_padding_alone = not mask.is_packed and not mask.is_limited
+    is_one_text = not mask.is_packed and (not mask.is_limited or mask.is_causal_alone)
     is_plain = inputs.bias is None and inputs.dropout is None
-    return is_padding_alone and is_plain and inputs.query.dtype == jnp.bfloat16
+    return is_one_text and is_plain and inputs.query.dtype == jnp.bfloat16
 
 
 KERNEL = Kernel(

@@ -1,7 +1,6 @@
 """Attention by the definition of the paper: the reference for all kernels.
 
-It runs where `model.attention` is "definition", and where no faster kernel supports the inputs,
-such as an additive bias.
+It runs where `model.attention` is "definition".
 """
 
 import jax

@@ -17,7 +17,8 @@ def attention(inputs: AttentionInputs) -> jax.Array:
     key_ids = inputs.mask.key_ids[:, 0]  # BS
     query_ids = jnp.broadcast_to(inputs.mask.query_ids[:, 0], inputs.query.shape[::2])  # BT
     operands = (inputs.query, inputs.key, inputs.value, query_ids, key_ids)
-    compute = functools.partial(_flash_attention, scale=inputs.scale)
+    causal = inputs.mask.causal
+    compute = functools.partial(_flash_attention, scale=inputs.scale, causal=causal)
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty:
         return compute(*operands)
@@ -42,18 +43,20 @@ def _flash_attention(
     key_ids: jax.Array,
     *,
     scale: float,
+    causal: bool,
 ) -> jax.Array:
     from jax.experimental.pallas.ops.tpu import flash_attention
 
     segment_ids = flash_attention.SegmentIds(query_ids, key_ids)
     return flash_attention.flash_attention(
-        query, key, value, segment_ids=segment_ids, sm_scale=scale
+        query, key, value, segment_ids=segment_ids, sm_scale=scale, causal=causal
     )
 
 
 def _accepts(inputs: AttentionInputs) -> bool:
     is_plain = inputs.bias is None and inputs.dropout is None
-    return is_plain and not inputs.mask.is_limited
+    # Its causal mask compares places in a row, where the tokens of a text are in their order.
+    return is_plain and (not inputs.mask.is_limited or inputs.mask.is_causal_alone)
 
 
 KERNEL = Kernel(

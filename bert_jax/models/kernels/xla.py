@@ -53,8 +53,8 @@ def backward(saved: Any, d_output: jax.Array) -> tuple[AttentionInputs]:
 
     With Y for the output, A for the weights and A' for the weights after dropout: dV = A'ᵀ dY and
     dA' = dY Vᵀ; dropout keeps the same elements as in the forward pass, which gives dA. With Z the
-    scores Q Kᵀ / sqrt(H), dZ = A ∘ (dA - Σₛ A ∘ dA); then dQ = dZ K / sqrt(H) and
-    dK = dZᵀ Q / sqrt(H).
+    scores Q Kᵀ / sqrt(H) + bias, dZ = A ∘ (dA - Σₛ A ∘ dA), the gradient of the bias; then
+    dQ = dZ K / sqrt(H) and dK = dZᵀ Q / sqrt(H).
     """
     inputs, weights = saved
     dtype = inputs.value.dtype
@@ -63,12 +63,22 @@ def backward(saved: Any, d_output: jax.Array) -> tuple[AttentionInputs]:
     d_kept = matmul_nt(d_output, inputs.value)  # dY Vᵀ, BNTS
     a_da = weights * inputs.drop(d_kept)  # A ∘ dA, BNTS
     d_scores = a_da - weights * a_da.sum(axis=-1, keepdims=True)
-    d_scores = jnp.where(inputs.mask.visible, d_scores * inputs.scale, 0).astype(dtype)
+    d_scores = jnp.where(inputs.mask.visible, d_scores, 0)
+    d_bias = None if inputs.bias is None else _summed(d_scores, inputs.bias.shape)
+    d_scores = (d_scores * inputs.scale).astype(dtype)
     d_query = matmul(d_scores, inputs.key)  # BNTH
     d_key = matmul_tn(d_scores, inputs.query)  # BNSH
-    return inputs.gradients(d_query, d_key, d_value)
+    return inputs.gradients(d_query, d_key, d_value, d_bias)
+
+
+def _summed(gradient: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """The gradient of an array that was broadcast from a shape: summed over the new axes."""
+    leading = gradient.ndim - len(shape)
+    kept = (1,) * leading + shape
+    axes = [axis for axis, size in enumerate(kept) if size != gradient.shape[axis]]
+    return gradient.sum(axes).reshape(shape)
 
 
 attention.defvjp(forward, backward)
 
-KERNEL = Kernel(name="xla", function=attention, accepts=lambda inputs: inputs.bias is None)
+KERNEL = Kernel(name="xla", function=attention)

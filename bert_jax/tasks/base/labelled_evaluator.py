@@ -10,12 +10,13 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import jax
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.examples import Example
-from bert_jax.errors import OptionError, UserError
-from bert_jax.files import atomic_directory
+from bert_jax.data.examples import Example, parts_of
+from bert_jax.data.outputs import table_line
+from bert_jax.errors import OptionError
+from bert_jax.files import write_atomically
 from bert_jax.metrics import unknown_metric
-from bert_jax.sharding.hosts import is_main_host
-from bert_jax.tasks.base.labelled_options import LabelledOptions
+from bert_jax.metrics.mistakes import judge, worst
+from bert_jax.tasks.base.labelled_options import LabelledOptions, config_keys
 from bert_jax.tasks.base.predict_spec import EXPECTED, JSONL, PredictSpec
 from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits
@@ -23,6 +24,9 @@ from bert_jax.tasks.base.task import EvalResult, Evaluator, Predict
 
 Input = TypeVar("Input")
 Prediction = TypeVar("Prediction")
+
+MISTAKES = ".mistakes.tsv"
+"""The ending of the file of a set's mistakes."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -113,52 +117,58 @@ class LabelledEvaluator(Evaluator, Generic[Input, Prediction]):
                 if self.splits.train and self.best_metric[0] not in names:
                     raise unknown_metric(self.best_metric[0], sorted(names))
             elif self.splits.train:
-                rule = "give it as {data.test} to have it predicted"
+                rule = "give a file with labels; as {data.test} this one is predicted"
                 problem = f"{eval_set.source} has no labels to evaluate a training with"
                 raise OptionError("data.validation", eval_set.source, rule, problem)
 
-    def evaluate(self, model: Model, predict: Predict, directory: Path | None) -> EvalResult:
+    @property
+    def unlabelled(self) -> list[str]:
+        return [each.source for each in self.splits.validation if not self.is_labelled(each)]
+
+    def evaluate(self, model: Model, predict: Predict, *, with_test: bool) -> EvalResult:
         validation, test = self.splits.validation, self.splits.test
-        for eval_set in validation:  # all, before the first is predicted
-            if directory is None and not self.is_labelled(eval_set):
-                rule = "give a directory with --output to have it predicted"
-                raise UserError(f"{eval_set.source} has no labels; {rule}")
         tuned, predictor = self, self.predictor(model)
         metrics: dict[str, dict[str, float]] = {}  # by set
-        sets = [*validation, *(() if directory is None else test)]
-        for eval_set in sets:
+        predictions: dict[str, list[Prediction]] = {}
+        for eval_set in [*validation, *(test if with_test else ())]:
             examples = eval_set.examples
-            made = predict(predictor, (example.input for example in examples), eval_set.name)
+            with config_keys():
+                made = predict(predictor, (example.input for example in examples), eval_set.name)
             if self.is_labelled(eval_set):
                 if eval_set is validation[0]:
                     tuned = tuned.calibrated(examples, made)
                 metrics[eval_set.name] = tuned.metrics(examples, made)
-            if directory is not None and is_main_host():
-                with atomic_directory(directory) as folder:
-                    tuned.write(folder, eval_set, made)
-        on_validation = _named(validation, metrics)
-        # Only a training chooses the best checkpoint.
+            predictions[eval_set.name] = made
+        on_validation = metrics_of_sets(validation, metrics)
         if self.splits.train and on_validation:
-            name = self.best_metric[0]
-            values = [metrics[each.name][name] for each in validation]
-            on_validation[name] = sum(values) / len(values)
-        on_test = _named(test, metrics, "test_")
-        names = tuple(eval_set.name for eval_set in sets)
-        return EvalResult(on_validation, tuned.description, on_test, names)
+            on_validation |= mean_over_sets(self.best_metric[0], validation, metrics)
+        on_test = metrics_of_sets(test, metrics, "test_")
+        return EvalResult(on_validation, tuned.description, on_test, predictions)
 
     def baselines(self) -> dict[str, float]:
         sets = self.splits.validation
         labelled = (each for each in sets if self.is_labelled(each))
-        return _named(sets, {each.name: self.baseline_metrics(each.examples) for each in labelled})
+        return metrics_of_sets(
+            sets, {each.name: self.baseline_metrics(each.examples) for each in labelled}
+        )
 
     def _fields(self, example: Example[Input]) -> dict[str, Any]:
         expected = {} if example.label is None else {EXPECTED: self.expected(example)}
-        return {"id": example.id, **expected}
+        return {"id": example.id, **parts_of(example.input), **expected}
 
-    def write(
+    def write(self, directory: Path, result: EvalResult) -> None:
+        tuned = dataclasses.replace(self, description=result.description)
+        for eval_set in [*self.splits.validation, *self.splits.test]:
+            if eval_set.name in result.predictions:
+                tuned.write_set(directory, eval_set, result.predictions[eval_set.name])
+
+    def write_set(
         self, directory: Path, eval_set: EvalSet[Input], predictions: list[Prediction]
     ) -> None:
-        """Writes `<set>.jsonl`, the set's further files, and, if it has labels, the reports."""
+        """Writes `<set>.jsonl`, the set's further files, and, if it has labels, the reports.
+
+        With labels also `<set>.mistakes.tsv`: the wrong predictions, the most certain first.
+        """
         examples = [
             dataclasses.replace(example, fields=self._fields(example))
             for example in eval_set.examples
@@ -167,9 +177,25 @@ class LabelledEvaluator(Evaluator, Generic[Input, Prediction]):
             self.PREDICT.write(directory / file, examples, map(self.as_output, predictions))
         if self.is_labelled(eval_set):
             self.write_reports(directory, eval_set, predictions)
+            self._write_mistakes(directory / f"{eval_set.name}{MISTAKES}", examples, predictions)
+
+    def _write_mistakes(
+        self, path: Path, examples: list[Example[Input]], predictions: list[Prediction]
+    ) -> None:
+        """Writes the wrong predictions of examples with `_fields`; nothing if there are none."""
+        pairs = zip(examples, map(self.as_output, predictions), strict=True)
+        judged = ((judge(self.PREDICT.record(*pair)), pair[0]) for pair in pairs)
+        wrong = worst((of, example) for of, example in judged if of is not None)
+        rows = [("location", "id", "expected", "predicted", "score", "text")]
+        rows += [
+            (example.location, example.id, of.expected, of.predicted, f"{of.score:.4g}", of.text)
+            for of, example in wrong
+        ]
+        if wrong:
+            write_atomically(path, "".join(map(table_line, rows)).encode())
 
 
-def _named(
+def metrics_of_sets(
     sets: list[EvalSet[Any]], metrics: Mapping[str, Mapping[str, float]], prefix: str = ""
 ) -> dict[str, float]:
     """The metrics of some sets in one dict; if there are several, with the names of the sets."""
@@ -178,6 +204,14 @@ def _named(
         for each in sets
         for name, value in metrics.get(each.name, {}).items()
     }
+
+
+def mean_over_sets(
+    name: str, sets: list[EvalSet[Any]], metrics: Mapping[str, Mapping[str, float]]
+) -> dict[str, float]:
+    """The mean of a metric over all sets, which chooses the best checkpoint of a training."""
+    values = [metrics[each.name][name] for each in sets]
+    return {name: sum(values) / len(values)}
 
 
 @functools.partial(jax.jit, static_argnums=0)

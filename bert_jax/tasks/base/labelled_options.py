@@ -139,12 +139,13 @@ def labelled_options(config: TaskConfig[LabelledData], best_metric: str) -> Labe
 
 
 @contextlib.contextmanager
-def length_key() -> Iterator[None]:
-    """Names the maximum length of a row in errors by its key in a config."""
+def config_keys() -> Iterator[None]:
+    """Names the options of a predictor, see `BatchOptions`, in errors by their keys in a config."""
+    keys = {"max_length": "data.length", "batch_size": "train.global_batch_size"}
     try:
         yield
     except OptionError as error:
-        raise error.renamed(lambda key: "data.length" if key == "max_length" else key) from error
+        raise error.renamed(lambda key: keys.get(key, key)) from error
 
 
 def model_tokenizer(model_init: ModelInit) -> Tokenizer:

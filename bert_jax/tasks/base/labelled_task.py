@@ -18,7 +18,7 @@ from bert_jax.data.padding import Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.row_packing import RowPacker
 from bert_jax.models.execution import Execution
-from bert_jax.tasks.base.labelled_options import LabelledOptions, length_key
+from bert_jax.tasks.base.labelled_options import LabelledOptions, config_keys
 from bert_jax.tasks.base.predictor import EncodedExample, ExampleError, Notes
 from bert_jax.tasks.base.splits import Splits
 from bert_jax.tasks.base.summary import DataSummary, TokenCounts, count_classes, unknown_share
@@ -93,7 +93,7 @@ def sequences_of(encoded: Iterable[EncodedExample]) -> tuple[Sequences, np.ndarr
     """The rows of n examples, each read once.
 
     Returns:
-        All rows; their numbers for each example, int64 [n, C], -1 where it has fewer rows than the
+        All rows; their numbers for each example, int64 [n, K], -1 where it has fewer rows than the
         one with the most; and the sum of all notes.
     """
     counts: list[int] = []
@@ -108,7 +108,7 @@ def sequences_of(encoded: Iterable[EncodedExample]) -> tuple[Sequences, np.ndarr
 
     sequences = Sequences.of(rows())
     ends = np.cumsum(counts)[:, None]
-    numbers = ends - np.array(counts)[:, None] + np.arange(max(counts))  # nC
+    numbers = ends - np.array(counts)[:, None] + np.arange(max(counts))  # nK
     return sequences, np.where(numbers < ends, numbers, -1), notes
 
 
@@ -132,12 +132,12 @@ class LabelledTask(Task, Generic[Input]):
         self, splits: Splits[Input], model: TrainedModel, options: LabelledOptions
     ) -> None:
         """Raises OptionError where the model has fewer positions than `options.length`."""
-        with length_key():
+        with config_keys():
             limit = options.batches.limit(model.description.config, self.stored_length(model))
         length = options.length or min(self.default_length, limit)
         self.splits = splits
         self.tokenizer = model.tokenizer
-        self.description = model.description
+        self.description = dataclasses.replace(model.description, trained_length=length)
         self.options = dataclasses.replace(options, length=length)
         self.module = self.make_module(model.execution)
 
@@ -245,19 +245,19 @@ class LabelledTask(Task, Generic[Input]):
     def several_rows_each(
         self, encoded: Iterable[EncodedExample], labels: np.ndarray
     ) -> TrainingRows:
-        """Examples with several rows each, for `make_rows`; a batch has int32 [B, C, T].
+        """Examples with several rows each, for `make_rows`; a batch has int32 [B, K, T].
 
-        C is the number of rows of the example with the most; the others also have rows of padding.
+        K is the number of rows of the example with the most; the others also have rows of padding.
 
         Args:
             encoded: each of the n training examples, in their order.
             labels: [n, …].
         """
-        sequences, numbers, notes = sequences_of(encoded)  # nC
+        sequences, numbers, notes = sequences_of(encoded)  # nK
         lengths = np.where(numbers < 0, 0, sequences.lengths[numbers]).max(axis=1)
 
         def make(chosen: np.ndarray, length: int) -> Batch:
-            rows = np.where(chosen[:, None] < 0, -1, numbers[chosen])  # BC
+            rows = np.where(chosen[:, None] < 0, -1, numbers[chosen])  # BK
             return {
                 **sequences.pad(rows, length, self.tokenizer),
                 "labels": labels[chosen],
@@ -291,8 +291,8 @@ class LabelledTask(Task, Generic[Input]):
         # Padding tokenised rows takes microseconds: nothing is made ahead.
         return (self.batches.batch(number, host=host, hosts=hosts) for number in range(start, stop))
 
-    def pack_rows(self, rows: Batch) -> Batch:
-        return self.row_packer.pack(rows)
+    def pack_rows(self, rows: Batch, parts: int) -> Batch:
+        return self.row_packer.pack(rows, parts)
 
     def batch_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
         empty_row = self.rows.make(np.full(1, -1), self.options.length)

@@ -13,7 +13,12 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.checkpoints.sentence_transformers import encoder_directory
 from bert_jax.errors import OptionError, listed
-from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, find_family
+from bert_jax.families.family import (
+    DEFAULT_MODEL_TYPE,
+    Family,
+    check_padding,
+    find_family,
+)
 from bert_jax.models import surgery
 from bert_jax.models.config import EncoderConfig, check_fields
 from bert_jax.models.execution import Execution, resolve_execution
@@ -24,7 +29,7 @@ from bert_jax.models.head import (
     with_fields,
 )
 from bert_jax.models.heads.masked_lm import MaskedLMOptions
-from bert_jax.models.heads.text_vectors import TextVectors
+from bert_jax.models.vectors import StoredVectors
 from bert_jax.options import differing_names
 from bert_jax.process import say
 from bert_jax.sharding.hosts import fetch, is_main_host
@@ -36,6 +41,8 @@ _TRAINING_FIELDS = frozenset(
     {
         "hidden_dropout_prob",
         "attention_probs_dropout_prob",
+        "activation_dropout",
+        "embedding_dropout",
         "classifier_dropout",
         "initializer_range",
         "num_labels",
@@ -44,7 +51,9 @@ _TRAINING_FIELDS = frozenset(
 
 # A model that is initialised from the layers of another family may differ in these fields as well
 # (the masked-LM head is compared apart), and may lack the parts of `_LEFT_OUT`.
-_OTHER_FAMILY_FIELDS = frozenset({"attention_output_dropout", "feed_forward_dropout", "heads"})
+_OTHER_FAMILY_FIELDS = frozenset(
+    {"attention_output_dropout", "feed_forward_dropout", "classifier_activation", "heads"}
+)
 _LEFT_OUT = {"type_vocab_size": 0, "has_pooler": False}
 
 # The maximum number of names of tensors in a line.
@@ -140,13 +149,17 @@ class ModelInit:
         """
         base, size, fields = self.base, self.options.size, self.options.fields
         if base is not None and not size:
-            described = with_fields(base, fields)
+            described = with_fields(base, self.family.with_same_key(fields))
         else:
-            known = {"vocab_size": tokenizer.vocab_size, "pad_token_id": tokenizer.padding_id}
+            known = {"vocab_size": tokenizer.vocab_size}
+            if "pad_token_id" not in self.family.constants:  # GPT's models do not know padding
+                known["pad_token_id"] = tokenizer.padding_id
             in_family = self.family.file_fields()
             preset = {name: value for name, value in self.preset.items() if name in in_family}
+            known = {name: value for name, value in known.items() if name in in_family}
             described = self.family.new_config(size or "base", **preset | known | dict(fields))
         if base is None:
+            check_padding(f"model.family={self.family.model_type}", tokenizer, described)
             return described
         after, may_differ = fields_of(described), _training_fields()
         for name, old in fields_of(base).items():
@@ -169,7 +182,7 @@ class ModelInit:
         problem_type: str | None = None,
         add_pooling_layer: bool = True,
         other: Mapping[str, Any] = MappingProxyType({}),
-        vectors: TextVectors | None = None,
+        vectors: StoredVectors | None = None,
     ) -> ModelDescription:
         """The model that a task trains; see `ModelDescription` for the arguments.
 
@@ -182,13 +195,14 @@ class ModelInit:
             problem_type: problem type of a classifier.
             add_pooling_layer: whether a bare encoder has a pooler.
             other: further fields of `config.json`.
-            vectors: how the model makes vectors of texts; None: it is for another task.
+            vectors: how the model makes vectors; None: it is for another task.
 
         Raises:
             UserError: the family does not have the head, or the section `model` contradicts the
                 model that the training starts from.
         """
-        self.family.class_name(head)  # the family has this head
+        family = self.family.with_head(head)
+        family.class_name(head)  # the family has this head
         config = self.architecture(tokenizer)
         if num_labels is not None:
             config = dataclasses.replace(config, num_labels=num_labels)
@@ -199,7 +213,7 @@ class ModelInit:
             problem_type=problem_type,
             add_pooling_layer=add_pooling_layer,
             other=dict(other),
-            family=self.family,
+            family=family,
             stored_vectors=vectors,
         )
 
@@ -326,6 +340,7 @@ def initial_params(init: ModelInit, task: Task, mesh: Mesh, seed: int) -> Any:
             description.config,
             num_hidden_layers=stored.num_hidden_layers,
             num_hidden_groups=stored.num_hidden_groups,
+            global_attn_every_n_layers=stored.global_attn_every_n_layers,
         )
         module = module.clone(config=whole)
     params, report = task.load_params(
@@ -337,7 +352,8 @@ def initial_params(init: ModelInit, task: Task, mesh: Mesh, seed: int) -> Any:
         reinitialize=heads_to_reinitialize(init.description, description),
     )
     if is_main_host():
-        if init.family.model_type != init.description.family.model_type:
+        is_another = init.family.model_type != init.description.family.model_type
+        if is_another and report.unexpected_keys:
             left_out = listed(report.unexpected_keys, _NAMES_SHOWN)
             say(f"a {init.family.model_type} model leaves out {left_out}")
             report = dataclasses.replace(report, unexpected_keys=())
@@ -365,10 +381,11 @@ def heads_to_reinitialize(source: ModelDescription, target: ModelDescription) ->
     """Prefixes of the names of parameters that have another meaning in the source model."""
     if source.problem_type == target.problem_type == "regression":
         return ()
+    are_same = source.labels in ((), target.labels) or target.head == "question_answering"
     if (
         source.head == target.head
         and source.config.num_labels == target.config.num_labels
-        and source.labels in ((), target.labels)
+        and are_same
     ):
         return ()
     return label_parameters()

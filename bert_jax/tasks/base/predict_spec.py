@@ -8,19 +8,23 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from bert_jax.data.converted_outputs import to_parquet
 from bert_jax.data.examples import Example, Examples, Text
 from bert_jax.data.outputs import Layout, Outputs, open_outputs, to_json
 from bert_jax.data.readers.columns import TextOptions
 from bert_jax.data.readers.tables import FileOptions, Record, value_of
 from bert_jax.data.readers.texts import TextParser, open_texts
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import OptionError, UserError, require_one_of
 from bert_jax.options import keys_of, typed_values
 from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor
 
 Input = TypeVar("Input")
 Prediction = TypeVar("Prediction")
 
+BAD_ROWS = ERROR, SKIP, MARK = "error", "skip", "mark"
 JSONL = "jsonl"
+PARQUET = "parquet"
+_ENDINGS = dict.fromkeys(("", ".jsonl", ".ndjson", ".json"), JSONL) | {".parquet": PARQUET}
 EXPECTED = "expected"
 """The key of an example's label where the prediction has a key of the label's name."""
 
@@ -40,11 +44,13 @@ class PredictOptions(FileOptions):
         output_format: a key of the task's `formats`; "": selected by the extension of the output,
             else "jsonl".
         keep_columns: columns of the input that the output has, also "a.b" of an object in an
-            object; None: in JSON lines all except the text, in a table the id.
+            object; None: in JSON lines all, in a table the id.
         batch_size: maximum number of rows per batch.
         max_length: maximum number of tokens per row; None: the limit in the model's files, at
             most its number of positions, and for "question_answering" 384.
         progress: whether a progress bar is shown on stderr.
+        bad_rows: what becomes of a row that cannot be read or predicted: "error" ends the
+            prediction, "skip" leaves it out, "mark" writes why under "error", in JSON lines only.
     """
 
     label_column: str = ""
@@ -53,9 +59,11 @@ class PredictOptions(FileOptions):
     batch_size: int = 32
     max_length: int | None = None
     progress: bool = True
+    bad_rows: str = ERROR
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require_one_of("bad_rows", self.bad_rows, BAD_ROWS)
         BatchOptions(self.batch_size, self.max_length)  # which checks them
 
     @property
@@ -118,9 +126,11 @@ class PredictSpec(Generic[Input, Prediction]):
         options: dataclass of the options of the prediction.
         predictor: makes the predictor of a model from the options.
         to_record: input and prediction → the fields of the prediction in JSON.
-        formats: further output formats by name; each task has "jsonl", lines of such fields.
+        formats: further output formats by name; each task has "jsonl", lines of such fields, and
+            "parquet", a table of them.
         endings: file extensions of these formats, such as {".tsv": "glue"}.
         heads: heads that the model may have, the first one for a new model; (): any.
+        is_default: whether a model with one of the heads predicts this task if none is named.
     """
 
     reader: InputReader[Input]
@@ -130,6 +140,7 @@ class PredictSpec(Generic[Input, Prediction]):
     formats: Mapping[str, Format[Input, Prediction]] = dataclasses.field(default_factory=dict)
     endings: Mapping[str, str] = dataclasses.field(default_factory=dict)
     heads: tuple[str, ...] = ()
+    is_default: bool = True
 
     def read_options(
         self, task: str, target: str | Path, values: Mapping[str, Any]
@@ -139,34 +150,53 @@ class PredictSpec(Generic[Input, Prediction]):
         Raises:
             OptionError: the task has no such option or output format, or a value is out of range or
                 of another type; see `typed_values`.
+            UserError: no format has the ending of the output.
         """
         known = keys_of(self.options)
         for name, value in values.items():
             if name not in known:
-                raise OptionError(name, value, f"task {task!r} has no such option; leave it out")
+                rule = f"task {task!r} has no such option; it has {', '.join(sorted(known))}"
+                raise OptionError(name, value, rule)
         options = self.options(**typed_values(self.options, values))
-        formats = (JSONL, *self.formats)
-        ending = self.endings.get(Path(target).suffix.lower(), JSONL)
-        name = options.output_format or ending
+        formats = (JSONL, PARQUET, *self.formats)
+        endings, ending = _ENDINGS | dict(self.endings), Path(target).suffix.lower()
+        name = options.output_format or endings.get(ending, "")
+        if not name:
+            raise UserError(
+                f"{target}: no format of task {task!r} has the ending {ending}; give "
+                f"{', '.join(filter(None, endings))}, or a format: {', '.join(formats)}"
+            )
         if name not in formats:
             raise OptionError("output_format", name, f"this task has {', '.join(formats)}")
+        if options.bad_rows == MARK and name != JSONL:
+            rule = f"that is for JSON lines, not for {target}; give skip, or an output of .jsonl"
+            raise OptionError("bad_rows", options.bad_rows, rule)
         return dataclasses.replace(options, output_format=name)
 
     def record(
-        self, example: Example[Input], prediction: Prediction, keep: Sequence[str] | None = None
+        self,
+        example: Example[Input],
+        prediction: Prediction | UserError,
+        keep: Sequence[str] | None = None,
     ) -> dict[str, Any]:
         """The columns of an example that the output has, then the prediction; values of JSON.
 
         Args:
             example: the example.
-            prediction: its prediction.
+            prediction: its prediction, or why it has none, which is the field "error".
             keep: see `PredictOptions.keep_columns`.
 
         Raises:
             UserError: a column has the name of a field of the prediction, and is no label.
         """
-        record = self.to_record(example.input, prediction)
-        kept, label = example.fields, example.label_field
+        if isinstance(prediction, UserError):
+            record: Mapping[str, Any] = {"error": str(prediction)}
+        else:
+            record = self.to_record(example.input, prediction)
+        # A column of the input that the prediction has, too, as the words of a tagger, is not kept.
+        shown = example.fields.keys() | example.record.keys() - record.keys()
+        read = {key: value for key, value in example.record.items() if key in shown}
+        kept, label = {**read, **example.fields}, example.label_field
         if keep is not None:
             chosen = kept_columns(example, keep)
             kept = {name: value for name, value in chosen.items() if value is not None}
@@ -190,15 +220,16 @@ class PredictSpec(Generic[Input, Prediction]):
         open_files: Callable[[Sequence[Layout]], AbstractContextManager[Outputs]],
     ) -> Iterator[tuple[Write[Input, Prediction], Outputs]]:
         """Opens an output; yields the function that writes a prediction, and the files."""
-        files: Sequence[OutputFile[Input, Prediction]] = (
-            OutputFile(
-                lambda example, prediction: (
-                    to_json(self.record(example, prediction, options.keep_columns)) + "\n"
-                )
-            ),
-        )
-        if options.output_format != JSONL:
-            files = self.formats[options.output_format](options)
+
+        def line(example: Example[Input], prediction: Prediction) -> str:
+            return to_json(self.record(example, prediction, options.keep_columns)) + "\n"
+
+        formats: dict[str, Format[Input, Prediction]] = {
+            **self.formats,
+            JSONL: lambda _: (OutputFile(line),),
+            PARQUET: lambda _: (OutputFile(line, Layout(convert=to_parquet)),),
+        }
+        files = formats[options.output_format](options)
         with open_files([file.layout for file in files]) as outputs:
             written = [file for file in files if outputs.takes(file.layout.prefix)]
 

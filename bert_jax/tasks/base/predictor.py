@@ -149,18 +149,20 @@ class Notes:
     Attributes:
         texts: number of texts, or of questions.
         cut: number of texts that were longer than the limit.
-        empty: number of questions without text, or about a passage without text.
+        empty: number of texts of white space alone; or of questions, or about such a passage.
+        longer: number of rows that are longer than the rows of the training.
     """
 
     texts: int = 1
     cut: int = 0
     empty: int = 0
+    longer: int = 0
 
     @classmethod
     def total(cls, notes: Iterable["Notes"]) -> "Notes":
         """The sums of all counts."""
-        counts = ((each.texts, each.cut, each.empty) for each in notes)  # no copies
-        return cls(*map(sum, zip((0, 0, 0), *counts, strict=True)))
+        counts = ((each.texts, each.cut, each.empty, each.longer) for each in notes)  # no copies
+        return cls(*map(sum, zip((0, 0, 0, 0), *counts, strict=True)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,11 +187,15 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
         model: the model to predict with.
         options: sizes of the batches.
         packs_rows: whether `compute` takes packed rows, which have only the last hidden states.
+        batch_work: see `data.prediction_batches.least_work_batches`.
         unit: the unit of `Notes.texts`.
+        empty: what `Notes.empty` counts.
     """
 
     packs_rows = True
+    batch_work = 256
     unit = "texts"
+    empty = "empty"
 
     def __init__(self, model: Model, options: BatchOptions) -> None:
         self.model = model
@@ -204,6 +210,11 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
     def limit(self) -> int:
         """The maximum number of tokens per row, see `BatchOptions.limit`."""
         return self.options.limit(self.model.config, self.stored_length)
+
+    @property
+    def trained_length(self) -> int | None:
+        """The maximum number of tokens per row in the training, unless the caller gives another."""
+        return self.model.description.trained_length if self.options.max_length is None else None
 
     @property
     def text_limit(self) -> int:
@@ -227,7 +238,7 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
         return arrays
 
     def warm_up_inputs(self, arrays: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
-        """The inputs of each program for arrays of padding, which `Engine.warm_up` compiles."""
+        """The inputs of each program for arrays of padding, which `Engine.compile` compiles."""
         yield self.inputs(arrays, {})
 
     def compute(self, batch: dict[str, jax.Array]) -> Any:
@@ -255,6 +266,10 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
         """
         return decoded
 
+    def output_values(self, length: int) -> int:
+        """The number of values of a row of so many tokens in a prediction, if that is large."""
+        return 0
+
     def characters(self, example: Any) -> int:
         """The approximate length of any object; limits how many are in memory together."""
         if isinstance(example, str):
@@ -262,11 +277,18 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
         return sum(map(len, example)) if is_sequence_of_texts(example) else 0
 
     def report(self, notes: Notes) -> Iterator[str]:
-        """Lines with the number of texts that were cut."""
+        """Lines that count the texts that were cut or empty, and rows longer than in training."""
         if notes.cut:
             yield (
                 f"{notes.cut} of {notes.texts} {self.unit} were longer than {self.text_limit} "
                 "tokens: cut"
+            )
+        if notes.empty:
+            yield f"{notes.empty} of {notes.texts} {self.unit} were {self.empty}"
+        if notes.longer:
+            yield (
+                f"rows with more than the {self.trained_length} tokens of the training: "
+                f"{notes.longer}; the maximum length {self.trained_length} predicts as the training"
             )
 
 
@@ -314,14 +336,14 @@ def not_one_string(items: Iterable[Item], name: str = "texts") -> Iterable[Item]
     return items
 
 
-def check_head(model: Model, heads: tuple[str, ...], ability: str, task: str) -> None:
+def check_head(model: Model, heads: tuple[str, ...], ability: str, instead: str = "") -> None:
     """Refuses a model that has another head.
 
     Args:
         model: a model with any head.
         heads: the accepted heads.
         ability: completes "this model does not …", such as "tag words".
-        task: argument of `bert_jax.load` that makes a model with such a head.
+        instead: what another model can do instead; "": nothing.
 
     Raises:
         UserError: the model has another head, or the head of its files cannot be used.
@@ -331,7 +353,8 @@ def check_head(model: Model, heads: tuple[str, ...], ability: str, task: str) ->
     if model.description.head not in heads:
         raise UserError(
             f"this {model.description.class_name} does not {ability}; give the directory of a "
-            f'model that does, and load it with load(path, task="{task}")'
+            f"model that does, with the head {' or '.join(heads)}"
+            f"{instead and f'; {instead}'}"
         )
 
 

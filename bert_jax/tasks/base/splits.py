@@ -126,7 +126,7 @@ def _sources(data: LabelledData, split: str, default_names: tuple[str, ...]) -> 
             sources.append(name)
             continue
         path = directory / name if directory and not is_remote(name) else as_path(name)
-        if not _is_file(path):
+        if not _exists(path):
             problem = f"{path} does not exist"
             raise OptionError(key, name, f"give another file as {{{key}}}", problem)
         sources.append(str(path))
@@ -137,6 +137,12 @@ def _sources(data: LabelledData, split: str, default_names: tuple[str, ...]) -> 
             rule = f"it has no {default_names[0]}; name the file with {{{key}}}"
             raise OptionError("data.directory", str(directory), rule)
     return sources
+
+
+def _exists(path: Path) -> bool:
+    """Whether there is a file, or a folder, as of BEIR."""
+    with reachable(path):
+        return path.exists()
 
 
 def _is_file(path: Path) -> bool:
@@ -169,6 +175,9 @@ def _validation_count(share: float, count: int) -> int:
         raise OptionError("data.validation_fraction", share, rule)
     chosen = round(share * count)
     if not 0 < chosen < count:
-        rule = f"of {count} examples it is {chosen}; give more examples, or {{data.validation}}"
-        raise OptionError("data.validation_fraction", share, rule)
+        rule = "set another {data.validation_fraction}, or give a file as {data.validation}"
+        problem = (
+            f"no file is given for validation, and {share} of {count} examples rounds to {chosen}"
+        )
+        raise OptionError("data.validation_fraction", share, rule, problem)
     return chosen

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.data.readers.rows import TableCounts, is_number
-from bert_jax.errors import listed
+from bert_jax.errors import counted, listed
 from bert_jax.tokenization import Tokenizer
 
 # A warning is given from these shares on.
@@ -108,7 +108,7 @@ class DataSummary:
     def lines(self) -> list[str]:
         """A few lines of text for the start of a training."""
         others = [f"{name} {count:,}" for name, count in (self.validation | self.test).items()]
-        lines = [f"data: {', '.join([f'train {self.train:,} {self.unit}', *others])}"]
+        lines = [f"data: {', '.join([f'train {counted(self.train, self.unit)}', *others])}"]
         lines += map(str, self.shapes)
         if self.classes:
             total = sum(self.classes.values())
@@ -119,10 +119,10 @@ class DataSummary:
             low, mean, high = self.values
             lines.append(f"labels: {low:g} to {high:g}, mean {mean:g}")
         tokens = self.tokens
-        counted = "documents" if self.unit == "documents" else "rows"
+        of_tokens = "documents" if self.unit == "documents" else "rows"
         cut = f"; {tokens.cut:,} of {tokens.texts:,} texts cut to {tokens.limit}"
         lines.append(
-            f"tokens: {counted} of {tokens.median:,} (median), {tokens.most_rows:,} (95 %), "
+            f"tokens: {of_tokens} of {tokens.median:,} (median), {tokens.most_rows:,} (95 %), "
             f"{tokens.longest:,} (maximum); {tokens.unknown:.1%} unknown"
             + (cut if tokens.texts else "")
         )
@@ -155,7 +155,8 @@ class DataSummary:
                 if all(map(is_number, classes))
                 else "choose the column with data.label_column"
             )
-            yield f"{count} classes for {total:,} {self.unit}, as {listed(list(classes))}: {remedy}"
+            found = f"{counted(count, 'classes')} for {counted(total, self.unit)}"
+            yield f"{found}, as {listed(list(classes))}: {remedy}"
         similar: defaultdict[str | float, list[str]] = defaultdict(list)
         for name in classes:
             similar[_spelling(name)].append(name)
@@ -198,7 +199,7 @@ class DataSummary:
         fewest = _FEWEST.get(self.unit, _FEWEST_EXAMPLES)
         for name, count in self.validation.items():
             if count < fewest:
-                yield f"{name} has {count} {self.unit} only: its metrics say little"
+                yield f"{name} has {counted(count, self.unit)} only: its metrics say little"
         if missing := [name for name in self.validation_classes if name not in self.classes]:
             yield f"no training example has the classes of validation {listed(missing)}"
         for name, count in self.duplicates.items():

@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import functools
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,17 +45,20 @@ class EvalResult:
         test_metrics: metrics of the test sets that have labels, as `test_<metric>`.
         description: description of the model, with values that were tuned on the validation
             examples, such as a threshold.
-        sets: names of the sets that were predicted.
+        predictions: predictions by the name of their set, in the order of the examples.
     """
 
     metrics: dict[str, float]
     description: ModelDescription
     test_metrics: dict[str, float] = dataclasses.field(default_factory=dict)
-    sets: tuple[str, ...] = ()
+    predictions: Mapping[str, list[Any]] = dataclasses.field(default_factory=dict)
 
 
 Predict = Callable[[Predictor[Any, Any], Iterable[Any], str], list[Any]]
-"""(predictor, examples, name under which outputs are kept) → predictions, see `inference`."""
+"""(predictor, examples, name under which outputs are kept) → predictions, see `inference`.
+
+The name is the name of a set; or, for several calls for a set, NAME.PART.
+"""
 
 
 class Evaluator(abc.ABC):
@@ -71,23 +74,27 @@ class Evaluator(abc.ABC):
     def check(self) -> None:  # noqa: B027 - most have nothing to check
         """Raises UserError where the data cannot be evaluated as the config requires."""
 
+    @property
+    def unlabelled(self) -> Sequence[str]:
+        """The sources of validation sets without labels, which can only be predicted."""
+        return ()
+
     @abc.abstractmethod
-    def evaluate(self, model: Model, predict: Predict, directory: Path | None) -> EvalResult:
+    def evaluate(self, model: Model, predict: Predict, *, with_test: bool) -> EvalResult:
         """Evaluates a model; metrics are the same for any mesh up to rounding.
 
         Args:
             model: the model of the task.
             predict: runs a predictor.
-            directory: directory for predictions and reports; with it, the test sets are
-                also predicted and evaluated; None: nothing is written.
-
-        Raises:
-            UserError: a set has no labels and there is no directory for its predictions.
+            with_test: whether the test sets are also predicted, and evaluated if they have labels.
         """
+
+    def write(self, directory: Path, result: EvalResult) -> None:  # noqa: B027 - some have none
+        """Writes predictions and reports of an evaluation to files in a directory."""
 
     @abc.abstractmethod
     def baselines(self) -> dict[str, float]:
-        """Validation metrics without a model, as `<metric or part>_<baseline>`."""
+        """Validation metrics without a model, as `<metric>_<baseline>`."""
 
     def baseline_warning(self, metrics: Mapping[str, float], baselines: Mapping[str, float]) -> str:
         """A baseline that the metrics of a model do not beat, in words; "" if they beat all."""
@@ -198,8 +205,11 @@ class Task(abc.ABC):
             hosts: number of equal parts.
         """
 
-    def pack_rows(self, rows: Batch) -> Batch:
-        """Packs short rows of one device's batch together, if the task can."""
+    def pack_rows(self, rows: Batch, parts: int) -> Batch:
+        """Packs short rows of one device's batch together, if the task can.
+
+        The rows of each micro-batch are packed separately, see `RowPacker.pack`.
+        """
         return rows
 
     @abc.abstractmethod

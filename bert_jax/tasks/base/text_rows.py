@@ -32,6 +32,13 @@ _BREAKS = re.compile("[ \n]")
 _BREAKS_OR_CHINESE = re.compile("[ \n\u4e00-\u9fff]")
 
 
+def _too_long(length: int, limit: int) -> str:
+    return (
+        f"the text has {length} tokens, the model takes {limit}; shorten it, or set the maximum "
+        "length to cut it"
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class TextEncoder:
     """Encodes each text as one row, cut to a limit.
@@ -42,6 +49,8 @@ class TextEncoder:
         limit: maximum number of tokens, see `BatchOptions.limit`.
         refuse_long: whether a text above the limit is an error; otherwise it is cut.
         prepare: changes a text before it is tokenised.
+        is_target: whether the texts are single ones that an encoder-decoder writes.
+        too_long: number of tokens, limit → why a text is refused.
     """
 
     tokenizer: Tokenizer
@@ -49,6 +58,8 @@ class TextEncoder:
     limit: int
     refuse_long: bool = False
     prepare: Callable[[Text], Text] = lambda text: text
+    is_target: bool = False
+    too_long: Callable[[int, int], str] = _too_long
 
     def __call__(self, texts: Sequence[Any]) -> list[EncodedExample | ExampleError]:
         """The row of each text, or why it has none."""
@@ -62,12 +73,19 @@ class TextEncoder:
         lengths = {index: len(encoding) for index, encoding in encodings.items()}
         too_long = {index: length for index, length in lengths.items() if length > self.limit}
         if self.refuse_long:
-            errors |= {index: self._too_long(length) for index, length in too_long.items()}
+            errors |= {
+                index: ExampleError(self.too_long(length, self.limit))
+                for index, length in too_long.items()
+            }
         else:  # only the tokenizer knows where a pair is cut
             encodings |= self._encoded({index: prepared[index] for index in too_long}, self.limit)
         return [
-            errors.get(index) or EncodedExample([encodings[index]], Notes(cut=index in too_long))
-            for index in range(len(texts))
+            errors.get(index)
+            or EncodedExample(
+                [encodings[index]],
+                Notes(cut=index in too_long, empty=not ("".join(text)).strip()),
+            )
+            for index, text in enumerate(texts)
         ]
 
     def groups(
@@ -91,12 +109,6 @@ class TextEncoder:
         return ExampleError(
             "the text is a pair, but the model has one segment only (type_vocab_size 1); "
             "join the two texts"
-        )
-
-    def _too_long(self, length: int) -> ExampleError:
-        return ExampleError(
-            f"the text has {length} tokens, the model takes {self.limit}; shorten it, or set "
-            "the maximum length to cut it"
         )
 
     def _shortened(self, text: Text) -> Text:
@@ -123,7 +135,9 @@ class TextEncoder:
         self, texts: Mapping[int, Text], max_length: int | None = None
     ) -> dict[int, Encoding]:
         """{index: encoding} of {index: text or pair}."""
-        encode = functools.partial(self.tokenizer.encode_batch, max_length=max_length)
+        tokenizer = self.tokenizer
+        method = tokenizer.encode_targets if self.is_target else tokenizer.encode_batch
+        encode: Callable[..., list[Encoding]] = functools.partial(method, max_length=max_length)
         single = {index: text for index, text in texts.items() if isinstance(text, str)}
         pairs = {index: text for index, text in texts.items() if not isinstance(text, str)}
         encodings = dict(zip(single, encode(list(single.values())), strict=True)) if single else {}
@@ -158,11 +172,12 @@ class TextPredictor(Predictor[Text, Prediction]):
         *,
         refuse_long: bool = False,
         prepare: Callable[[Text], Text] = lambda text: text,
+        too_long: Callable[[int, int], str] = _too_long,
     ) -> None:
-        """Takes `refuse_long` and `prepare` of the `TextEncoder`."""
+        """Takes `refuse_long`, `prepare` and `too_long` of the `TextEncoder`."""
         super().__init__(model, options)
         self.encode_texts = TextEncoder(
-            model.tokenizer, model.config, self.limit, refuse_long, prepare
+            *(model.tokenizer, model.config, self.limit, refuse_long, prepare), too_long=too_long
         )
 
     def encode(self, examples: Sequence[Text]) -> Sequence[EncodedExample | ExampleError]:

@@ -1,12 +1,13 @@
 """A task of a config: its sections, and how they make a `Task`."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 import flax.linen as nn
 
 from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.data.pretraining.options import VocabularyOptions
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.task import Task
@@ -66,7 +67,10 @@ class TrainSpec(Generic[Data]):
         sections: dataclasses of other sections that only this task has, by name; the fields of
             section `tokenizer` are keys beside `tokenizer.path`.
         defaults: defaults of the task for keys of the sections `optimizer` and `train`.
-        prepare_options: options of `bert-jax prepare`; None: the files are read as they are.
+        prepare_options: options of the corpus that `bert-jax prepare` makes; None: the files are
+            read as they are.
+        vocabulary: training texts and options of the vocabulary that `bert-jax prepare` makes;
+            None: it is made with a corpus, or a model has one.
         create_without_data: makes the task with synthetic data of the same shapes, to plan or time
             a step; None: the data are needed.
         has_data: whether the config names the data.
@@ -80,6 +84,7 @@ class TrainSpec(Generic[Data]):
     sections: Mapping[str, type] = dataclasses.field(default_factory=dict)
     defaults: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     prepare_options: Callable[[TaskConfig[Data]], Any] | None = None
+    vocabulary: Callable[[TaskConfig[Data]], tuple[Iterable[str], VocabularyOptions]] | None = None
     create_without_data: Callable[[TaskConfig[Data], ModelInit], Task] | None = None
     has_data: Callable[[Data], bool] = lambda data: True
     export_notes: Callable[[Data], tuple[str, ...]] = lambda data: ()

@@ -1,9 +1,7 @@
 """Labels and scores of texts (paper, figure 4, a and b): JSON lines, or GLUE's submissions."""
 
 import dataclasses
-import json
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -21,7 +19,7 @@ from bert_jax.checkpoints.sentence_transformers.cross_encoder import (
     stored_activation,
 )
 from bert_jax.data.examples import Example, Text
-from bert_jax.data.outputs import Layout, float32_repr
+from bert_jax.data.outputs import Layout, float32_repr, table_line
 from bert_jax.errors import OptionError, UserError
 from bert_jax.models.activations import PYTORCH_ACTIVATIONS
 from bert_jax.tasks.base.labels import label_names
@@ -93,7 +91,7 @@ class ClassificationPredictor(TextPredictor[Any]):
             UserError: the model has no classifier of texts, a problem type or an activation that
                 is not known, or a rule for its texts that is not computed.
         """
-        check_head(model, PREDICT.heads, "classify texts", "classification")
+        check_head(model, PREDICT.heads, "classify texts")
         check_computed(model.description.other)
         super().__init__(model, options)
         self.raw_scores = raw_scores
@@ -205,19 +203,10 @@ def _table(options: PredictOptions) -> Sequence[OutputFile[Text, TextPrediction]
         else:
             label = ",".join(prediction.label)
         first = [example.id] if keep is None else kept_columns(example, keep).values()
-        return _table_line([*first, label])
+        return table_line([*first, label])
 
-    head = _table_line([*(("index",) if keep is None else keep), _PREDICTION])
+    head = table_line([*(("index",) if keep is None else keep), _PREDICTION])
     return (OutputFile(row, Layout(head=head, empty=head)),)
-
-
-def _table_line(values: Iterable[Any]) -> str:
-    texts = (value if isinstance(value, str) else _as_text(value) for value in values)
-    return "\t".join(re.sub(r"[\t\r\n]", " ", text) for text in texts) + "\n"
-
-
-def _as_text(value: Any) -> str:
-    return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _by_label(labels: tuple[str, ...], probabilities: np.ndarray) -> dict[str, float]:

@@ -11,10 +11,9 @@ import numpy as np
 
 from bert_jax.data.examples import Example, Text, texts_of
 from bert_jax.data.readers.columns import TextOptions
-from bert_jax.data.readers.glue import TRAIN as GLUE_TRAIN
-from bert_jax.data.readers.glue import GlueLayout
 from bert_jax.data.readers.texts import read_texts
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import OptionError, UserError, require_between
+from bert_jax.models.encoder_with_head import ClassifierOptions
 from bert_jax.sharding.mesh import host_memory
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator, example_losses
 from bert_jax.tasks.base.labelled_options import (
@@ -34,9 +33,14 @@ from bert_jax.tasks.base.labels import balanced_weights, choose_labels
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
-from bert_jax.tasks.base.task import Distillable, Sums, weighted_sums
+from bert_jax.tasks.base.task import ComputedModel, Distillable, Sums, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
+from bert_jax.tasks.classification.language_model import (
+    OutputsWithNextTokens,
+    check_language_model,
+    with_next_tokens,
+)
 from bert_jax.tasks.classification.predict import (
     PREDICT,
     ClassificationPredictor,
@@ -54,6 +58,7 @@ from bert_jax.tasks.classification.problems import (
     labels_of,
     vector_names,
 )
+from bert_jax.tokenization import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,20 +67,16 @@ class ClassificationData(ClassData, TextOptions):
 
     Attributes:
         problem_type: Hugging Face's name of the problem, see `problems`; "": as the labels are.
+        language_model_weight: λ, the weight of the loss of a causal model's next tokens, see
+            `language_model`; 0: there is none.
     """
 
     problem_type: str = ""
+    language_model_weight: float = 0.0
 
-
-def _files(layout: GlueLayout | None) -> dict[str, tuple[str, ...]]:
-    """Names of a benchmark's files, by split."""
-    if layout is None:
-        return {}
-    return {
-        "train": (GLUE_TRAIN,),
-        "validation": layout.validation,
-        "test": tuple(layout.test),
-    }
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_between("data.language_model_weight", self.language_model_weight, 0)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -146,6 +147,7 @@ class ClassificationTask(LabelledTask[Text], Distillable):
         *,
         balanced: bool = False,
         submissions: Mapping[str, str] = MappingProxyType({}),
+        language_model_weight: float = 0.0,
     ) -> None:
         """Takes labels, their weights and the files of a benchmark.
 
@@ -156,6 +158,7 @@ class ClassificationTask(LabelledTask[Text], Distillable):
             problem: problem type with its labels.
             balanced: whether every class has the same weight in the loss; otherwise every text.
             submissions: names of a benchmark's submission files, by names of the test files.
+            language_model_weight: see `ClassificationData`.
 
         Raises:
             UserError: see `LabelledTask`; or `balanced` is set but the labels are not classes; or
@@ -174,6 +177,14 @@ class ClassificationTask(LabelledTask[Text], Distillable):
         self.positive_class = problem.positive_class
         self._balanced = balanced
         self._submissions = submissions
+        self._language_model_weight = language_model_weight
+
+    @property
+    def computed_models(self) -> tuple[ComputedModel, ...]:
+        config = self.description.config
+        has_logits = self._language_model_weight > 0
+        of_logits = 2.0 * config.hidden_size * config.vocab_size if has_logits else 0.0
+        return (ComputedModel(config, flops_per_token=of_logits),)
 
     def make_evaluator(self) -> ClassificationEvaluator:
         return ClassificationEvaluator(
@@ -188,9 +199,21 @@ class ClassificationTask(LabelledTask[Text], Distillable):
         rows = encode_in_chunks(encode, texts)
         return self.one_row_each(rows, labels=targets, weights=self._weights(targets))
 
+    def forward(
+        self, params: Any, batch: dict[str, jax.Array], dropout_key: jax.Array | None = None
+    ) -> Any:
+        """Logits, with the loss of the next tokens where it has a weight."""
+        if not self._language_model_weight:
+            return super().forward(params, batch, dropout_key)
+        return with_next_tokens(self.module, params, self.inputs(batch), dropout_key)
+
     def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
-        values = {"loss": self._problem.losses(outputs, batch["labels"])}
-        correct = self._problem.correct(outputs, batch["labels"])
+        logits = self.scores(params, outputs, batch)
+        values = {"loss": self._problem.losses(logits, batch["labels"])}
+        if isinstance(outputs, OutputsWithNextTokens):
+            values["next_token_cross_entropy"] = outputs.next_tokens
+            values["loss"] += self._language_model_weight * outputs.next_tokens
+        correct = self._problem.correct(logits, batch["labels"])
         if correct is not None:
             values["accuracy"] = correct
         return {"": weighted_sums(batch["weights"], values)}
@@ -200,7 +223,7 @@ class ClassificationTask(LabelledTask[Text], Distillable):
         return self._problem.score_kind
 
     def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
-        return outputs
+        return outputs.logits if isinstance(outputs, OutputsWithNextTokens) else outputs
 
     def examples_as_text(self, count: int) -> str:
         """Label, text and pair, one example a line."""
@@ -240,7 +263,7 @@ def create(config: TaskConfig[ClassificationData], model_init: ModelInit) -> Cla
             report=report,
         ),
         with_train=not model_init.is_finished,
-        default_names=_files(layout),
+        default_names=layout.files if layout else None,
     )
     if kind is SingleLabel and not is_certain and has_lists(splits.all_train):
         kind = MultiLabel
@@ -266,6 +289,9 @@ def create(config: TaskConfig[ClassificationData], model_init: ModelInit) -> Cla
         labels=labels,
         problem_type=problem.problem_type,
     )
+    if description.config.of_head(ClassifierOptions).of_last_token:
+        description = dataclasses.replace(description, other=_padding_of(tokenizer))
+    check_language_model(description.config, data.language_model_weight)
     return ClassificationTask(
         splits,
         TrainedModel(tokenizer, description, model_init.execution),
@@ -273,7 +299,19 @@ def create(config: TaskConfig[ClassificationData], model_init: ModelInit) -> Cla
         problem,
         balanced=bool(data.class_weights),
         submissions=layout.test if layout else {},
+        language_model_weight=data.language_model_weight,
     )
+
+
+def _padding_of(tokenizer: Tokenizer) -> dict[str, int]:
+    """The field of `config.json` by which transformers finds the last token of a text.
+
+    GPT's tokenizers have no padding: it is the end of a text (GPT-2), which no text contains, or
+    else the unknown token (GPT).
+    """
+    special = tokenizer.special_ids
+    known = [each for each in (special.pad, special.eos, special.unk) if each is not None]
+    return {"pad_token_id": known[0]} if known else {}
 
 
 def _check_memory(source: str, texts: int, labels: int) -> None:

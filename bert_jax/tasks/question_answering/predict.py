@@ -14,14 +14,14 @@ import jax
 import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.examples import Example, Examples, Question
+from bert_jax.data.examples import Example, Examples, Question, each_example
 from bert_jax.data.outputs import Layout, float32_repr
 from bert_jax.data.readers.squad import (
     ANSWERS,
     SQUAD,
     QuestionOptions,
     QuestionParser,
-    distinct,
+    distinct_ids,
     open_questions,
 )
 from bert_jax.data.windows.passages import PassageWindow, PassageWindows
@@ -130,7 +130,7 @@ def _open(source: str | Path, options: AnswerPredictOptions) -> Iterator[Example
     """
     with open_questions(source, options, options.answer_columns(ANSWERS)) as examples:
         if options.output_format == SQUAD:
-            yield Examples(distinct(examples), examples.fraction)
+            yield each_example(distinct_ids(), examples)
         else:
             yield examples
 
@@ -218,6 +218,7 @@ class SpanPredictor(Predictor[Question, RankedSpans]):
     """The best spans for each question."""
 
     unit = "questions"
+    empty = "empty, or about an empty passage"
 
     def __init__(
         self,
@@ -233,7 +234,7 @@ class SpanPredictor(Predictor[Question, RankedSpans]):
         Raises:
             UserError: the model does not answer questions, or an option is out of range.
         """
-        check_head(model, PREDICT.heads, "answer questions", "question_answering")
+        check_head(model, PREDICT.heads, "answer questions")
         model.tokenizer.check_pairs(model.config.type_vocab_size, "questions")
         super().__init__(model, options)
         self._windows = PassageWindows(
@@ -290,12 +291,6 @@ class SpanPredictor(Predictor[Question, RankedSpans]):
 
     def characters(self, example: Question) -> int:
         return super().characters((example.question, example.passage))
-
-    def report(self, notes: Notes) -> Iterator[str]:
-        yield from super().report(notes)
-        if notes.empty:
-            empty = f"{notes.empty} of {notes.texts} questions"
-            yield f"{empty} were empty, or about an empty passage"
 
 
 def _encoded(pair: tuple[str, str], windows: Sequence[PassageWindow]) -> EncodedExample:

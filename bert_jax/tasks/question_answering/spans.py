@@ -37,14 +37,14 @@ Logits = tuple[np.ndarray, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class SpanRows:
-    """The windows of all training questions, R rows.
+    """The windows of all training questions, n rows.
 
     Attributes:
         sequences: tokens of the rows.
-        positions: int32 [R, 2], first and last token of the answer in each row; (0, 0), the
+        positions: int32 [n, 2], first and last token of the answer in each row; (0, 0), the
             position of [CLS], if the row does not contain the whole answer.
-        passages: int32 [R, 2], first position of the passage's tokens, and one past the last.
-        without_answer: float32 [R], 1 if the row's question has no answer.
+        passages: int32 [n, 2], first position of the passage's tokens, and one past the last.
+        without_answer: float32 [n], 1 if the row's question has no answer.
         report: lines that tell the user which questions were left out and why.
     """
 

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 
 from bert_jax.data.examples import Example, Question
-from bert_jax.data.readers.squad import QuestionOptions, distinct, read_questions
+from bert_jax.data.readers.squad import QuestionOptions, distinct_ids, read_questions
 from bert_jax.data.windows.passages import PassageWindows
 from bert_jax.errors import OptionError, UserError, require_one_of
 from bert_jax.metrics.squad import best_f1_threshold, score_v1, score_v2
@@ -26,9 +26,9 @@ from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import (
     LabelledData,
     LabelledOptions,
+    config_keys,
     labelled_defaults,
     labelled_options,
-    length_key,
     model_tokenizer,
 )
 from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel, TrainingRows
@@ -186,7 +186,7 @@ class QuestionAnsweringTask(LabelledTask[Question], Distillable):
     def _windows(self) -> SpanRows:
         """The windows of the training questions, tokenised at the first access."""
         options = self._span_options
-        with length_key():
+        with config_keys():
             windows = PassageWindows(
                 self.tokenizer, self.options.length, options.window_step, options.question_length
             )
@@ -320,7 +320,7 @@ def create(config: TaskConfig[QuestionData], model_init: ModelInit) -> QuestionA
     tokenizer = model_tokenizer(model_init)
     splits = read_splits(
         data,
-        lambda source, split, report: distinct(read_questions(source, data, report)),
+        lambda source, split, report: map(distinct_ids(), read_questions(source, data, report)),
         with_train=not model_init.is_finished,
     )
     evaluated = (question for eval_set in splits.validation for question in eval_set.examples)

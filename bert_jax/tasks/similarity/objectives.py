@@ -16,11 +16,11 @@ import optax
 from bert_jax.data.examples import Example, Pair
 from bert_jax.errors import OptionError, UserError
 from bert_jax.metrics.similarity import are_related
-from bert_jax.models.attention_inputs import MASK_VALUE
-from bert_jax.models.layers import cosines, l2_normalize
+from bert_jax.models.layers import cosines, jax_similarities
 from bert_jax.models.sentence_pairs import PairOutput
 from bert_jax.process import say
 from bert_jax.tasks.base.labels import class_numbers
+from bert_jax.tasks.base.ranking_losses import contrastive, cosent, cross_entropy
 
 
 class Objective(abc.ABC):
@@ -97,8 +97,7 @@ class CosineObjective(Objective):
 class ContrastiveObjective(Objective):
     """Moves similar pairs (label 1) together, and others (label 0) apart up to a margin.
 
-    With the distance d = 1 - cosine: d² / 2 for a similar pair, else max(0, margin - d)² / 2
-    (Hadsell et al., 2006, "Dimensionality reduction by learning an invariant mapping").
+    The distance is 1 - cosine, see `ranking_losses.contrastive`.
 
     Attributes:
         margin: the distance above which the loss of other pairs is 0.
@@ -122,9 +121,7 @@ class ContrastiveObjective(Objective):
         return set(numbers_of(examples)) <= {0, 1}
 
     def losses(self, output: PairOutput, targets: jax.Array, is_pair: jax.Array) -> jax.Array:
-        distance = 1 - cosines(*jnp.unstack(output.vectors, axis=1))
-        apart = jax.nn.relu(self.margin - distance)
-        return 0.5 * (targets * jnp.square(distance) + (1 - targets) * jnp.square(apart))
+        return contrastive(cosines(*jnp.unstack(output.vectors, axis=1)), targets, self.margin)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,7 +163,11 @@ class MultipleNegativesRanking(Objective):
     is_global = True
 
     def select(self, examples: list[Example[Pair]]) -> list[Example[Pair]]:
-        """The pairs that belong together: without a label, or in the upper half of the range."""
+        """The pairs that belong together: without a label, or in the upper half of the range.
+
+        Raises:
+            OptionError: there are none.
+        """
         middle = sum(self.label_range) / 2
         chosen = [pair for pair in examples if pair.label is None or number_of(pair) > middle]
         if not chosen:
@@ -188,12 +189,32 @@ class MultipleNegativesRanking(Objective):
         return text_numbers(examples)
 
     def losses(self, output: PairOutput, targets: jax.Array, is_pair: jax.Array) -> jax.Array:
-        first, second = map(l2_normalize, jnp.unstack(output.vectors, axis=1))
-        scores = self.scale * jnp.inner(first, second)  # BB: each first text with each second
-        same = are_related(targets, targets)
-        positive = jnp.eye(len(targets), dtype=bool)
-        scores = jnp.where(positive | (~same & is_pair[None, :]), scores, MASK_VALUE)
-        return optax.softmax_cross_entropy_with_integer_labels(scores, jnp.arange(len(targets)))
+        first, second = jnp.unstack(output.vectors, axis=1)
+        scores = self.scale * jax_similarities(first, second, "cosine")  # BB
+        is_negative = ~are_related(targets, targets) & is_pair
+        return cross_entropy(scores, jnp.arange(len(targets)), is_negative)
+
+
+@dataclasses.dataclass(frozen=True)
+class CosentObjective(Objective):
+    """Pairs with a higher label get a higher cosine, whatever the values of the labels.
+
+    All pairs of the global batch are compared; see `ranking_losses.cosent`.
+
+    Attributes:
+        scale: factor of the cosines.
+    """
+
+    scale: float = 20.0
+    is_global = True
+
+    def targets(self, examples: Sequence[Example[Pair]]) -> np.ndarray:
+        """Labels, float32 [n]."""
+        return numbers_of(examples).astype(np.float32)
+
+    def losses(self, output: PairOutput, targets: jax.Array, is_pair: jax.Array) -> jax.Array:
+        scores = self.scale * cosines(*jnp.unstack(output.vectors, axis=1))
+        return jnp.full(len(scores), cosent(scores, targets, is_pair))
 
 
 def text_numbers(examples: Sequence[Example[Pair]]) -> np.ndarray:

@@ -9,14 +9,14 @@ from typing import Any, cast
 import jax
 import numpy as np
 
-from bert_jax.data.examples import Example, Examples, Pair, Text
+from bert_jax.data.examples import Example, Examples, Pair, Text, each_example
 from bert_jax.data.outputs import float32_repr
 from bert_jax.data.readers.tables import Record
 from bert_jax.data.readers.texts import TextParser, open_texts
 from bert_jax.errors import OptionError
 from bert_jax.metrics.similarity import similarity_of_pair
 from bert_jax.models.sentence_pairs import pair_features
-from bert_jax.tasks.base.predict_spec import InputReader, PredictSpec, TextPredictOptions
+from bert_jax.tasks.base.predict_spec import InputReader, PredictSpec
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
     EncodedExample,
@@ -28,21 +28,7 @@ from bert_jax.tasks.base.predictor import (
     not_one_string,
     softmax,
 )
-from bert_jax.tasks.embed import EmbeddingPredictor
-
-
-@dataclasses.dataclass(frozen=True)
-class SimilarityPredictOptions(TextPredictOptions):
-    """The options of `bert-jax predict` for the similarity of two texts.
-
-    Attributes:
-        pooling: one or more of `POOLINGS`, as "mean" or "cls,max"; None: as the model's files say.
-        prompt: name of a prompt of the model, or a text, which is put before each text; None: the
-            model's default prompt.
-    """
-
-    pooling: str | None = None
-    prompt: str | None = None
+from bert_jax.tasks.embed import EmbeddingPredictor, VectorPredictOptions
 
 
 def checked_pair(example: Example[Text]) -> Example[Pair]:
@@ -61,25 +47,35 @@ def checked_pair(example: Example[Text]) -> Example[Pair]:
     return cast(Example[Pair], example)
 
 
-def _parser(options: SimilarityPredictOptions) -> Callable[[Record, int], Example[Pair]]:
+def two_views(example: Example[Text]) -> Example[Pair]:
+    """An example of two texts; a single text is its own pair.
+
+    Dropout makes two vectors of it (SimCSE: Gao et al., 2021, https://arxiv.org/abs/2104.08821).
+    """
+    if isinstance(example.input, str):
+        example = dataclasses.replace(example, input=(example.input, example.input))
+    return checked_pair(example)
+
+
+def _parser(options: VectorPredictOptions) -> Callable[[Record, int], Example[Pair]]:
     parse = TextParser(options)
     return lambda record, number: checked_pair(parse(record, number))
 
 
 @contextlib.contextmanager
-def _open(source: str | Path, options: SimilarityPredictOptions) -> Iterator[Examples[Pair]]:
+def _open(source: str | Path, options: VectorPredictOptions) -> Iterator[Examples[Pair]]:
     with open_texts(source, options) as examples:
-        yield Examples(map(checked_pair, examples), examples.fraction)
+        yield each_example(checked_pair, examples)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Match:
-    """A text that a search returns.
+    """A text that a search or a ranking returns.
 
     Attributes:
         index: number of the text among all texts, from 0.
         text: the text itself.
-        score: similarity to the query, most often the cosine.
+        score: similarity to the query, most often the cosine; or the score of a cross-encoder.
     """
 
     index: int
@@ -139,7 +135,8 @@ class PairPredictor(Predictor[Pair, PairPrediction]):
     def decode(
         self, example: Pair, encoded: EncodedExample, outputs: list[np.ndarray]
     ) -> PairPrediction:
-        vectors = check_finite(np.stack(outputs), "the vectors of a pair")
+        stacked = np.stack([self._texts.vector(output) for output in outputs])
+        vectors = check_finite(stacked, "the vectors of a pair")
         similarity = similarity_of_pair(vectors, self._texts.vectors.similarity)
         if self._head is None:
             return PairPrediction(vectors, similarity)
@@ -179,7 +176,7 @@ def to_record(pair: Pair, prediction: PairPrediction) -> Mapping[str, Any]:
 
 PREDICT = PredictSpec(
     InputReader(_parser, _open),
-    SimilarityPredictOptions,
+    VectorPredictOptions,
     lambda model, options: PairPredictor(
         model, options.batches, pooling=options.pooling, prompt=options.prompt
     ),

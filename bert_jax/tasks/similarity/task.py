@@ -19,7 +19,7 @@ from bert_jax.data.readers.columns import TextOptions
 from bert_jax.data.readers.texts import read_texts
 from bert_jax.errors import OptionError, UserError, require_between, require_one_of
 from bert_jax.models.execution import Execution
-from bert_jax.models.heads.text_vectors import TOKEN_POOLINGS, TextVectors
+from bert_jax.models.heads.text_vectors import TOKEN_POOLINGS
 from bert_jax.models.sentence_pairs import PairOutput, SentencePairs
 from bert_jax.sharding.hosts import fetch
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator, example_losses
@@ -47,15 +47,22 @@ from bert_jax.tasks.embed import TextPreparation, stored_length
 from bert_jax.tasks.similarity.evaluators import PairEvaluator, find_evaluator
 from bert_jax.tasks.similarity.objectives import (
     ContrastiveObjective,
+    CosentObjective,
     CosineObjective,
     MultipleNegativesRanking,
     Objective,
     SoftmaxObjective,
 )
-from bert_jax.tasks.similarity.predict import PREDICT, PairPrediction, PairPredictor, checked_pair
+from bert_jax.tasks.similarity.predict import (
+    PREDICT,
+    PairPrediction,
+    PairPredictor,
+    checked_pair,
+    two_views,
+)
 from bert_jax.tokenization import Tokenizer
 
-LOSSES = ("cosine", "contrastive", "softmax", "in_batch_negatives")
+LOSSES = ("cosine", "contrastive", "softmax", "in_batch_negatives", "cosent")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +93,7 @@ class SimilarityData(LabelledData, TextOptions):
 
     @property
     def lowest_and_highest(self) -> tuple[float, float]:
-        """The lowest and the highest label."""
+        """The lowest and the highest label; raises OptionError if `label_range` is no range."""
         is_scored = self.layout is not None and self.layout.regression
         try:
             low, high = self.label_range or ((0, 5) if is_scored else (0, 1))
@@ -239,7 +246,7 @@ def create(config: TaskConfig[SimilarityData], model_init: ModelInit) -> Similar
     splits = read_splits(
         data,
         lambda source, split, report: map(
-            checked_pair,
+            two_views if split == "train" and data.loss == "in_batch_negatives" else checked_pair,
             read_texts(
                 source,
                 data,
@@ -289,6 +296,8 @@ def _objective(
             return ContrastiveObjective(data.margin)
         case "in_batch_negatives":
             return MultipleNegativesRanking(data.scale, data.lowest_and_highest)
+        case "cosent":
+            return CosentObjective(data.scale)
     if model_init.is_finished:
         return SoftmaxObjective()  # a finished model has no classifier
     # Classes that only validation examples have count.
@@ -301,7 +310,7 @@ def _description(
 ) -> ModelDescription:
     """A bare encoder without pooler; vectors are made as by the initial model."""
     base = model_init.description
-    vectors = base.vectors if base else TextVectors(poolings=(model_init.family.pooling,))
+    vectors = base.vectors if base else model_init.family.vectors
     vectors = vectors.chosen(data.pooling or None, None)
     vectors.width(model_init.architecture(tokenizer).hidden_size)  # a named pooling may not fit
     if not vectors.pools_tokens:

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 import numpy as np
 
@@ -30,7 +30,8 @@ from bert_jax.data.windows.words import (
     piece_words,
     split_words,
 )
-from bert_jax.metrics.entities import spans
+from bert_jax.errors import OptionError, require_one_of
+from bert_jax.metrics.entities import Scheme, convert, spans
 from bert_jax.models.crf import CRFParams
 from bert_jax.models.heads.tagging import TaggingOptions
 from bert_jax.options import from_keys
@@ -60,6 +61,7 @@ from bert_jax.tasks.tagging.tags import (
     argmax_decode,
     entity_tags,
     mask_invalid_transitions,
+    scheme_of,
     viterbi_decode,
 )
 from bert_jax.tokenization import Encoding
@@ -74,13 +76,20 @@ a text are its words.
 
 @dataclasses.dataclass(frozen=True)
 class TaggingPredictOptions(PredictOptions, TextOptions, ColumnOptions):
-    """The options of `bert-jax predict`, for words in columns, lists of words and texts."""
+    """The options of `bert-jax predict`, for words in columns, lists of words and texts.
+
+    Attributes:
+        scheme: scheme of the predicted tags, "iob1", "iob2" or "bioes"; "": the model's.
+    """
 
     FORMATS = (CONLL, *FORMATS)
+
+    scheme: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         ColumnOptions.__post_init__(self)
+        require_one_of("scheme", self.scheme, ("", *get_args(Scheme)))
 
     def of_words(self, form: str = "") -> TaggedOptions:
         """The options of the reader of words; a format for anything else becomes ""."""
@@ -164,6 +173,12 @@ class Tagging:
         """The tag of each word."""
         return tuple(word.tag for word in self.words)
 
+    def with_tags(self, tags: Sequence[str]) -> "Tagging":
+        """The same entities in another scheme: with this tag of each word."""
+        pairs = zip(self.words, tags, strict=True)
+        words = tuple(dataclasses.replace(word, tag=tag) for word, tag in pairs)
+        return dataclasses.replace(self, words=words)
+
 
 class TagPredictor(Predictor[Any, Tagging]):
     """The tags of each sentence: a text, a list of words, or a sentence of a CoNLL file.
@@ -172,12 +187,16 @@ class TagPredictor(Predictor[Any, Tagging]):
     most probable tag, or with `use_crf` the tag on the most probable allowed path.
     """
 
-    def __init__(self, model: Model, options: BatchOptions) -> None:
-        """Raises UserError where the model does not tag words."""
-        check_head(model, PREDICT.heads, "tag words", "tagging")
+    def __init__(self, model: Model, options: BatchOptions, scheme: str = "") -> None:
+        """Raises UserError where the model does not tag words, or in no scheme if one is given."""
+        check_head(model, PREDICT.heads, "tag words")
         super().__init__(model, options)
         self._rows = WordWindows(model.tokenizer, self.limit)
         self._labels = label_names(model.description)
+        self._scheme = cast(Scheme, scheme)
+        if scheme and scheme_of(self._labels) is None:
+            problem = f"the tags of this model have no scheme: {', '.join(self._labels):.80}"
+            raise OptionError("scheme", scheme, "leave {scheme} out", problem)
 
     def encode(self, examples: Sequence[Any]) -> list[EncodedExample | ExampleError]:
         split = [self._split(_sentence(example)) for example in examples]
@@ -219,7 +238,10 @@ class TagPredictor(Predictor[Any, Tagging]):
         else:
             tagged = argmax_decode(sentences)
         for (sentence, numbers, _), tags in zip(decoded, tagged, strict=True):
-            yield _tagging(sentence, numbers, tags, self._labels)
+            tagging = _tagging(sentence, numbers, tags, self._labels)
+            if self._scheme:
+                tagging = tagging.with_tags(convert(tagging.tags, self._scheme))
+            yield tagging
 
     def characters(self, example: Any) -> int:
         sentence = _sentence(example)
@@ -313,10 +335,21 @@ def _conll(options: PredictOptions) -> Sequence[OutputFile[Any, Tagging]]:
     return (OutputFile(_columns),)
 
 
+def _predictor(model: Model, options: TaggingPredictOptions) -> TagPredictor:
+    predictor = TagPredictor(model, options.batches, options.scheme)
+    scheme = scheme_of(label_names(model.description))
+    if options.output_format == CONLL and scheme and not options.scheme:
+        # A file that has tags may have them in another one.
+        other = "iob2" if scheme == "iob1" else "iob1"
+        say(f"tags are in {scheme.upper()}, as the model's; for another scheme: "
+            f"--option scheme={other}")  # fmt: skip
+    return predictor
+
+
 PREDICT = PredictSpec(
     InputReader(lambda options: SentenceParser(options.of_words(), options), _open),
     TaggingPredictOptions,
-    lambda model, options: TagPredictor(model, options.batches),
+    _predictor,
     to_record,
     {CONLL: _conll},
     endings={".txt": CONLL, **dict.fromkeys(CONLL_ENDINGS, CONLL)},

@@ -13,13 +13,13 @@ import numpy as np
 from bert_jax.data.examples import Example, Sentence
 from bert_jax.data.padding import Sequences
 from bert_jax.data.pipeline import Batch
-from bert_jax.data.readers.conll import CONLL, add_tag_column, as_columns
+from bert_jax.data.readers.conll import CONLL, OUTSIDE, add_tag_column, as_columns
 from bert_jax.data.readers.tagged import TaggedOptions, read_tagged
 from bert_jax.data.windows.words import WordWindow, WordWindows
 from bert_jax.errors import OptionError
 from bert_jax.files import write_atomically
 from bert_jax.metrics.classification import ConfusionMatrix
-from bert_jax.metrics.entities import EntityCounts
+from bert_jax.metrics.entities import EntityCounts, detect_scheme
 from bert_jax.models import crf
 from bert_jax.models.heads.tagging import TaggingOptions
 from bert_jax.models.layers import gather_positions
@@ -27,9 +27,9 @@ from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import (
     ClassData,
     LabelledOptions,
+    config_keys,
     labelled_defaults,
     labelled_options,
-    length_key,
     model_tokenizer,
 )
 from bert_jax.tasks.base.labelled_task import (
@@ -81,8 +81,8 @@ class TaggedRows:
     """The rows of all training sentences, and batches of them.
 
     Attributes:
-        sequences: tokens of the R rows.
-        lengths: int64 [R], number of tokens of each row.
+        sequences: tokens of the n rows.
+        lengths: int64 [n], number of tokens of each row.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class TaggedRows:
         """
         self._rows: list[TaggedRow] = []
         self._tokenizer = tokenizer
-        with length_key():
+        with config_keys():
             windows = WordWindows(tokenizer, length)
 
         def encodings() -> Iterator[WordWindow]:
@@ -235,18 +235,23 @@ class TaggingEvaluator(LabelledEvaluator[Sentence, Tagging]):
         lexicon = {word: tags.most_common(1)[0][0] for word, tags in by_word.items()}
         return lexicon, total.most_common(1)[0][0]
 
-    def write(
+    def write_set(
         self, directory: Path, eval_set: EvalSet[Sentence], predictions: list[Tagging]
     ) -> None:
         """Writes `<set>.jsonl`, reports, and `<set>.conll`: the file's lines with one more column.
 
-        The tags in this column are in the scheme of the file, if it has one.
+        All tags are in the scheme of the file, if it has one.
         """
-        super().write(directory, eval_set, predictions)
-        tags: Sequence[Sequence[str]] = [tagging.tags for tagging in predictions]
+        written = eval_set
         if self.is_labelled(eval_set):
-            _, tags = self.tag_set.comparable(eval_set.examples, tags)
-        text = add_tag_column(eval_set.examples, tags)
+            made = [tagging.tags for tagging in predictions]
+            gold, tags = self.tag_set.comparable(eval_set.examples, made)
+            predictions = [each.with_tags(of) for each, of in zip(predictions, tags, strict=True)]
+            pairs = zip(eval_set.examples, gold, strict=True)
+            examples = [dataclasses.replace(each, label=tuple(of)) for each, of in pairs]
+            written = dataclasses.replace(eval_set, examples=examples)
+        super().write_set(directory, written, predictions)
+        text = add_tag_column(eval_set.examples, [tagging.tags for tagging in predictions])
         write_atomically(directory / f"{eval_set.name}.{CONLL}", text.encode())
 
     def write_reports(
@@ -257,7 +262,9 @@ class TaggingEvaluator(LabelledEvaluator[Sentence, Tagging]):
         matrix = self._confusion(eval_set.examples, tags)
         text = matrix.as_text()
         if counts:
-            text = f"{counts.as_text()}\n\nBy tag, as the model has them:\n\n{text}"
+            scheme = detect_scheme(example.label or () for example in eval_set.examples)
+            named = f" in {scheme.upper()}, the scheme of the file" if scheme else ""
+            text = f"{counts.as_text()}\n\nBy tag{named}:\n\n{text}"
         write_atomically(directory / f"{eval_set.name}.report.txt", text.encode())
         matrix.draw(directory / f"{eval_set.name}.confusion.png")
 
@@ -289,10 +296,15 @@ class TaggingEvaluator(LabelledEvaluator[Sentence, Tagging]):
     def _confusion(
         self, examples: Sequence[Example[Sentence]], tags: Sequence[Sequence[str]]
     ) -> ConfusionMatrix:
-        labels = self.tag_set.labels
-        gold = [labels.index(tag) for example in examples for tag in self._gold(example)]
-        predicted = [labels.index(tag) for sentence in tags for tag in sentence]
-        return ConfusionMatrix(labels, np.array(gold, np.int64), np.array(predicted, np.int64))
+        """Gold and predicted tags of the words, in the scheme of the gold ones."""
+        of_sentences = self.tag_set.comparable(examples, tags)
+        gold, predicted = ([tag for tags in each for tag in tags] for each in of_sentences)
+        labels, present = self.tag_set.labels, {*gold, *predicted}
+        if not present <= {*labels}:  # of another scheme
+            labels = (OUTSIDE, *sorted(present - {OUTSIDE}))
+        numbers = {label: number for number, label in enumerate(labels)}
+        sides = [np.array([numbers[tag] for tag in side], np.int64) for side in (gold, predicted)]
+        return ConfusionMatrix(labels, sides[0], sides[1], unit="words")
 
 
 class TaggingTask(LabelledTask[Sentence], Distillable):

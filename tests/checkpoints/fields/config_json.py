@@ -45,6 +45,7 @@ MINIMAL_CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "activation": "gelu",
         "max_position_embeddings": 34,
     },
+    "mpnet": ROBERTA,
     "electra": BERT | {"embedding_size": 8},
     "albert": BERT | {"embedding_size": 8, "num_hidden_groups": 1},
     "mobilebert": BERT
@@ -56,6 +57,23 @@ MINIMAL_CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "classifier_activation": False,
     },
     "dpr": BERT,
+    "nomic_bert": BERT | {"hidden_act": "silu", "layer_norm_eps": 1e-12, "rope_theta": 1000.0},
+    "modernbert": {
+        "vocab_size": 40,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "hidden_activation": "gelu",
+        "max_position_embeddings": 34,
+        "norm_eps": 1e-5,
+        "local_attention": 8,
+        "global_attn_every_n_layers": 3,
+        "global_rope_theta": 160000.0,
+        "local_rope_theta": 10000.0,
+        "classifier_activation": "gelu",
+        "classifier_pooling": "mean",
+    },
 }
 
 _EVERY_CONFIG = {
@@ -119,6 +137,13 @@ _ALBERT = {
     **all_carried("down_scale_factor gap_size layers_to_keep net_structure_type num_memory_blocks"),
 }
 del _ALBERT["classifier_dropout"]
+# Positions count from 2, and there are 32 buckets of distances, whatever a file says.
+_MPNET = {
+    **_BERT,
+    "pad_token_id": refused(3),
+    "relative_attention_num_buckets": refused(64),
+    **all_carried("type_vocab_size classifier_dropout"),
+}
 
 CONFIGS: Mapping[str, Mapping[str, Field]] = {
     "bert": _BERT,
@@ -143,6 +168,7 @@ CONFIGS: Mapping[str, Mapping[str, Field]] = {
         "sinusoidal_pos_embds": carried(True),
         "tie_weights_": carried(True),
     },
+    "mpnet": _MPNET,
     "electra": {
         **_BERT,
         **same_name(embedding_size=12, summary_last_dropout=0.3),
@@ -166,4 +192,58 @@ CONFIGS: Mapping[str, Mapping[str, Field]] = {
         "true_hidden_size": carried(16),  # it is `intra_bottleneck_size`
     },
     "dpr": {**_BERT, "projection_dim": refused(128)},
+    "nomic_bert": {
+        **_BERT,
+        "rope_theta": computed(500.0, "global_rope_theta"),
+        "head_dim": computed(4, "attention_head_size"),
+        "resid_pdrop": computed(0.3, "hidden_dropout_prob"),
+        "attn_pdrop": computed(0.3, "attention_probs_dropout_prob"),
+        # Other names of fields: here they contradict these.
+        **{name: refused(3) for name in ("n_embd", "n_layer", "n_head", "n_inner")},
+        "max_trained_positions": refused(44),
+        "layer_norm_epsilon": refused(1e-7),
+        "rotary_emb_base": refused(500.0),
+        "rope_parameters": refused({"rope_type": "yarn", "rope_theta": 1000.0}),
+        "activation_function": refused("gelu"),
+        **{name: refused(True) for name in ("causal", "parallel_block", "prenorm")},
+        **{name: refused(True) for name in ("qkv_proj_bias", "mlp_fc1_bias", "mlp_fc2_bias")},
+        **{name: refused(True) for name in ("rotary_emb_interleaved", "use_rms_norm")},
+        "num_experts": refused(8),
+        "rotary_emb_fraction": refused(0.5),
+        "rotary_emb_scale_base": refused(512.0),
+        "rotary_scaling_factor": refused(2.0),
+        "rope_scaling": refused({"rope_type": "yarn", "factor": 2.0}),
+        # Of the table of positions that there is not, and of GPT-2's programs.
+        **all_carried("n_positions embd_pdrop dense_seq_output fused_bias_fc use_flash_attn"),
+        **all_carried("fused_dropout_add_ln pad_vocab_size_multiple parallel_block_tied_norm"),
+        **all_carried("reorder_and_upcast_attn scale_attn_by_inverse_layer_idx use_xentropy"),
+    },
+    "modernbert": {
+        **_EVERY_CONFIG,
+        **same_name(hidden_size=24, num_hidden_layers=3, num_attention_heads=4),
+        **same_name(intermediate_size=8, local_attention=6, global_attn_every_n_layers=1),
+        **same_name(global_rope_theta=500.0, local_rope_theta=500.0),
+        **same_name(embedding_dropout=0.3, classifier_dropout=0.3, classifier_pooling="cls"),
+        "hidden_activation": computed("relu", "hidden_act"),
+        "norm_eps": computed(1e-7, "layer_norm_eps"),
+        "attention_dropout": computed(0.3, "attention_probs_dropout_prob"),
+        "mlp_dropout": computed(0.3, "activation_dropout"),
+        "classifier_activation": computed("silu", "head_act"),
+        "attention_bias": refused(True),
+        "mlp_bias": refused(True),
+        "norm_bias": refused(True),
+        "classifier_bias": refused(True),
+        "decoder_bias": refused(False),
+        "rope_scaling": refused({"rope_type": "yarn", "factor": 2.0}),
+        # Other forms of the pattern of layers and of the bases: here they contradict these.
+        "layer_types": refused(["full_attention", "full_attention"]),
+        "rope_parameters": refused({"full_attention": {"rope_theta": 10000.0}}),
+        # Its classes have no table of positions: mmBERT's files have "sans_pos".
+        "position_embedding_type": carried("sans_pos"),
+        **all_carried("deterministic_flash_attn reference_compile repad_logits_with_grad", True),
+        **all_carried("sparse_prediction sparse_pred_ignore_index", True),
+        **all_carried("initializer_cutoff_factor layer_norm_eps", 3),
+        "head_dim": refused(4),
+        "sliding_window": refused(2),
+    },
 }

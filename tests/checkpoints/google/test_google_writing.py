@@ -38,6 +38,7 @@ def make(head, **fields):
 
 
 @pytest.mark.parametrize("head", ["encoder", "pretraining", "classification", "question_answering"])
+@pytest.mark.slow
 def test_there_and_back_to_the_bit(tmp_path, tokenizer, head):
     description, params = make(head)
     written, rewritten = tmp_path / "one", tmp_path / "other"
@@ -59,6 +60,7 @@ def test_there_and_back_to_the_bit(tmp_path, tokenizer, head):
         assert (rewritten / path.name).read_bytes() == path.read_bytes()
 
 
+@pytest.mark.slow
 def test_tensorflow_1_restores_what_is_written(released, tmp_path, tokenizer):
     """A graph with the variables of google-research/bert restores all of them by name."""
     model = load(find(released))

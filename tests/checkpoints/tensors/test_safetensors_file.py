@@ -126,6 +126,7 @@ def resident_file_pages() -> int:
     return 1024 * int(fields["RssFile"].split()[0])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not STATUS.exists(), reason="Linux tells what is resident")
 def test_one_tensor_at_a_time_is_in_memory(path, write_safetensors):
     size, names = 1 << 22, "abcdefghijklmnop"

@@ -45,6 +45,7 @@ def data_files(path):
     }
 
 
+@pytest.mark.slow
 def test_the_corpus_is_that_of_local_text(options, bucket, tmp_path, pieces):
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "a.txt").write_text(TEXT)
@@ -80,6 +81,7 @@ def test_text_is_streamed_with_its_position(options):
         open_source(dataclasses.replace(spec, source=f"{spec.source}/nothing"))
 
 
+@pytest.mark.slow
 def test_an_upload_that_is_interrupted_goes_on_but_other_files_stay(options, bucket, monkeypatch):
     remote = as_path(f"{bucket}/corpus")
     write_atomically(as_path(f"{bucket}/other/thesis.txt"), b"")
@@ -100,6 +102,7 @@ def test_an_upload_that_is_interrupted_goes_on_but_other_files_stay(options, buc
     assert Corpus.open(remote).manifest.files == manifest.files
 
 
+@pytest.mark.slow
 def test_a_damaged_copy_is_detected_and_replaced(options, bucket):
     remote = as_path(f"{bucket}/corpus")
     make(options, remote)

@@ -39,6 +39,12 @@ from bert_jax.errors import UserError
         ({"language": "English"}, "data.language is 'English'; it must be a language code"),
         ({"kind": "bpe"}, "tokenizer.kind is 'bpe'; known are"),
         ({"kind": "byte_level_bpe"}, "tokenizer.lowercase is True; byte-level BPE"),
+        ({"kind": "gpt2"}, "tokenizer.lowercase is True; byte-level BPE keeps"),
+        ({"model_type": "word"}, "tokenizer.model_type is 'word'; known are unigram, bpe"),
+        (
+            {"kind": "t5", "model_type": "bpe"},
+            "tokenizer.model_type is 'bpe'; it is for sentencepiece and marian: set tokenizer.kind",
+        ),
         ({"train_characters": 0}, "tokenizer.train_characters is 0; it must"),
     ],
 )

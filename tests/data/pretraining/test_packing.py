@@ -97,6 +97,7 @@ def unpacked(batch) -> list[tuple]:
     return examples
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(
     lengths=st.lists(st.lists(st.integers(2, 30), min_size=1, max_size=8), min_size=2, max_size=5),

@@ -8,6 +8,7 @@ import tempfile
 import pytest
 
 from bert_jax.data.pretraining.corpus import Corpus
+from bert_jax.data.pretraining.diagnostics import corpus_statistics
 from bert_jax.data.pretraining.options import PrepareOptions, VocabularyOptions
 from bert_jax.data.pretraining.preparation.prepare import prepare, statistics
 from bert_jax.data.pretraining.sources import source_specs
@@ -49,6 +50,7 @@ def documents(corpus, split):
 LINES = "\n".join(f"cat {'dog ' * (number % 7)}ran" for number in range(700))
 
 
+@pytest.mark.slow
 def test_the_corpus_does_not_depend_on_workers_or_batch_size(make, tmp_path):
     # Long documents, so that several blocks (of 256 K characters) and batches share one.
     sentence, nothing = "the cat sat " * 20 + ".\n", "\x07" * 99 + "\n"
@@ -131,6 +133,27 @@ def test_without_a_tokenizer_a_vocabulary_is_trained_from_the_train_split(make, 
     assert capfd.readouterr().err == ""  # progress=False
 
 
+@pytest.mark.parametrize(
+    ("kind", "options", "size", "unk"),
+    [
+        ("gpt2", {"lowercase": False}, 270, 269),
+        ("t5", {}, 116, 2),
+        ("marian", {"model_type": "bpe"}, 30, 1),
+    ],
+)
+def test_a_corpus_for_models_without_cls_sep_and_mask(make, kind, options, size, unk):
+    text = "\n".join(f"alpha beta {'gamma' if n % 2 else 'delta'} ta" for n in range(400))
+    vocabulary = VocabularyOptions(kind=kind, vocab_size=size, **options)
+    corpus = make(text, tokenizer=None, vocabulary=vocabulary, call={"progress": True})
+    tokenizer = corpus.tokenizer()
+    ids = tokenizer.special_ids
+    assert (ids.cls, ids.sep, ids.mask, ids.unk) == (None, None, None, unk)
+    assert tokenizer.decode(documents(corpus, "train")[0]).strip() == "alpha beta delta ta"
+    assert corpus.manifest.splits["train"].unknown_tokens == 0
+    figures = corpus_statistics(corpus, 32)
+    assert (figures["documents"], "packed_padding_share" in figures) == (400, False)
+
+
 HAS_NOT = "warning: the vocabulary does not have {} characters of the text, {}"
 
 
@@ -181,6 +204,15 @@ def test_unknown_pieces_are_counted_and_explained(make, capfd, text, vocab_size,
     )
     counts = corpus.manifest.splits["train"]
     assert f"{counts.unknown_tokens / counts.tokens:.2%}" == share
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "wordpiece"])
+def test_a_small_text_gives_fewer_pieces(make, capfd, kind):
+    vocabulary = VocabularyOptions(kind=kind, vocab_size=1000, lowercase=False)
+    corpus = make("ab ab", call={"progress": True}, tokenizer=None, vocabulary=vocabulary)
+    size = corpus.manifest.vocab_size
+    line = f"prepare: the text is enough for {size:,} of 1,000 pieces (tokenizer.vocab_size)"
+    assert line in capfd.readouterr().err.splitlines()
 
 
 def test_a_finished_corpus_is_not_made_again(make, tmp_path, capfd):

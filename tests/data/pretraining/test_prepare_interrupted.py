@@ -37,12 +37,15 @@ if __name__ == "__main__":
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory):
-    """A script that prepares, a text of 0.4 MB, and the corpus of an undisturbed run."""
+    """A script that prepares, a text of 0.6 MB, and the corpus of an undisturbed run.
+
+    With a shorter text, a run on a busy machine ended before the test killed it.
+    """
     folder = tmp_path_factory.mktemp("interrupted")
     (folder / "script.py").write_text(SCRIPT)
     draw = random.Random(0)
     words = ["".join(draw.choices("abcdefgh", k=draw.randint(1, 9))) for _ in range(2000)]
-    sentences = (" ".join(draw.choices(words, k=12)).capitalize() + "." for _ in range(5_600))
+    sentences = (" ".join(draw.choices(words, k=12)).capitalize() + "." for _ in range(8_400))
     lines = [" ".join(sentence) for sentence in zip(*[sentences] * 7, strict=True)]
     (folder / "text.txt").write_text("\n".join(lines))
     assert run(folder, folder / "undisturbed", workers=1).wait() == 0

@@ -201,7 +201,7 @@ def test_a_document_per_record_in_the_named_field(tmp_path):
         ("jsonl", '["One."]', "not a JSON object but list"),
         ("jsonl", '{"a": "x", "b": "y"}', "no field 'text'; its fields are 'a', 'b'; set data.fie"),
         ("jsonl", "{}", "no field 'text'; its fields are none"),
-        ("jsonl", '{"text": null}', "'text' is not a string but NoneType"),
+        ("jsonl", '{"text": null}', "'text' is null; give it a value, or remove the row"),
         ("jsonl", '{"text": ["One."]}', "'text' is not a string but list"),
         ("jsonl", '{"text": "a\\ud83d"}', "field 'text' has half a surrogate pair at character 2"),
         ("text", "caf\udce9 au lait", "byte 4 of the line (0xe9) is not UTF-8"),

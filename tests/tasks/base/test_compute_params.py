@@ -26,6 +26,7 @@ def model(make_model):
     return dataclasses.replace(made, module=module, params=params)
 
 
+@pytest.mark.slow
 def test_only_kernels_of_layers_are_converted_and_once(model):
     converted = model.compute_params
     dtypes = {

@@ -42,6 +42,13 @@ def test_files_are_read_as_their_splits(files):
     assert read.test == []
 
 
+def test_a_split_may_be_a_folder(files):
+    (files / "beir").mkdir()
+    data = LabelledData(directory=str(files), validation=("beir",))
+    read = read_splits(data, lambda source, split, report: [source], with_train=False)
+    assert [part.examples for part in read.validation] == [[str(files / "beir")]]
+
+
 def test_the_validation_share_is_always_the_same(files):
     keys = {"train": "train.txt", "validation_fraction": 0.25}
     read = splits(files, **keys)
@@ -70,7 +77,10 @@ def test_a_finished_model_needs_no_file_to_train_on(files):
         ({"train": "no.txt"}, "no.txt does not exist; give another file as data.train"),
         ({"train": "empty.txt"}, "empty.txt: no examples"),
         ({"train": "train.txt", "validation_fraction": 0.0}, "data.validation_fraction is 0.0; wi"),
-        ({"train": "train.txt", "validation_fraction": 0.001}, "data.validation_fraction is 0.001"),
+        (
+            {"train": "train.txt", "validation_fraction": 0.001},
+            "no file is given for validation, and 0.001 of 20 examples rounds to 0; set another d",
+        ),
         ({"train": "train.txt", "validation": ("empty.txt",)}, "empty.txt: no examples"),
         ({"train": "train.txt", "validation": ("dev.txt", "dev.txt")}, "have the same name"),
     ],

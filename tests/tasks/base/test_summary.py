@@ -81,7 +81,7 @@ PROBLEMS = [
         "40.0% of the tokens are unknown to the vocabulary: is it of another language than the ",
     ),
     ({"validation": {"dev": 3}}, "dev has 3 rows only: its metrics say little"),
-    ({"unit": "documents", "validation": {"dev": 1}}, "dev has 1 documents only: its metrics say"),
+    ({"unit": "documents", "validation": {"dev": 1}}, "dev has 1 document only: its metrics say"),
     ({"validation_classes": ("pos", "other")}, "no training example has the classes of validation"),
     ({"duplicates": {"validation": 5}}, "5 of 100 validation rows are training rows, too: their m"),
     (

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import bert_jax
+from bert_jax.errors import UserError
 
 pytestmark = pytest.mark.slow
 
@@ -81,3 +82,16 @@ def test_the_keys_of_older_versions(saved):
         directory = saved(1, name=str(len(json.dumps(other))), other=other)
         peer = sentence_transformers.CrossEncoder(str(directory)).predict(PAIRS)
         np.testing.assert_allclose(bert_jax.load(directory).classify(PAIRS), peer, atol=1e-5)
+
+
+def test_a_cross_encoder_of_other_modules_is_refused(make_model, tmp_path):
+    """Its score is that of a linear map behind a pooling, which no class of transformers has."""
+    base = sentence_transformers.base.modules
+    make_model("encoder").save(tmp_path / "encoder")
+    pooling = sentence_transformers.sentence_transformer.modules.Pooling(16)
+    dense = base.Dense(16, 1, module_input_name="sentence_embedding", module_output_name="scores")
+    parts = [base.Transformer(str(tmp_path / "encoder")), pooling, dense]
+    sentence_transformers.CrossEncoder(modules=parts).save(str(tmp_path / "peer"))
+    model = bert_jax.load(tmp_path / "peer")
+    with pytest.raises(UserError, match="modules.json: the module .*Pooling is not supported"):
+        model.rank("the cat", ["sat"])

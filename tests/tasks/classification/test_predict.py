@@ -49,7 +49,7 @@ def test_records_keep_the_other_columns(predict_file, classifier):
     )
     records = [json.loads(line) for line in actual.splitlines()]
     assert [list(record) for record in records] == [
-        ["id", "expected", "note", "label", "score", "probabilities"]
+        ["id", "sentence", "expected", "note", "label", "score", "probabilities"]
     ] * 2
     # The text that is empty is answered; an unknown label is kept.
     assert [(record["id"], record["expected"], record["note"]) for record in records] == [
@@ -62,17 +62,18 @@ def test_records_keep_the_other_columns(predict_file, classifier):
         assert record["probabilities"] == pytest.approx({"bad": 1 / 8, "fine": 3 / 8, "good": 0.5})
 
 
+@pytest.mark.slow
 def test_numbers_have_the_digits_of_a_float32(predict_file, classifier, make_labelled):
     line = predict_file(classifier, "the cat\n", "in.txt")
     assert line == (
-        '{"label": "good", "score": 0.5, "probabilities": '
+        '{"text": "the cat", "label": "good", "score": 0.5, "probabilities": '
         '{"bad": 0.125, "fine": 0.375, "good": 0.5}}\n'
     )
     third = to_record(Classification("a", 1 / 3, {"a": 1 / 3, "b": 2 / 3}))
     assert third["score"] == third["probabilities"]["a"] == 0.33333334
     assert third["probabilities"]["b"] == 0.6666667
     model = make_labelled("classification", ("x",), (0.1,), problem_type="regression")
-    assert predict_file(model, "the cat\n", "in.txt") == '{"value": 0.1}\n'
+    assert predict_file(model, "the cat\n", "in.txt") == '{"text": "the cat", "value": 0.1}\n'
 
 
 def torch_class(name):
@@ -159,13 +160,14 @@ def test_the_name_of_a_right_answer(predict_file, classifier):
     """It stays, unless a prediction has a field of this name."""
     actual = predict_file(classifier, '{"text": "a", "gold_label": "bad"}\n{"text": "b"}\n')
     first, second = map(json.loads, actual.splitlines())
-    assert list(first) == ["gold_label", "label", "score", "probabilities"]
-    assert list(second) == ["label", "score", "probabilities"]
+    assert list(first) == ["text", "gold_label", "label", "score", "probabilities"]
+    assert list(second) == ["text", "label", "score", "probabilities"]
     row = {"text": "a", "label": "bad", "expected": "good"}
     with pytest.raises(UserError, match="both 'label' and 'expected' conflict with output fields"):
         predict_file(classifier, json.dumps(row) + "\n")
 
 
+@pytest.mark.slow
 def test_the_answers_are_those_of_classify(predict_file, make_labelled):
     model = make_labelled("classification", LABELS)
     texts = ["the sun", "a cat sat on the mat .", ("it was", "low"), ""] * 10
@@ -191,7 +193,7 @@ def test_glue_has_an_index_and_a_prediction(predict_file, classifier):
     # CoLA's training and validation files have no header.
     content = 'gj04\t1\t\tThe sailors rode "in.\ngj04\t0\t*\tLong low\n'
     (first, second) = predict_file(classifier, content, "dev.tsv", format="glue:cola").splitlines()
-    keys = ["source", "expected", "mark", "label", "score", "probabilities"]
+    keys = ["source", "expected", "mark", "sentence", "label", "score", "probabilities"]
     assert list(json.loads(first)) == list(json.loads(second)) == keys
     # A format that is named does not depend on the name of the file.
     (line,) = predict_file(
@@ -239,7 +241,8 @@ def test_numbers(predict_file, make_labelled):
     actual = predict_file(model, content, "test.tsv", "STS-B.tsv", format="glue:stsb")
     assert actual == "index\tprediction\n0\t2.346\n"
     record = json.loads(predict_file(model, content, "test.tsv"))
-    assert record == {"index": "0", "score": "5.0", "value": pytest.approx(2.34567)}
+    read = {"index": "0", "sentence1": "a", "sentence2": "b", "score": "5.0"}
+    assert record == {**read, "value": pytest.approx(2.34567)}
 
 
 def test_any_of_several_labels(predict_file, make_labelled):

@@ -91,6 +91,7 @@ def test_several_answers(finder):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [pytest.param(32, marks=pytest.mark.slow), 16])
 def test_an_answer_late_in_a_long_passage(finder, length):
     model = finder("shell")

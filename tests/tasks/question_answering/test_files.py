@@ -74,6 +74,7 @@ def test_the_official_files_by_hand(tmp_path, threshold):
         assert odds.read_text() == '{\n "q1": 0.0,\n "é": 1.0\n}\n'
 
 
+@pytest.mark.slow
 def test_the_official_files(predict_file, model, squad, rows, listing):
     expected = {id: model.answer(text, PASSAGES[about]).text for id, text, about in QUESTIONS}
     for content, name in [(squad, "in.json"), (rows, "in.jsonl")]:
@@ -96,7 +97,8 @@ def test_kept_columns(predict_file, model, squad, rows):
 def test_records(predict_file, model, squad, rows):
     actual = [json.loads(line) for line in predict_file(model, rows).splitlines()]
     for record, (id, question, about) in zip(actual, QUESTIONS, strict=True):
-        assert list(record) == ["id", "x", "answer", "start", "end", "score"]
+        names = ["id", "question", "context", "x", "answer", "start", "end", "score"]
+        assert list(record) == names
         assert (record["id"], record["x"]) == (id, 1)
         assert PASSAGES[about][record["start"] : record["end"]] == record["answer"]
         assert record["answer"] == model.answer(question, PASSAGES[about]).text

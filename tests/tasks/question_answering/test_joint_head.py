@@ -195,6 +195,7 @@ def check_answers(model):
     assert actual[0].no_answer_score == pytest.approx(no_answer, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_an_answer_is_the_best_of_the_beam(joint_model):
     check_answers(joint_model)
 

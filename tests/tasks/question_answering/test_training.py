@@ -78,7 +78,8 @@ def test_answers_are_learned(train, write_rows, qa_head):
     assert not (predictions / "null_odds_validation.json").exists()
     lines = (predictions / "test.jsonl").read_text().splitlines()
     assert [json.loads(line)["id"] for line in lines] == [f"q{number}" for number in range(9)]
-    assert set(json.loads(lines[0])) == {"id", "answer", "start", "end", "score"}
+    shown = {"id", "question", "passage"}
+    assert set(json.loads(lines[0])) == shown | {"answer", "start", "end", "score"}
     # The model directory answers as the task did.
     model = bert_jax.load(workdir / "model")
     assert model.description.head == "question_answering"
@@ -212,7 +213,7 @@ def test_the_joint_loss_is_the_same_in_packed_rows(make_task):
     task = make_task(queries, qa_head="joint", threshold=0.0)
     params = jax.jit(task.module.init)(jax.random.key(0), np.zeros((1, 4), np.int32))["params"]
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
-    packed = task.pack_rows(batch)
+    packed = task.pack_rows(batch, 1)
     assert packed["pack_indices"].shape[1] < 4
     loss, of_packed = (
         float(jax.jit(task.loss_sums)(params, each)[""]["loss"]) for each in (batch, packed)
@@ -339,6 +340,7 @@ def test_where_no_answer_is_always_best(make_task):
     assert task.evaluator.baselines() == {"f1_no_answer": 100.0}
 
 
+@pytest.mark.slow
 def test_the_number_of_outputs_is_two_for_any_initial_model(
     base_model, experiment, write_rows, tmp_path
 ):

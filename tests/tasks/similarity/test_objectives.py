@@ -11,6 +11,7 @@ from bert_jax.errors import UserError
 from bert_jax.models.sentence_pairs import PairOutput, pair_features
 from bert_jax.tasks.similarity.objectives import (
     ContrastiveObjective,
+    CosentObjective,
     CosineObjective,
     MultipleNegativesRanking,
     SoftmaxObjective,
@@ -54,6 +55,9 @@ LOGITS = np.log(np.array([[0.25, 0.75], [0.5, 0.5]], np.float32))
         (CONTRASTIVE, VECTORS, [0, 0, 0, 0], [0.125, 0, 0, 0.005]),
         (SoftmaxObjective(("x", "y")), ALIKE, [0, 1], -np.log([0.25, 0.5])),
         (MultipleNegativesRanking(2.0), ALIKE, DIFFERENT[:2], [np.log(np.exp(2) + 1) - 2] * 2),
+        # The pair with cosine 0 has the higher label; then both have the same one.
+        (CosentObjective(2.0), VECTORS[:2], [0, 1], [np.log(1 + np.exp(2))] * 2),
+        (CosentObjective(2.0), VECTORS[:2], [1, 1], [0, 0]),
         (RANKING, np.ones((3, 2, 4)), [[0, 1], [2, 3], [4, 5]], np.log([3, 3, 3])),
         (RANKING, np.ones((3, 2, 4)), [[0, 1], [2, 1], [4, 5]], np.log([2, 2, 3])),  # same answer
         (RANKING, np.ones((3, 2, 4)), [[0, 1], [0, 3], [4, 5]], np.log([2, 2, 3])),  # another one
@@ -75,6 +79,7 @@ def test_rows_that_fill_up_a_batch_are_no_negatives():
 
 @settings(max_examples=20)
 @given(st.integers(0, 1000))
+@pytest.mark.slow
 def test_losses_in_numpy(seed):
     vectors = random_vectors(seed)
     exact = vectors.astype(np.float64)
@@ -102,7 +107,7 @@ def test_gradients_are_finite_at_zero_vectors(objective):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["cosine", "contrastive", "softmax", "in_batch"])
+@pytest.mark.parametrize("name", ["cosine", "contrastive", "softmax", "in_batch", "cosent"])
 def test_loss_and_gradient_are_those_of_sentence_transformers(name):
     torch = pytest.importorskip("torch")
     pytest.importorskip("sentence_transformers")
@@ -123,6 +128,7 @@ def test_loss_and_gradient_are_those_of_sentence_transformers(name):
         "cosine": (COSINE, np.float32(labels / 2), peers.CosineSimilarityLoss(model)),
         "contrastive": (CONTRASTIVE, labels, peers.ContrastiveLoss(model)),
         "softmax": (SoftmaxObjective(tuple("xyz")), labels, peers.SoftmaxLoss(model, 12, 3)),
+        "cosent": (CosentObjective(), np.float32(labels + labels[::-1]), peers.CoSENTLoss(model)),
         "in_batch": (RANKING, DIFFERENT, peers.MultipleNegativesRankingLoss(model)),
     }[name]
     if name == "softmax":

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
+from bert_jax.inference import vectors as searching
 from bert_jax.inference.streams import predict_examples
-from bert_jax.models.heads.text_vectors import Normalize, TextVectors
+from bert_jax.models.heads.text_vectors import TextVectors
+from bert_jax.models.vectors import Normalize
 from bert_jax.tasks.base.predictor import BatchOptions, ExampleError
 from bert_jax.tasks.similarity.predict import Match, PairPredictor
 
@@ -42,6 +44,7 @@ def test_every_text_with_every_other(model):
     assert model.similarity([], TEXTS).shape == (0, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "pooling",
     ["mean", *(pytest.param(name, marks=pytest.mark.slow) for name in ("cls", "max", "pooler"))],
@@ -80,6 +83,19 @@ def test_search_and_similarity(model):
     twice = model.search("sun", ["sea", "sun", "sun"])
     assert [match.index for match in twice] == [1, 2, 0]
     assert isinstance(twice[0], Match)
+
+
+def test_many_texts_are_better_embedded_once(model, monkeypatch, capsys):
+    monkeypatch.setattr(searching, "_MANY_TEXTS", 4)
+    searching._say_index.cache_clear()
+    model.search("sun", TEXTS[:3])
+    assert capsys.readouterr().err == ""
+    model.search("sun", TEXTS)
+    model.search("sea", TEXTS)  # it is said once
+    assert capsys.readouterr().err == (
+        "search embeds its texts for each query; index = model.index(texts), with path= on the "
+        "disk, embeds them once, and index.search(queries) takes many queries\n"
+    )
 
 
 def test_refused_texts(model):

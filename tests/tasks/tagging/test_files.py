@@ -65,6 +65,20 @@ def test_line_ends_stay(predict_file, constant, tmp_path):
     assert (tmp_path / "out.conll").read_bytes() == b""  # no sentence, no line
 
 
+def test_tags_in_a_chosen_scheme(predict_file, constant, make_labelled):
+    expected = "the\tI-PER\ncat\tB-PER\n\nsat\tI-PER\n"
+    columns = predict_file(constant, "the\ncat\n\nsat\n", "in.conll", "out.conll", scheme="iob1")
+    assert columns == expected
+    (line,) = predict_file(constant, "the cat\n", "in.txt", scheme="bioes").splitlines()
+    assert json.loads(line)["tags"] == ["S-PER", "S-PER"]
+    with pytest.raises(UserError, match="scheme is 'iob'; known are iob1, iob2, bioes"):
+        predict_file(constant, "a\n", "in.txt", scheme="iob")
+    model = make_labelled("tagging", ("NN", "VB"))
+    problem = "^the tags of this model have no scheme: NN, VB; leave scheme out$"
+    with pytest.raises(UserError, match=problem):
+        predict_file(model, "a\n", "in.txt", scheme="iob1")
+
+
 def test_sentences_of_columns_as_records(predict_file, constant):
     lines = predict_file(constant, COLUMNS, "in.conll", comments="#").splitlines()
     assert [json.loads(line)["words"] for line in lines] == [["the", "cat"], ["sat"]]
@@ -118,7 +132,7 @@ def test_texts_have_entities_with_positions(predict_file, constant, tagger):
         assert [e["text"] for e in record["entities"]] == [e.text for e in expected.entities]
 
 
-def test_objects_with_words_or_texts(predict_file, constant):
+def test_objects_with_words_or_texts(predict_file, constant, capsys):
     rows = [
         {"id": 7, "tokens": ["the", "cat"], "ner_tags": ["O", "B-WHO"], "x": 1},
         {"id": 8, "words": ["sun"], "tags": ["O"]},
@@ -126,7 +140,7 @@ def test_objects_with_words_or_texts(predict_file, constant):
     ]
     actual = predict_file(constant, "".join(json.dumps(row) + "\n" for row in rows)).splitlines()
     first, second, third = map(json.loads, actual)
-    assert list(first) == ["id", "ner_tags", "x", "words", "tags", "scores", "entities"]
+    assert list(first) == ["id", "tokens", "ner_tags", "x", "words", "tags", "scores", "entities"]
     # The right tags are called as ours are: they are still there.
     assert (second["expected"], second["tags"]) == (["O"], ["B-PER"])
     assert (third["expected"], third["words"]) == (1, ["it", "was"])
@@ -134,6 +148,8 @@ def test_objects_with_words_or_texts(predict_file, constant):
         constant, '{"words": ["the", "cat"]}\n{"text": "a b"}\n', output="out.conll"
     )
     assert columns == "the\tB-PER\ncat\tB-PER\n\na\tB-PER\nb\tB-PER\n\n"
+    said = "tags are in IOB2, as the model's; for another scheme: --option scheme=iob1"
+    assert capsys.readouterr().err.splitlines()[0] == said
 
 
 @pytest.mark.parametrize(

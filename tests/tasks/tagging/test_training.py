@@ -93,6 +93,7 @@ def test_names_are_learned(train, experiment, read_rows, tmp_path, use_crf):
     assert (predictions / "validation.confusion.png").is_file()
     first = read_rows(predictions / "validation.jsonl")[0]
     assert set(first) == {"id", "expected", "words", "tags", "scores", "entities"}
+    assert set(first["expected"] + first["tags"]) <= {"O", "I-ANIMAL", "B-ANIMAL", "I-PLACE"}
     assert (predictions / "test.conll").read_text() == (
         "the X O\ndog X B-ANIMAL\n\n\n"
         "the X O\ncat X B-ANIMAL\nwas X O\nin X O\nsea X B-PLACE\n. X O\n"
@@ -163,6 +164,7 @@ def loss_and_scores(task, params):
     return float(actual["loss"]), float(actual["accuracy"]), np.float64(logits)[first_tokens]
 
 
+@pytest.mark.slow
 def test_the_loss_is_that_of_first_tokens(make_task):
     loss, accuracy, scores = loss_and_scores(*make_task(32, use_crf=False))
     gold = [0, 1, 2, 0, 0, 1, 2, 2, 0]
@@ -172,6 +174,7 @@ def test_the_loss_is_that_of_first_tokens(make_task):
     assert accuracy == pytest.approx(np.mean(probabilities.argmax(axis=-1) == np.array(gold)))
 
 
+@pytest.mark.slow
 def test_the_loss_of_a_chain_is_that_of_all_paths_that_the_scheme_allows(make_task):
     task, params = make_task(32)
     loss, _, scores = loss_and_scores(task, params)
@@ -194,6 +197,7 @@ def test_the_loss_of_a_chain_is_that_of_all_paths_that_the_scheme_allows(make_ta
     assert loss == pytest.approx((np.logaddexp.reduce(totals) - gold) / 9, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_windows_are_learned_with_the_tags_beside_them(make_task):
     task, params = make_task(8)
     assert task.examples_per_epoch == 3
@@ -216,10 +220,12 @@ def test_windows_are_learned_with_the_tags_beside_them(make_task):
     assert start[2] == 0
 
 
+@pytest.mark.slow
 def test_evaluation_and_its_baseline(make_task):
     task, params = make_task(8)
     actual = evaluate(task, params, one_device_mesh())
     assert set(actual.metrics) == {"f1", "precision", "recall", "accuracy"}
+    assert [len(made) for made in actual.predictions.values()] == [1]
     assert task.evaluator.baselines() == {
         "f1_lexicon": 1.0, "precision_lexicon": 1.0, "recall_lexicon": 1.0, "accuracy_lexicon": 1.0
     }  # fmt: skip

@@ -69,6 +69,7 @@ def test_entities_are_where_the_pieces_are(tagger, text, entities):
     assert all(text[word.start : word.end] == word.text for word in actual.words)
 
 
+@pytest.mark.slow
 def test_a_long_text_is_read_in_windows(tagger):
     text = "ฉันที่กรงเทพ" * 20
     for length in (None, 9):

@@ -260,6 +260,11 @@ def _write_tokenizer(
                 tokenizer, work.options, sources, limit=work.limit, problems=problems
             ):
                 report(line)
+            size, asked = tokenizer.vocab_size, work.options.vocabulary.vocab_size
+            if problems is not None and size < asked:
+                report(
+                    f"the text is enough for {size:,} of {asked:,} pieces (tokenizer.vocab_size)"
+                )
         with atomic_directory(directory) as unfinished:
             tokenizer.save(unfinished)
     return load_tokenizer(directory)

@@ -2,15 +2,23 @@
 
 import collections
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tqdm import tqdm
 
-from bert_jax.data.pretraining.options import PrepareOptions
+from bert_jax import tokenization
+from bert_jax.data.pretraining.options import PrepareOptions, VocabularyOptions
 from bert_jax.data.pretraining.preparation.encoding import numbered_blocks
 from bert_jax.data.pretraining.sources import Source
 from bert_jax.errors import OptionError, listed
-from bert_jax.tokenization.interface import BYTE_LEVEL_BPE, SENTENCEPIECE, Tokenizer
+from bert_jax.tokenization.interface import (
+    BYTE_LEVEL_BPE,
+    GPT2,
+    MARIAN,
+    T5,
+    WORDPIECE,
+    Tokenizer,
+)
 from bert_jax.tokenization.wordpiece import MAX_CHARACTERS_PER_WORD
 
 # The text that `unknown_pieces` encodes, and the share of [UNK] from which it warns.
@@ -38,36 +46,49 @@ def train_vocabulary(
     Raises:
         UserError: a source cannot be read, or there is too little text for the vocabulary.
     """
-    from bert_jax.tokenization import (
-        train_byte_level_bpe,
-        train_sentencepiece,
-        train_wordpiece,
-    )
-
-    vocabulary = options.vocabulary
-    size, lowercase = vocabulary.vocab_size, vocabulary.lowercase
+    characters = options.vocabulary.train_characters
     with tqdm(
-        total=vocabulary.train_characters,
+        total=characters,
         desc="vocabulary: at most",
         unit=" characters",
         unit_scale=True,
         disable=not progress,
     ) as bar:
-        texts = _train_texts(vocabulary.train_characters, options, sources, limit, bar.update)
-        if vocabulary.kind == BYTE_LEVEL_BPE:
-            return train_byte_level_bpe(texts, vocab_size=size)
-        coverage = vocabulary.character_coverage
-        if vocabulary.kind == SENTENCEPIECE:
-            return train_sentencepiece(
-                texts, vocab_size=size, lowercase=lowercase, character_coverage=coverage
-            )
-        return train_wordpiece(
-            texts,
-            vocab_size=size,
-            lowercase=lowercase,
-            character_coverage=coverage,
-            report=report,
+        texts = _train_texts(characters, options, sources, limit, bar.update)
+        return train_tokenizer(texts, options.vocabulary, report=report)
+
+
+def train_tokenizer(
+    texts: Iterable[str],
+    options: VocabularyOptions,
+    *,
+    report: Callable[[OptionError], object],
+) -> Tokenizer:
+    """Trains a tokenizer of `options.kind` from texts; see `train_vocabulary`."""
+    size, kind = options.vocab_size, options.kind
+    if kind == GPT2:
+        return tokenization.train_gpt2(texts, vocab_size=size)
+    if kind == BYTE_LEVEL_BPE:
+        return tokenization.train_byte_level_bpe(texts, vocab_size=size)
+    lowercase, coverage = options.lowercase, options.character_coverage
+    if kind == T5:
+        return tokenization.train_t5(
+            texts, vocab_size=size, lowercase=lowercase, character_coverage=coverage
         )
+    if kind == WORDPIECE:
+        return tokenization.train_wordpiece(
+            texts, vocab_size=size, lowercase=lowercase, character_coverage=coverage, report=report
+        )
+    train: Callable[..., Tokenizer] = tokenization.train_sentencepiece
+    if kind == MARIAN:
+        train = tokenization.train_marian
+    return train(
+        texts,
+        vocab_size=size,
+        lowercase=lowercase,
+        model_type=options.model_type,
+        character_coverage=coverage,
+    )
 
 
 def unknown_pieces(
@@ -89,7 +110,7 @@ def unknown_pieces(
     """
     texts = list(_train_texts(_CHECKED_CHARACTERS, options, sources, limit, lambda size: None))
     unk = tokenizer.special_ids.unk
-    if unk is None:  # byte-level BPE may have none
+    if unk in (None, tokenizer.special_ids.eos):  # byte-level BPE knows all text
         return
     pieces = itertools.chain.from_iterable(tokenizer.encode_sentences(texts))
     counts = collections.Counter(pieces)

@@ -1,0 +1,96 @@
+"""The files of an evaluation for people: predictions with their texts, mistakes, reports."""
+
+import json
+
+import numpy as np
+import pytest
+
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.data.examples import Example, Sentence
+from bert_jax.models.head import with_fields
+from bert_jax.tasks.base.splits import EvalSet
+from bert_jax.tasks.classification.problems import SingleLabel
+from bert_jax.tasks.classification.task import ClassificationEvaluator
+from bert_jax.tasks.tagging.predict import TaggedWord, Tagging
+from bert_jax.tasks.tagging.tags import TagSet
+from bert_jax.tasks.tagging.task import TaggingEvaluator
+
+
+@pytest.fixture
+def write_set(tiny_config, tmp_path):
+    """Writes the files of a set; returns the content of one by its ending."""
+
+    def write(evaluator, labels, problem, examples, predictions):
+        config = with_fields(tiny_config, {"num_labels": len(labels)})
+        description = ModelDescription(config, "classification", labels=labels)
+        made = evaluator(None, None, description, *problem)
+        made.write_set(tmp_path, EvalSet("validation", "a.tsv", examples), predictions)
+        return lambda ending: (tmp_path / f"validation.{ending}").read_text()
+
+    return write
+
+
+def test_classes_with_texts_and_the_worst_mistakes(write_set):
+    examples = [
+        Example("a cat", "1", "0", "a.tsv:2"),
+        Example(("a\tdog", "it ran"), "1", "1", "a.tsv:3"),
+        Example("a sun", "0", "2", "a.tsv:4"),
+    ]
+    shares = [[0.75, 0.25], [0.9, 0.1], [0.8, 0.2]]
+    labels = ("0", "1")
+    problem = SingleLabel(labels), {}
+    logits = [np.log(np.float32(each)) for each in shares]
+    read = write_set(ClassificationEvaluator, labels, problem, examples, logits)
+    first, second, _ = (json.loads(line) for line in read("jsonl").splitlines())
+    assert [*first] == ["id", "text", "expected", "label", "score", "probabilities"]
+    assert (second["text"], second["text_pair"]) == ("a\tdog", "it ran")
+    assert read("mistakes.tsv") == (
+        "location\tid\texpected\tpredicted\tscore\ttext\n"
+        "a.tsv:3\t1\t1\t0\t0.9\ta dog / it ran\n"
+        "a.tsv:2\t0\t1\t0\t0.75\ta cat\n"
+    )
+    assert read("report.txt").endswith("gold \\ predicted  0  1\n0                 1  0\n1"
+                                       "                 2  0")  # fmt: skip
+
+
+def test_tags_are_in_the_scheme_of_the_file(write_set):
+    labels = ("O", "B-PER", "I-PER")
+    words, gold = ("Ada", "Bob", "met", "Cid"), ("I-PER", "B-PER", "O", "I-PER")
+    example = Example(Sentence(words), gold, "0", "a.tsv:1")
+    tags = ("B-PER", "B-PER", "B-PER", "B-PER")  # one more entity than there is
+    tagged = [TaggedWord(*pair, 0.5, 0, 1) for pair in zip(words, tags, strict=True)]
+    predictions = [Tagging(tuple(tagged), ())]
+    problem = (TagSet(labels, "iob2"),)
+    read = write_set(TaggingEvaluator, labels, problem, [example], predictions)
+    record = json.loads(read("jsonl"))
+    assert record["expected"] == [*gold]
+    assert record["tags"] == ["I-PER", "B-PER", "B-PER", "B-PER"]
+    assert read("mistakes.tsv").splitlines()[1] == (
+        "a.tsv:1\t0\tmet: O, Cid: I-PER\tmet: B-PER, Cid: B-PER\t0.5\tAda Bob met Cid"
+    )
+    report = read("report.txt")
+    assert (
+        report
+        == """\
+processed 4 tokens with 3 phrases; found: 4 phrases; correct: 3.
+accuracy:  50.00%; precision:  75.00%; recall: 100.00%; FB1:  85.71
+              PER: precision:  75.00%; recall: 100.00%; FB1:  85.71  4
+
+By tag in IOB1, the scheme of the file:
+
+class  precision  recall      f1  support
+O         0.0000  0.0000  0.0000        1
+B-PER     0.3333  1.0000  0.5000        1
+I-PER     1.0000  0.5000  0.6667        2
+
+words             4
+accuracy     0.5000
+macro f1     0.3889
+weighted f1  0.4583
+matthews     0.3873
+
+gold \\ predicted  O  B-PER  I-PER
+O                 0      1      0
+B-PER             0      1      0
+I-PER             0      1      1"""
+    )
