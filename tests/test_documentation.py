@@ -119,14 +119,6 @@ def test_the_example_of_the_readme_prints_what_it_says():
     assert done.stdout.splitlines() == [line.removeprefix("    ") for line in output.splitlines()]
 
 
-@pytest.mark.slow
-def test_the_documentation_builds_without_warnings(tmp_path):
-    pytest.importorskip("sphinx")
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", ROOT / "docs", tmp_path]
-    done = completed(command)
-    assert done.returncode == 0, done.stderr
-
-
 # The directories that the pages name, and the head of the tiny model that represents each.
 MODELS = {
     "models/words": "pretraining",

@@ -1,15 +1,9 @@
-"""Dependencies: documented with their licences, and without known vulnerabilities."""
+"""Dependencies: documented with their licences."""
 
 import ast
 import importlib.metadata
-import json
 import re
-import sys
 from pathlib import Path
-
-import pytest
-
-from tests.runs import completed
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "dependencies.md"
@@ -68,21 +62,3 @@ def test_the_licences_match_the_installed_packages():
             assert re.search(NAMES[name], said), (package, licence, said[:200])
         checked += 1
     assert checked > 20
-
-
-@pytest.mark.slow
-def test_nothing_installed_has_a_known_vulnerability():
-    """Where one has no fix, accept it with `--ignore-vuln ID` and the reason."""
-    pytest.importorskip("pip_audit")
-    command = [sys.executable, "-m", "pip_audit", "--format", "json", "--progress-spinner", "off"]
-    done = completed(command)
-    if not done.stdout:
-        pytest.skip(f"pip-audit cannot ask PyPI: {done.stderr.strip().splitlines()[-1:]}")
-    known = [each for each in json.loads(done.stdout)["dependencies"] if "skip_reason" not in each]
-    if not known:
-        pytest.skip("this index of packages has no data on vulnerabilities")
-    assert [
-        f"{each['name']} {each['version']}: {problem['id']}, fixed in {problem['fix_versions']}"
-        for each in known
-        for problem in each["vulns"]
-    ] == []
