@@ -2,11 +2,13 @@
 
 From `install` on, SIGINT, SIGTERM and SIGHUP end the command at any point with one line and exit
 code 75. The first signal raises KeyboardInterrupt, or is left to
-`sharding.stopping.StopSignals`, which saves the work first. Otherwise the process ends
-`_GRACE_SECONDS` later, wherever it is: in a library that does not return to the interpreter, or one
-that has lost the exception. A second signal, at least `_TWICE_SECONDS` after the first, ends it at
-once. (Some launchers send a signal to the whole group of processes and to each of them.) What that
-leaves behind is recognised by the next call. After the last line, signals do not change the code.
+`sharding.stopping.StopSignals`, which saves the work first. During an import it ends the process at
+once: some libraries print an exception that interrupts their import, and go on. Otherwise the
+process ends `_GRACE_SECONDS` later, wherever it is: in a library that does not return to the
+interpreter, or one that has lost the exception. A second signal, at least `_TWICE_SECONDS` after
+the first, ends it at once. (Some launchers send a signal to the whole group of processes and to
+each of them.) What that leaves behind is recognised by the next call. After the last line, signals
+do not change the code.
 """
 
 import contextlib
@@ -153,8 +155,19 @@ def end() -> NoReturn:
 
 def _handle(number: int, frame: FrameType | None) -> None:
     if not state.was_raised and state.code is None:
+        if _is_importing(frame):
+            end()
         state.was_raised = True
         raise KeyboardInterrupt
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Whether an import is under way in a frame or in one that has called it."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib."):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _watch(reader: int) -> None:

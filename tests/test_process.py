@@ -21,62 +21,78 @@ import argparse, atexit, ctypes, os, signal, sys, time
 os.environ["GLIBC_TUNABLES"] = ""
 from bert_jax import cli, __main__, process
 from bert_jax.sharding.stopping import StopSignals
-process._GRACE_SECONDS, process._TWICE_SECONDS = 0.2, 0.1
+process._GRACE_SECONDS, process._TWICE_SECONDS = float(sys.argv[2]), 0.1
+
+def wait():
+    print("ready", flush=True)
+    time.sleep(600)
 
 def working():
     try:
-        time.sleep(30)
+        wait()
     finally:
         print("cleaned up")
 
 def working_shortly():
+    print("ready", flush=True)
     time.sleep(0.5)
     print("worked")
 
 def cleaning_up_for_long():
     try:
-        time.sleep(30)
+        wait()
     finally:
-        time.sleep(30)
+        time.sleep(600)
 
 def in_a_library():  # no handler in Python can run before it returns
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # else it returns at once
-    ctypes.CDLL(None).usleep(30_000_000)
+    print("ready", flush=True)
+    ctypes.CDLL(None).usleep(600_000_000)
 
 def in_a_callback():
     class Object:
         def __del__(self):
-            time.sleep(30)
+            wait()
     Object()
-    time.sleep(30)
+    time.sleep(600)
 
 def in_training():
     with StopSignals() as stop:
+        print("ready", flush=True)
         while not stop.requested:
             time.sleep(0.01)
     time.sleep(0.5)  # another host saves
     return 3
 
 def after_the_last_line():
-    atexit.register(time.sleep, 30)
+    atexit.register(wait)
     return 3
 
 def with_a_late_exception():
     class Object:
         def __del__(self):
             raise KeyboardInterrupt
+    print("ready", flush=True)
     objects = [Object()]
     atexit.register(objects.clear)
     return 3
 
 def with_an_error_of_its_own():  # as in an import
     try:
-        time.sleep(30)
+        wait()
     except KeyboardInterrupt:
         raise ValueError("a library made this of it")
 
+def in_an_import():  # of a library that would print the exception and go on
+    with open(os.path.join(os.path.dirname(__file__), "library.py"), "w") as file:
+        file.write("from __main__ import wait\\nwait()\\n")
+    try:
+        import library
+    except KeyboardInterrupt as error:
+        print("printed by the library")
+    time.sleep(600)
+
 def run(name):
-    print("ready", flush=True)
     return globals()[name]() or 0
 
 cli.parse = lambda words: argparse.Namespace(run=lambda options: run(words[0]), parser=None)
@@ -93,28 +109,29 @@ def program(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "times", "output", "errors", "code"),
+    ("name", "grace", "times", "output", "errors", "code"),
     [
-        ("working", 1, "cleaned up\n", LINE, 75),
-        ("cleaning_up_for_long", 2, "", LINE, 75),
-        ("in_a_library", 1, "", LINE, 75),
-        ("in_a_callback", 1, "", LINE, 75),
-        ("in_training", 1, "", "", 3),
-        ("after_the_last_line", 1, "", "", 3),
-        ("with_a_late_exception", 0, "", "", 3),
-        ("with_an_error_of_its_own", 1, "", LINE, 75),
+        ("working", 60, 1, "cleaned up\n", LINE, 75),
+        ("cleaning_up_for_long", 60, 2, "", LINE, 75),
+        ("in_a_library", 0.2, 1, "", LINE, 75),
+        ("in_an_import", 60, 1, "", LINE, 75),
+        ("in_a_callback", 60, 1, "", LINE, 75),
+        ("in_training", 0.2, 1, "", "", 3),
+        ("after_the_last_line", 0.2, 1, "", "", 3),
+        ("with_a_late_exception", 60, 0, "", "", 3),
+        ("with_an_error_of_its_own", 60, 1, "", LINE, 75),
     ],
 )
-def test_whatever_the_command_does(program, name, times, output, errors, code):
+def test_whatever_the_command_does(program, name, grace, times, output, errors, code):
     process = subprocess.Popen(
-        [sys.executable, program, name], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+        [sys.executable, program, name, str(grace)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
     assert process.stdout.readline() == "ready\n"
-    time.sleep(0.05)
     for number in (signal.SIGTERM, signal.SIGINT)[:times]:
         process.send_signal(number)
         time.sleep(0.15)
-    actual = process.communicate(timeout=20)
+    actual = process.communicate()
     assert actual == (output, errors and f"{errors}\n")
     assert process.returncode == code
 
@@ -131,13 +148,12 @@ def test_whatever_the_command_does(program, name, times, output, errors, code):
 def test_a_closed_terminal(program, launcher, name, output, errors, code):
     """As Ctrl-C, but not for a command that `nohup` has started."""
     process = subprocess.Popen(
-        [*launcher, sys.executable, program, name], stdout=subprocess.PIPE, text=True,
+        [*launcher, sys.executable, program, name, "60"], stdout=subprocess.PIPE, text=True,
         stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
     assert process.stdout.readline() == "ready\n"
-    time.sleep(0.05)  # until the program waits, as above
     process.send_signal(signal.SIGHUP)
-    assert process.communicate(timeout=20) == (output, errors)
+    assert process.communicate() == (output, errors)
     assert process.returncode == code
 
 
@@ -175,7 +191,7 @@ def test_a_verb_from_its_first_moment_on(train_command, tmp_path, verb, delay, s
             time.sleep(1.2)
         else:
             process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate()
     assert process.returncode == 75, errors
     assert "Traceback" not in errors
     assert errors.count("bert-jax: ") == 1
