@@ -56,22 +56,33 @@ class KeyValueCache:
     def append(self, key: jax.Array, value: jax.Array, key_ids: jax.Array) -> Self:
         """The cache with T more tokens: [B, N, T, H] twice, and int32 [B, T].
 
-        The caller appends at most S tokens in all: more would overwrite the last ones.
+        Where they are more than S tokens in all, their values are NaN, and so is what attends to
+        them: how many there were is known on the device alone.
+
+        Raises:
+            ValueError: T is larger than S.
         """
+        count, size = key.shape[2], self.key.shape[2]
+        if count > size:
+            raise ValueError(f"{count} tokens do not fit in a cache of {size}; make a larger one")
 
         def put(old: jax.Array, new: jax.Array, axis: int) -> jax.Array:
             return jax.lax.dynamic_update_slice_in_dim(old, new, self.length, axis)
 
+        # In place of overwriting the last tokens, as `put` would.
+        value = jnp.where(self.length + count > size, jnp.nan, value)
         return dataclasses.replace(
             self,
             key=put(self.key, key, 2),
             value=put(self.value, value, 2),
             key_ids=put(self.key_ids, key_ids, 1),
-            length=self.length + key.shape[2],
+            length=self.length + count,
         )
 
     def mask(self, tokens: AttentionMask) -> AttentionMask:
         """Which keys the last T tokens see: as `tokens`, their own mask, and none after them.
+
+        A window counts the slots of the cache: padding stands before a prompt, not after it.
 
         Raises:
             ValueError: there are global tokens; of earlier tokens the cache does not know them.

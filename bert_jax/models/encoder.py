@@ -151,16 +151,23 @@ class Encoder(nn.Module):
             word_embeddings: their table, if it is another model's.
 
         Raises:
-            ValueError: there is a cache, but no `position_ids`; or packed rows, trigrams or value
-                relations.
+            ValueError: there is a cache, but no `position_ids`; or packed rows, trigrams, value
+                relations or a pooling layer: it would pool the first token of each call.
         """
         input_ids, segment_ids = inputs.input_ids, inputs.segment_ids
         packed_rows = inputs.packed_rows
         requested = requested or RequestedOutputs()
-        refused = packed_rows or self.config.trigram_input or requested.value_relations
+        refused = (
+            packed_rows
+            or self.config.trigram_input
+            or requested.value_relations
+            or self.add_pooling_layer
+        )
         if cache is not None and (inputs.position_ids is None or refused):
-            problem = "a cache needs position_ids, and no packed rows, trigrams or value relations"
-            raise ValueError(problem)
+            raise ValueError(
+                "a cache needs position_ids, and no packed rows, trigrams, value relations or "
+                "pooling layer"
+            )
         token_type_ids = inputs.token_type_ids
         if token_type_ids is None:
             token_type_ids = jnp.zeros_like(input_ids)

@@ -12,9 +12,10 @@ import pytest
 
 from bert_jax.models.attention import Attention
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.decoding import DecoderCache, EncoderMemory
+from bert_jax.models.decoding import DecoderCache, EncoderMemory, KeyValueCache
 from bert_jax.models.encoder import Encoder, RequestedOutputs, init_params
 from bert_jax.models.execution import Execution
+from bert_jax.models.kernels.xla import attention_weights
 from bert_jax.models.layer_stack import LAYERS, LayerStack
 from bert_jax.models.packed_rows import EncoderInputs, Tokens
 from bert_jax.models.rotary_positions import rotated, rotations
@@ -121,8 +122,53 @@ def test_attention_weights_of_three_tokens_one_at_a_time():
         cache = output.cache
         assert output.attentions.shape == (1, 1, 2, 1, 3)
         np.testing.assert_allclose(output.attentions[0, 0, :, 0], [expected] * 2, rtol=1e-6)
-    with pytest.raises(ValueError, match="no packed rows, trigrams or value relations"):
+    with pytest.raises(ValueError, match="no packed rows, trigrams, value relations or pooling"):
         encode(0, cache, RequestedOutputs(value_relations=True))
+    # A fourth token has no room: NaN, not the attention of other tokens.
+    assert np.isnan(encode(3, cache, None).last_hidden_state).all()
+    assert np.isfinite(output.last_hidden_state).all()
+
+
+def test_more_tokens_than_a_cache_has_room_for_are_refused():
+    cache = KeyValueCache.empty(CONFIG, Execution(), ROWS, 2)
+    tokens = np.zeros((ROWS, 2, 3, 8), np.float32)
+    with pytest.raises(ValueError, match="^3 tokens do not fit in a cache of 2; make a larger one"):
+        cache.append(tokens, tokens, np.ones((ROWS, 3), np.int32))
+
+
+def test_a_pooling_layer_with_a_cache_is_refused():
+    """It would return the vector of the first token of each call."""
+    module = Encoder(CONFIG, add_pooling_layer=True)
+    cache = DecoderCache.empty(CONFIG, Execution(), 1, 2)
+    inputs = EncoderInputs(np.int32([[7, 8]]), position_ids=np.int32([[0, 1]]))
+    with pytest.raises(ValueError, match="a cache needs position_ids, and no .* pooling layer"):
+        jax.eval_shape(
+            lambda key: module.init(key, inputs, True, cache=cache, method="encode"),
+            jax.random.key(0),
+        )
+
+
+@pytest.mark.slow
+def test_a_window_counts_no_padding_before_a_prompt():
+    """A prompt of two tokens beside one of four, then two more tokens of each."""
+    config = dataclasses.replace(CONFIG, num_hidden_layers=1)
+    module = LayerStack(config, Execution())
+    options = {"deterministic": True, "requested": RequestedOutputs()}
+    call, start = (functools.partial(method, **options) for method in (module.apply, module.init))
+    params = drawn(jax.eval_shape(start, jax.random.key(0), HIDDEN, causal_tokens(LENGTH, 1)))
+    alone, *_ = call(params, HIDDEN[:, 1:], causal_tokens(LENGTH - 1, 1))
+
+    ids = np.int32([[1, 1, 1, 1], [0, 0, 1, 1]])
+    prompts = Tokens.in_batch_order(ids, ids)
+    prompts = prompts._replace(mask=prompts.mask.replace(window=1))
+    cache = DecoderCache.empty(config, Execution(), ROWS, 6)
+    padded = np.concatenate([np.zeros_like(HIDDEN[:, :2]), HIDDEN[:, 1:3]], axis=1)
+    hidden, _, cache = call(params, padded, prompts, cache=cache)
+    np.testing.assert_allclose(hidden[1, 2:], alone[1, :2], atol=1e-5)
+    for index in (3, 4):
+        token = HIDDEN[:, index : index + 1]
+        hidden, _, cache = call(params, token, causal_tokens(1, 1), cache=cache)
+        np.testing.assert_allclose(hidden[1, 0], alone[1, index - 1], atol=1e-5)
 
 
 @pytest.mark.slow
@@ -191,12 +237,15 @@ def test_attention_to_a_memory_by_hand():
     memory = EncoderMemory(memory_hidden, of_memory.mask)
     hidden = HIDDEN[:, :2]
 
+    @jax.jit
     def call(params):
-        return module.apply(params, hidden, tokens, memory=memory, deterministic=True).hidden
+        attended = module.apply(params, hidden, tokens, memory=memory, deterministic=True)
+        return attended.hidden, attention_weights(attended.inputs)
 
     start = functools.partial(module.init, deterministic=True)
     params = drawn(jax.eval_shape(start, jax.random.key(0), hidden, tokens))
     p = params["params"]
+    actual, attentions = call(params)
     expected = np.zeros_like(hidden)
     for row, length in enumerate((3, 2)):
         x, m = hidden[row], memory_hidden[row, :length]
@@ -208,8 +257,10 @@ def test_attention_to_a_memory_by_hand():
 
             scores = project(x, "query") @ project(m, "key").T / np.sqrt(8)
             weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+            np.testing.assert_allclose(attentions[row, head, :, :length], weights, atol=1e-5)
+            assert not attentions[row, head, :, length:].any()
             expected[row] += weights @ project(m, "value") @ p["output"]["kernel"][head]
-    np.testing.assert_allclose(jax.jit(call)(params), expected, atol=1e-5)
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
 def test_a_token_of_a_local_layer_sees_both_ends_of_its_window():
