@@ -255,7 +255,7 @@ def test_a_stopped_predict_is_continued(model, tmp_path):
         assert process.poll() is None
         time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate()
     assert process.returncode == 75
     pattern = r"bert-jax: stopped; the same command continues after ([\d,]+) predictions$"
     rows = re.search(pattern, errors.splitlines()[-1])[1]

@@ -151,7 +151,7 @@ for line in sys.stdin:
         print(flush=True)
         assert status == 0
         continue
-    signal.alarm(60)
+    signal.alarm(100)
     os.environ.clear()
     os.environ.update(environment)
     try:

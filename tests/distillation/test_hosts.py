@@ -41,7 +41,7 @@ def test_a_teacher_is_split_over_devices_and_hosts(
     def together(name: str, *more: str) -> dict[str, float]:
         words = [*command, *MESH, *more, "--workdir", str(tmp_path / name)]
         hosts = start_hosts(words, 2, devices=2)
-        texts = [process.communicate(timeout=500) for process in hosts]
+        texts = [process.communicate() for process in hosts]
         assert [process.returncode for process in hosts] == [0, 0], texts
         return json.loads(texts[0][0].splitlines()[-1])
 

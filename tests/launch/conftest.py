@@ -65,7 +65,6 @@ def run_script(environment) -> Run:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
         )
 
     return run

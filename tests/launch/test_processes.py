@@ -82,7 +82,7 @@ def waiting(environment, record, tmp_path):
 
 def test_a_signal_reaches_all(waiting, record):
     waiting.send_signal(signal.SIGTERM)
-    _, said = waiting.communicate(timeout=30)
+    _, said = waiting.communicate()
     assert waiting.returncode == 75
     assert said == ""
     assert {"0 saved", "1 saved"} <= set(record.read_text().splitlines())
@@ -90,7 +90,7 @@ def test_a_signal_reaches_all(waiting, record):
 
 def test_ctrl_c_is_passed_on_once(waiting, record):
     os.killpg(waiting.pid, signal.SIGINT)  # as a terminal does
-    _, said = waiting.communicate(timeout=30)
+    _, said = waiting.communicate()
     assert waiting.returncode == 75
     assert said == ""
     assert sorted(record.read_text().splitlines()[2:]) == ["0 saved", "1 saved"]
@@ -105,7 +105,6 @@ def test_help_from_any_folder(environment):
             capture_output=True,
             text=True,
             check=True,
-            timeout=20,
         )
         assert f"bash launch/{Path(script).name} " in done.stdout
 

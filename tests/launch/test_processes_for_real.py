@@ -44,11 +44,11 @@ def test_two_processes_are_stopped_and_go_on(train_command, add_program, program
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=300)
+    _, errors = process.communicate()
     assert process.returncode == 75, errors
 
     process = start()
-    output, errors = process.communicate(timeout=300)
+    output, errors = process.communicate()
     assert process.returncode == 0, errors
     stored = json.loads((there / "result.json").read_text())
     del stored["warnings"]  # printed at the start

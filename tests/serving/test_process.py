@@ -46,8 +46,8 @@ def server(directory):
     said: list[str] = []
     reader = threading.Thread(target=lambda: said.extend(lines), daemon=True)
     reader.start()
-    httpx.post(f"{address}/embed", json={"inputs": TEXTS}, timeout=120)  # compiles
-    yield address, process, said
+    httpx.post(f"{address}/embed", json={"inputs": TEXTS}, timeout=600)  # compiles
+    yield address, process, said, reader
     process.kill()
     process.wait()
 
@@ -77,7 +77,7 @@ def test_the_client_of_hugging_face_gets_vectors_words_and_similarities(server, 
 def test_a_full_queue_is_429_and_recovers(server):
     def ask(number):
         body = {"inputs": [*TEXTS, *TEXTS]}
-        return httpx.post(f"{server[0]}/embed", json=body, timeout=60)
+        return httpx.post(f"{server[0]}/embed", json=body, timeout=600)
 
     with ThreadPoolExecutor(32) as pool:
         answers = list(pool.map(ask, range(200)))
@@ -95,13 +95,13 @@ def test_a_signal_while_it_compiles_ends_it_as_well(directory):
         pass
     process.send_signal(signal.SIGTERM)
     said = process.stderr.read()
-    assert process.wait(60) == 0
+    assert process.wait() == 0
     assert "serving" not in said
     assert "interrupted" not in said
 
 
 def test_a_signal_under_load_loses_no_request(server):
-    address, process, said = server
+    address, process, said, reader = server
     body = json.dumps({"inputs": TEXTS[:1]})
     statuses = []
 
@@ -116,7 +116,7 @@ def test_a_signal_under_load_loses_no_request(server):
             is_last = answer.getheader("Connection") == "close"
 
     host = address.removeprefix("http://")
-    idle, *busy = (http.client.HTTPConnection(host, timeout=60) for _ in range(9))
+    idle, *busy = (http.client.HTTPConnection(host, timeout=600) for _ in range(9))
     idle.connect()
     with ThreadPoolExecutor(8) as pool:
         asked = pool.map(ask, busy)
@@ -127,7 +127,7 @@ def test_a_signal_under_load_loses_no_request(server):
         ask(idle)  # its client has not seen yet that the server stops
         list(asked)  # raises what a request has raised
     assert set(statuses) == {200}
-    assert process.wait(60) == 0
-    time.sleep(0.5)
+    assert process.wait() == 0
+    reader.join()
     assert said[-1] == "stopped; all accepted requests are answered\n"
     assert not [line for line in said if any(text in line for text in TEXTS)]

@@ -20,7 +20,7 @@ class Predictor:
         self.may_go = threading.Event()
 
     def __call__(self, examples, encoded):
-        assert self.may_go.wait(10)
+        assert self.may_go.wait(100)
         self.rounds.append(list(examples))
         if 13 in examples:
             raise ValueError("13")
@@ -145,5 +145,5 @@ def test_a_closed_queue_computes_what_waits_and_takes_nothing(predict):
         submit(queue, predict, 1)
     assert closed.value.status == 503
     predict.may_go.set()
-    closing.join(10)
+    closing.join(100)
     assert all(future.done() for future in futures)

@@ -84,7 +84,7 @@ def command(tmp_path):
 
 def ended(processes):
     """Exit code, output and errors of each process."""
-    texts = [process.communicate(timeout=100) for process in processes]
+    texts = [process.communicate() for process in processes]
     return [(process.returncode, *text) for process, text in zip(processes, texts, strict=True)]
 
 
@@ -208,7 +208,7 @@ def test_a_hanging_process_ends_the_run(start_hosts, command):
     processes = start_hosts(command, 2)
     wait_for(processes[0], "step 5")
     processes[1].send_signal(signal.SIGSTOP)
-    _, errors = processes[0].communicate(timeout=100)
+    _, errors = processes[0].communicate()
     assert processes[0].returncode not in (0, 2)
     assert "The following tasks are unhealthy (stopped sending heartbeats)" in errors
 

@@ -35,7 +35,7 @@ def start(train_command):
 
 def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
     """Output and errors of a process that ends by itself with 0."""
-    output, errors = process.communicate(timeout=300)
+    output, errors = process.communicate()
     assert process.returncode == 0, errors
     return output, errors
 
@@ -115,7 +115,7 @@ def test_of_two_in_one_work_directory_the_second_is_refused(start, uninterrupted
         time.sleep(0.002)
     first.send_signal(signal.SIGSTOP)  # it would be too quick
     second = start(workdir)
-    _, errors = second.communicate(timeout=60)
+    _, errors = second.communicate()
     first.send_signal(signal.SIGCONT)
     assert second.returncode == 2
     assert errors.splitlines()[-1].startswith(
@@ -139,7 +139,7 @@ def test_a_run_that_is_stopped_saves_and_exits_75(start, tmp_path):
     finish(start(whole, **overrides))
     process = start(parts, **overrides)
     send_at(process, parts, 3, signal.SIGTERM)
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate()
     assert process.returncode == 75, errors
     saved = max(int(path.name) for path in (parts / "checkpoints").iterdir())
     assert saved == logged_step(parts) >= 3
@@ -207,7 +207,7 @@ def test_a_finished_run_with_more_steps_trains_on(start, finished, tmp_path):
 def test_a_work_directory_of_another_config_is_refused(start, finished):
     before = {path: path.stat().st_mtime_ns for path in finished.rglob("*") if path.is_file()}
     process = start(finished, **{"optimizer.learning_rate": 0.5})
-    output, errors = process.communicate(timeout=120)
+    output, errors = process.communicate()
     assert process.returncode == 2
     assert output == ""
     assert errors.splitlines() == [
@@ -223,7 +223,7 @@ def test_a_work_directory_of_another_config_is_refused(start, finished):
 def test_a_damaged_checkpoint_is_named_in_one_line(start, finished):
     (finished / "result.json").unlink()
     shutil.rmtree(finished / "checkpoints" / str(STEPS) / "state" / "d")
-    output, errors = start(finished).communicate(timeout=120)
+    output, errors = start(finished).communicate()
     assert output == ""
     # Threads of tensorstore may print around our line that their event loop is closed.
     (line,) = [line for line in errors.splitlines() if line.startswith("bert-jax: ")]

@@ -49,7 +49,7 @@ def assert_whole(workdir: Path, starts: int = 1) -> None:
 
 def finish(processes: list) -> tuple[str, str]:
     """Output and errors of the main host; the other hosts end with 0, too, and print nothing."""
-    texts = [process.communicate(timeout=500) for process in processes]
+    texts = [process.communicate() for process in processes]
     for process, (_, errors) in zip(processes, texts, strict=True):
         assert process.returncode == 0, errors
     for output, errors in texts[1:]:
@@ -135,7 +135,7 @@ def test_a_run_that_was_ended_goes_on_here_and_elsewhere(
     processes = start_hosts(command, 2)
     wait_for_step(processes, workdir, 7)
     processes[1].send_signal(number)
-    texts = [process.communicate(timeout=100) for process in processes]
+    texts = [process.communicate() for process in processes]
     assert processes[0].returncode == 75, texts[0][1]
     last_line = texts[0][1].splitlines()[-1]
     saved = max(int(p.name) for p in (workdir / "checkpoints").iterdir() if p.name.isdecimal())
@@ -172,7 +172,7 @@ def test_a_work_directory_that_is_not_shared(train_command, start_hosts, tmp_pat
     script = f'mkdir -p {tmp_path}/$$ && cd {tmp_path}/$$ && exec "$@"'
     where = Path(__file__).parents[2]
     processes = start_hosts(["env", f"PYTHONPATH={where}", "sh", "-c", script, "sh", *command], 2)
-    texts = [process.communicate(timeout=200) for process in processes]
+    texts = [process.communicate() for process in processes]
     assert [process.returncode for process in processes] == [2, 2]
     assert texts[1][1] == (
         "bert-jax (process 1 of 2): run/config.json of the main host is not seen from here; give a "

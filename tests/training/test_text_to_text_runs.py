@@ -53,7 +53,7 @@ def start(base_t5, tmp_path_factory):
 
 
 def finish(process: subprocess.Popen[str]) -> None:
-    _, errors = process.communicate(timeout=500)
+    _, errors = process.communicate()
     assert process.returncode == 0, errors
 
 
