@@ -15,6 +15,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "/tokenize": {"inputs": ["a dog"], "add_special_tokens": True},
     "/decode": {"ids": [[5, 6]], "skip_special_tokens": True},
     "/rerank": {"query": "a", "texts": ["a dog"], "return_text": True, "raw_scores": False},
+    "/rank": {"query": "a", "documents": ["a dog"], "top_k": 1, "raw_scores": False},
     "/predict": {"inputs": [["a", "a dog"]], "raw_scores": True},
     "/": {"inputs": TEXT, "parameters": {"top_k": 2}},
     "/pipeline/feature-extraction": {"inputs": "a dog", "prompt_name": "query"},

@@ -45,6 +45,7 @@ def test_vectors_of_tokens_and_similarities(ask, encoder):
     best = encoder.rank(TEXTS[0], TEXTS[1:])
     assert [(each["index"], each["text"]) for each in ranks] == [(m.index, m.text) for m in best]
     assert [each["score"] for each in ranks] == pytest.approx([m.score for m in best], abs=1e-6)
+    assert ask("/rank", query=TEXTS[0], documents=TEXTS[1:], top_k=1) == {"matches": ranks[:1]}
 
 
 def test_tokens_go_there_and_back(ask):

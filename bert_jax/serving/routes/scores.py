@@ -1,4 +1,4 @@
-"""The routes of text-embeddings-inference that score: `/predict` and `/rerank`."""
+"""The routes that score: text-embeddings-inference's `/predict` and `/rerank`, and our `/rank`."""
 
 import asyncio
 import functools
@@ -38,12 +38,24 @@ class PredictRequest(ScoredRequest):
         return not (self.inputs and isinstance(self.inputs[0], list))
 
 
-class RerankRequest(ScoredRequest):
-    """A query, and texts to put in the order of their relevance."""
+class QueryRequest(ScoredRequest):
+    """A query for texts that are put in the order of their relevance."""
 
     query: str
+
+
+class RerankRequest(QueryRequest):
+    """The form of text-embeddings-inference."""
+
     texts: list[str]
     return_text: bool = False
+
+
+class RankRequest(QueryRequest):
+    """The arguments of `LoadedModel.rank`."""
+
+    documents: list[str]
+    top_k: int | None = Field(None, ge=1, description="how many are returned; null: all")
 
 
 async def predict(service: Service, body: PredictRequest, path: Mapping[str, str]) -> Reply:
@@ -90,23 +102,35 @@ def _text(given: Any) -> Any:
 
 async def rerank(service: Service, body: RerankRequest, path: Mapping[str, str]) -> Reply:
     """The scores of `LoadedModel.rank`, the best first."""
+    ranks, cut = await _ranks(service, body, body.texts, "texts")
+    if not body.return_text:
+        ranks = [{"index": each["index"], "score": each["score"]} for each in ranks]
+    return Reply(ranks, cut)
+
+
+async def rank(service: Service, body: RankRequest, path: Mapping[str, str]) -> Reply:
+    """What `LoadedModel.rank` returns."""
+    ranks, cut = await _ranks(service, body, body.documents, "documents")
+    return Reply({"matches": ranks[: body.top_k]}, cut)
+
+
+async def _ranks(
+    service: Service, body: QueryRequest, texts: list[str], field: str
+) -> tuple[list[dict[str, Any]], int]:
+    """Index, text and score of each text of a field, the best first; how many were cut."""
     served = _ranker(service, body.model)
     if served.model.description.head == _TASK:
         if served.model.config.num_labels != 1:
             raise unprocessable("the model has several labels; give a cross-encoder", "model")
-        pairs = [(body.query, text) for text in body.texts]
-        predicted = await classified(service, served, body, pairs, "texts")
+        pairs = [(body.query, text) for text in texts]
+        predicted = await classified(service, served, body, pairs, field)
     else:
-        predicted = await _by_vectors(service, served, body)
+        predicted = await _by_vectors(service, served, body, texts, field)
     ranks = [
-        {
-            "index": index,
-            **({"text": body.texts[index]} if body.return_text else {}),
-            "score": score,
-        }
-        for index, score in enumerate(predicted.predictions)
+        {"index": index, "text": text, "score": score}
+        for index, (text, score) in enumerate(zip(texts, predicted.predictions, strict=True))
     ]
-    return Reply(sorted(ranks, key=lambda each: -each["score"]), predicted.cut)
+    return sorted(ranks, key=lambda each: -each["score"]), predicted.cut
 
 
 def _ranker(service: Service, name: str | None) -> ServedModel:
@@ -123,7 +147,9 @@ def _predictor(
     return kind.predictor(model, side, options)
 
 
-async def _by_vectors(service: Service, served: ServedModel, body: RerankRequest) -> Predicted:
+async def _by_vectors(
+    service: Service, served: ServedModel, body: QueryRequest, texts: list[str], field: str
+) -> Predicted:
     """The scores of any other model."""
     if body.raw_scores:
         raise unprocessable("raw_scores: vectors have no activation; leave it out", "raw_scores")
@@ -138,19 +164,20 @@ async def _by_vectors(service: Service, served: ServedModel, body: RerankRequest
         )
     except UserError as error:
         raise from_user_error(error, "model") from error
-    if not body.texts:
+    if not texts:
         return Predicted([])
-    query, texts = await asyncio.gather(
+    query, documents = await asyncio.gather(
         service.predict(
             of_query, [body.query], field="query", places=["query"], truncate=body.truncate
         ),
-        service.predict(of_texts, body.texts, field="texts", truncate=body.truncate),
+        service.predict(of_texts, texts, field=field, truncate=body.truncate),
     )
-    scores = kind.similarities(query.predictions, texts.predictions)[0].tolist()
-    return Predicted(scores, query.tokens + texts.tokens, query.cut + texts.cut)
+    scores = kind.similarities(query.predictions, documents.predictions)[0].tolist()
+    return Predicted(scores, query.tokens + documents.tokens, query.cut + documents.cut)
 
 
 ENDPOINTS = (
     Endpoint("/predict", PredictRequest, predict, "Labels of texts and pairs", GROUP),
     Endpoint("/rerank", RerankRequest, rerank, "Texts in the order of their relevance", GROUP),
+    Endpoint("/rank", RankRequest, rank, "Documents in the order of their relevance", "bert_jax"),
 )
