@@ -21,8 +21,9 @@ from bert_jax.inference import index as indexes
 from bert_jax.inference.streams import predict_examples
 from bert_jax.options import differing_names
 from bert_jax.tasks.attentions import AttentionMaps, AttentionsPredictor
-from bert_jax.tasks.base.predictor import BatchOptions, Model, not_one_string
+from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor, not_one_string
 from bert_jax.tasks.classification.predict import LabelPredictor, TextPrediction
+from bert_jax.tasks.classification.zero_shot import TEMPLATE, CandidateLabels, ZeroShotPredictor
 from bert_jax.tasks.fill_mask import MaskPrediction, MaskPredictor
 from bert_jax.tasks.hidden_states import HiddenStatesPredictor, TokenStates
 from bert_jax.tasks.multiple_choice import (
@@ -257,6 +258,9 @@ class LoadedModel(Model):
         texts: Iterable[Text],
         *,
         raw_scores: bool = False,
+        candidate_labels: Sequence[str] | None = None,
+        template: str = TEMPLATE,
+        multi_label: bool = False,
         batch_size: int = 32,
         max_length: int | None = None,
     ) -> list[TextPrediction]:
@@ -265,12 +269,19 @@ class LoadedModel(Model):
         That is the value of a regression, or a score with the activation that the files of a
         cross-encoder store (the sigmoid by default). With `raw_scores`, outputs stay as they are.
 
+        With `candidate_labels`, a model of natural language inference chooses one of them, or with
+        `multi_label` any number, see `tasks.classification.zero_shot`.
+
         Raises:
             UserError: the model has no classifier of texts, its labels or its activation are not
-                known, or an element is not a text.
+                known, an element is not a text, or candidate labels do not fit.
         """
         options = BatchOptions(batch_size, max_length)
-        predictor = LabelPredictor(self, options, raw_scores=raw_scores)
+        predictor: Predictor[Any, Any] = LabelPredictor(self, options, raw_scores=raw_scores)
+        if candidate_labels is not None:
+            labels = tuple(not_one_string(candidate_labels, "candidate_labels"))
+            candidates = CandidateLabels(labels, template, multi_label)
+            predictor = ZeroShotPredictor(self, options, candidates)
         return list(predict_examples(predictor, not_one_string(texts)))
 
     def tag(

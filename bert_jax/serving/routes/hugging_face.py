@@ -7,16 +7,22 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from bert_jax.data.examples import Question
+from bert_jax.errors import UserError
 from bert_jax.inference.engine import Engine
 from bert_jax.serving.endpoints import Endpoint, Reply, RequestForm
-from bert_jax.serving.errors import from_validation_error, unprocessable
+from bert_jax.serving.errors import from_user_error, from_validation_error, unprocessable
 from bert_jax.serving.models import ServedModel
 from bert_jax.serving.routes import embeddings_inference as vectors
 from bert_jax.serving.routes.scores import labelled
 from bert_jax.serving.service import Predicted, Service
-from bert_jax.tasks.base.labels import label_names
 from bert_jax.tasks.base.predictor import EncodedExample, Predictor, softmax
 from bert_jax.tasks.classification.predict import MULTI_LABEL, SINGLE_LABEL, problem_type
+from bert_jax.tasks.classification.zero_shot import (
+    TEMPLATE,
+    CandidateLabels,
+    ZeroShotPredictor,
+    entailment,
+)
 
 Form = TypeVar("Form", bound=RequestForm)
 
@@ -36,6 +42,7 @@ _PARAMETERS = {
     "max_length": "max_seq_len",
     "window_step": "doc_stride",
     "null_threshold": "handle_impossible_answer",
+    "template": "hypothesis_template",
 }
 # Fields beside the inputs that only feature extraction has.
 _OF_VECTORS = ("normalize", "prompt_name", "truncation_direction", "dimensions")
@@ -112,7 +119,7 @@ class ZeroShot(RequestForm):
 
     candidate_labels: list[str] = Field(min_length=1)
     multi_label: bool = False
-    hypothesis_template: str = "This example is {}."
+    hypothesis_template: str = TEMPLATE
 
 
 def _read(form: type[Form], value: Any, field: str = "") -> Form:
@@ -298,35 +305,23 @@ async def _zero_shot(service: Service, served: ServedModel, body: TaskFormReques
     """By a model for entailment: does the text entail the template with the label?"""
     text = _read(Text, {"inputs": body.inputs}).inputs
     parameters = _read(ZeroShot, body.parameters, "parameters")
-    labels, template = parameters.candidate_labels, parameters.hypothesis_template
-    if template.count("{}") != 1:
-        message = "hypothesis_template: give one {}, for the label"
-        raise unprocessable(message, "parameters.hypothesis_template")
-    names, entails = label_names(served.model.description), _entailments(served)
-    contradicts = [name for name in names if name.lower().startswith("contradict")]
-    if len(entails) != 1 or len(names) == 1:
-        raise unprocessable("the model has no label entailment; give one of NLI", "model")
-    pairs = [(text, template.replace("{}", label)) for label in labels]
-    predicted = await _predict(
-        service, served, "classification", pairs, body, ["inputs"] * len(pairs), raw_scores=True
-    )
-    of_names = [each.probabilities for each in predicted.predictions]
-    positive = np.array([each[entails[0]] for each in of_names])
-    if parameters.multi_label or len(labels) == 1:
-        other = contradicts or [name for name in names if name not in entails][:1]
-        negative = np.array([each[other[0]] for each in of_names])
-        scores = softmax(np.stack([positive, negative], axis=-1))[:, 0]
-    else:
-        scores = softmax(positive)
-    best = np.argsort(-scores, kind="stable")
-    answer = [{"label": labels[number], "score": float(scores[number])} for number in best]
-    return _reply(answer, predicted)
-
-
-def _entailments(served: ServedModel) -> list[str]:
-    """The labels of a model that mean entailment."""
-    names = label_names(served.model.description)
-    return [name for name in names if name.lower().startswith("entail")]
+    try:
+        candidates = CandidateLabels(
+            tuple(parameters.candidate_labels),
+            parameters.hypothesis_template,
+            parameters.multi_label,
+        )
+        engine = service.models.engine(
+            served,
+            (_ZERO_SHOT, candidates),
+            lambda model, options: ZeroShotPredictor(model, options, candidates),
+        )
+    except UserError as error:
+        raise from_user_error(error, "model", _parameter) from error
+    predicted = await service.predict(engine, [text], places=["inputs"], truncate=body.truncate)
+    scores = predicted.predictions[0].probabilities
+    best = sorted(scores, key=lambda label: -scores[label])
+    return _reply([{"label": label, "score": scores[label]} for label in best], predicted)
 
 
 def _reply(content: Any, predicted: Predicted) -> Reply:
@@ -364,7 +359,7 @@ def _served(service: Service, name: str, model: str | None) -> ServedModel:
     task = _TASKS[name][0]
     if name == _ZERO_SHOT and model is None:
         for served in service.models.served:
-            if served.task == task and _entailments(served):
+            if served.task == task and entailment(served.model.description) is not None:
                 return served
     return service.models.named(model, task)
 
