@@ -42,6 +42,8 @@ def add_arguments(parser: Parser) -> None:
     add("--reranker", metavar="DIR", help="model that orders the passages again")
     add("--model", metavar="DIR", help="the model of the questions (default: where it was)")
     add("--top-k", type=int, default=20, metavar="N", help="passages of a question (default: 20)")
+    null = "log odds of no answer above which there is none (default: the reader's own)"
+    add("--null-threshold", type=float, metavar="X", help=null)
     add("--searcher", metavar="NAME", help="see `bert-jax search`")
     add("--output", default="-", metavar="FILE", help="JSON lines (default: to stdout)")
     add_computing(parser, "maximum tokens of a row of the reader")
@@ -63,6 +65,7 @@ def run(options: argparse.Namespace) -> int:
         reader,
         reranker,
         searcher=options.searcher,
+        null_threshold=options.null_threshold,
         batch_size=options.batch_size,
         max_length=options.max_length,
     )
@@ -122,14 +125,16 @@ def _answer(answer: "LocatedAnswer | None") -> dict[str, Any]:
 
     if answer is None:
         return {"answer": ""}
-    relevance = answer.relevance
+    place = {"document": answer.document, "start": answer.start, "end": answer.end}
+    scores = {
+        "score": answer.score,
+        "relevance": answer.relevance,
+        "no_answer_score": answer.no_answer_score,
+    }
     return {
         "answer": answer.text,
-        "document": answer.document,
-        "start": answer.start,
-        "end": answer.end,
-        "score": float32_repr(answer.score),
-        **({} if relevance is None else {"relevance": float32_repr(relevance)}),
+        **(place if answer.text else {}),
+        **{name: float32_repr(score) for name, score in scores.items() if score is not None},
         "passage": _passage(answer.passage),
     }
 

@@ -5,7 +5,8 @@ The reader is one of two kinds:
 - DPR's, with a relevance of each passage: the best span of the most relevant passage.
 - A model of question answering: the best span of all passages. Its score is the sum of the span's
   logits; if the model may say that a passage has no answer, minus the score of that, which makes
-  passages comparable. The model's threshold is not used: the best span is the answer.
+  passages comparable. Where no answer is better than this span by more than a threshold, there is
+  no answer.
 """
 
 import dataclasses
@@ -47,17 +48,19 @@ class RetrievedPassage:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LocatedAnswer:
-    """An answer, a span of a document of the collection.
+    """An answer, a span of a document of the collection; or that there is none.
 
     Attributes:
-        text: the answer.
-        document: id of the document.
+        text: the answer; "": the passages have none.
+        document: id of the document; "" without an answer.
         start: first character of the answer in the document's text, without the title.
         end: one past the last character.
-        score: score of the span, see the module.
+        score: score of the best span, see the module.
         relevance: logit of the passage to have the answer; None: the reader has none.
-        passage: the passage that was read; `start - passage.hit.start` is its first character of
-            the answer.
+        passage: the passage of the best span; `start - passage.hit.start` is its first character
+            of the answer.
+        no_answer_score: log odds of no answer against the best span: above the threshold, there is
+            none; None: the reader always finds an answer.
     """
 
     text: str
@@ -67,6 +70,7 @@ class LocatedAnswer:
     score: float
     relevance: float | None
     passage: RetrievedPassage
+    no_answer_score: float | None = None
 
 
 class OpenQA:
@@ -79,6 +83,7 @@ class OpenQA:
         reranker: Model | None = None,
         *,
         searcher: str | None = None,
+        null_threshold: float | None = None,
         batch_size: int = 32,
         max_length: int | None = None,
     ) -> None:
@@ -90,6 +95,8 @@ class OpenQA:
             reranker: a model for `rank`, which orders the passages again and reads their titles as
                 the index does; None: as searched.
             searcher: see `Index.search`.
+            null_threshold: log odds of no answer above which there is none; None: the reader's
+                own. Infinity: the best span is always the answer.
             batch_size: maximum number of rows computed together.
             max_length: maximum number of tokens of a row of the reader.
 
@@ -105,15 +112,17 @@ class OpenQA:
         if reader is not None:
             check_head(reader, READERS, "answer questions")
             options = BatchOptions(batch_size, max_length)
-            is_reader = reader.description.head == HEAD
-            self._predictor = (
-                ReaderPredictor(reader, options)
-                if is_reader
-                else SpanPredictor(reader, options, SpanOptions(n_best=1))
-            )
+            if reader.description.head == HEAD:
+                self._predictor = ReaderPredictor(reader, options)
+            else:
+                spans, threshold = SpanOptions(n_best=1), null_threshold
+                self._predictor = SpanPredictor(reader, options, spans, null_threshold=threshold)
         elif max_length is not None:
             rule = "it is for a {reader}; give one, or leave it out"
             raise OptionError("max_length", max_length, rule)
+        if null_threshold is not None and not isinstance(self._predictor, SpanPredictor):
+            rule = "it is for a {reader} of the task question_answering; leave it out"
+            raise OptionError("null_threshold", null_threshold, rule)
 
     def retrieve(
         self, questions: Iterable[str], top_k: int = TOP_K
@@ -149,7 +158,7 @@ class OpenQA:
     def answer(
         self, question: str | Sequence[str], top_k: int = TOP_K
     ) -> LocatedAnswer | list[LocatedAnswer | None] | None:
-        """The answer to a question, or to each of several; None if nothing was retrieved.
+        """The answer to a question, or to each of several; None if nothing could be read.
 
         Args:
             question: one question, or a list.
@@ -216,20 +225,23 @@ def _best(predictions: Sequence[RankedSpans]) -> ReadAnswer | None:
         for each in predictions
     ]
     number = int(np.argmax(scores))
-    if not predictions[number].spans.best:
+    best, threshold = predictions[number].spans, predictions[number].null_threshold
+    if not best.best:
         return None
-    return ReadAnswer(number, predictions[number].spans.best[0], scores[number], None)
+    odds = None if threshold is None else best.null_odds
+    return ReadAnswer(number, best.answer(threshold), scores[number], None, odds)
 
 
 def _located_answer(answer: ReadAnswer, passages: Sequence[RetrievedPassage]) -> LocatedAnswer:
     passage, span = passages[answer.passage], answer.span
-    hit = passage.hit
+    hit, is_answer = passage.hit, bool(span.text)
     return LocatedAnswer(
         span.text,
-        hit.document or hit.id,
-        hit.start + span.start,
-        hit.start + span.end,
+        (hit.document or hit.id) if is_answer else "",
+        hit.start + span.start if is_answer else 0,
+        hit.start + span.end if is_answer else 0,
         answer.score,
         answer.relevance,
         passage,
+        answer.no_answer_score,
     )

@@ -81,9 +81,9 @@ def test_the_best_span_of_the_most_relevant_passage(index, reader):
         assert answer.relevance == pytest.approx(alone[best].relevance, abs=1e-5)
 
 
-@pytest.mark.parametrize("threshold", [None, 0.5])
+@pytest.mark.parametrize("threshold", [None, 100.0, -100.0])
 def test_the_best_span_of_all_passages(index, make_model, threshold):
-    """Minus the score of no answer, if the model has a threshold for that."""
+    """Minus the score of no answer, if the model has a threshold for that; -100 is always below."""
     reader = make_model("question_answering")
     if threshold is not None:
         reader.description.other["null_score_diff_threshold"] = threshold
@@ -98,8 +98,15 @@ def test_the_best_span_of_all_passages(index, make_model, threshold):
         reader.description.other.pop("null_score_diff_threshold", None)
     assert answer.passage.hit.id == max(scores, key=scores.__getitem__)
     assert answer.score == pytest.approx(max(scores.values()), abs=1e-5)
-    assert of_document(answer) == answer.text
     assert answer.relevance is None
+    if threshold is None:
+        assert answer.no_answer_score is None
+    else:
+        assert answer.no_answer_score == -answer.score
+    if threshold == -100:
+        assert (answer.text, answer.document, answer.start, answer.end) == ("", "", 0, 0)
+    else:
+        assert of_document(answer) == answer.text != ""
 
 
 def spans(reader, question, text):
@@ -131,6 +138,8 @@ def test_what_cannot_be_answered(index, reader, model):
     assert bert_jax.OpenQA(whole, reader, reader).answer(["what", "the"]) == [None, None]
     with pytest.raises(UserError, match="example 0: the query is empty; give it a text, or"):
         bert_jax.OpenQA(index, reader).answer("")
+    with pytest.raises(UserError, match="null_threshold is 0.5; it is for a reader of the task"):
+        bert_jax.OpenQA(index, reader, null_threshold=0.5)
     with pytest.raises(UserError, match="there is no reader to answer with; give one"):
         bert_jax.OpenQA(index, None).answer("the cat")
     with pytest.raises(UserError, match="has no texts; make an index that stores them"):

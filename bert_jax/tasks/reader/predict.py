@@ -51,12 +51,15 @@ class ReadAnswer:
         span: the span of the passage's text.
         score: its score; a higher one is better.
         relevance: the passage's logit of having the answer; None: the reader has none.
+        no_answer_score: log odds of no answer against the best span; None: the reader always
+            finds an answer.
     """
 
     passage: int
     span: AnswerSpan
     score: float
     relevance: float | None
+    no_answer_score: float | None = None
 
 
 class PassageRows:
