@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bert_jax.inference.index_options import IndexOptions
     from bert_jax.inference.loading import load
     from bert_jax.inference.open_qa import OpenQA
+    from bert_jax.search.fusion import fuse_hits
 
 # What is imported when it is first used, and the module that has it.
 _MODULES = {
@@ -26,10 +27,20 @@ _MODULES = {
     "Index": "bert_jax.inference.index",
     "IndexOptions": "bert_jax.inference.index_options",
     "OpenQA": "bert_jax.inference.open_qa",
+    "fuse_hits": "bert_jax.search.fusion",
     "load": "bert_jax.inference.loading",
 }
 
-__all__ = ["Document", "Index", "IndexOptions", "OpenQA", "UserError", "load", "tokenization"]
+__all__ = [
+    "Document",
+    "Index",
+    "IndexOptions",
+    "OpenQA",
+    "UserError",
+    "fuse_hits",
+    "load",
+    "tokenization",
+]
 
 
 def __getattr__(name: str) -> Any:

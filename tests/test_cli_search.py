@@ -48,6 +48,24 @@ def ranking(files, query):
     return sorted(zip(TEXTS, scores, strict=True), key=lambda pair: -pair[1])
 
 
+@pytest.mark.slow
+def test_two_indexes_are_fused(files, search, make_model, tmp_path, capsys):
+    make_model("masked_lm").save(tmp_path / "model")
+    model = bert_jax.load(tmp_path / "model")
+    other = model.index(list(TEXTS.values()), list(TEXTS), path=tmp_path / "other")
+    first = bert_jax.Index.load(files / "index")
+    assert search("--index", other.directory, "--text", "the cat", "--top-k", 2) == 0
+    (record,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (expected,) = bert_jax.fuse_hits([each.search(["the cat"], 3) for each in (first, other)], 2)
+    assert [hit["id"] for hit in record["hits"]] == [hit.id for hit in expected]
+
+
+def test_options_of_a_single_index(files, search, capsys):
+    assert search("--index", files / "index", "--text", "a", "--searcher", "bm25") == 2
+    message = "--searcher is 'bm25'; it is for a single --index; leave it out\n"
+    assert capsys.readouterr().err.endswith(message)
+
+
 def test_hits_of_texts_are_json_lines(files, search, capsys):
     assert search("--text", "the cat", "--text", "a dog", "--top-k", 2) == 0
     records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -17,7 +17,7 @@ from bert_jax.cli.common import (
 )
 from bert_jax.cli.index import add_reader
 from bert_jax.cli.metrics import add_judgements, measure_of
-from bert_jax.errors import counted
+from bert_jax.errors import OptionError, counted
 from bert_jax.files.paths import TREC_ENDINGS
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ _TOP_K, _JUDGED = 10, 1000
 def add_arguments(parser: Parser) -> None:
     """The arguments of the verb."""
     add = parser.add_argument
-    add("--index", required=True, type=directory, metavar="INDEX")
+    one = "several, each with its own --index, of one collection are fused"
+    add("--index", required=True, action="append", type=directory, metavar="INDEX", help=one)
     queries = parser.add_mutually_exclusive_group(required=True)
     queries.add_argument("--text", action="append", metavar="TEXT", help="a query; may be repeated")
     queries.add_argument("--input", metavar="FILE", help="the queries, or a folder as BEIR's")
@@ -57,6 +58,7 @@ def run(options: argparse.Namespace) -> int:
     from bert_jax.data.readers.collection import CollectionOptions, read_queries
     from bert_jax.data.runs import check_names, run_lines
     from bert_jax.inference.index import Index, hit_record
+    from bert_jax.search.fusion import FUSED, fuse_hits
 
     check_output(options.output, [options.input, options.judgements])
     if options.text:
@@ -70,19 +72,24 @@ def run(options: argparse.Namespace) -> int:
         options.top_k = _JUDGED if measure else _TOP_K
     mesh = local_mesh()
     (model,) = open_models(options, mesh, "model")
-    index = Index.load(options.index, model, mesh=mesh)
+    _check_fused(options)
+    indexes = [Index.load(each, model, mesh=mesh) for each in options.index]
     if measure:
-        measure.check(queries, index.has_any, options.top_k)
+        measure.check(queries, indexes[0].has_any, options.top_k)
     waiting, run = iter(queries), {}
     with resumable_outputs(options.output, [Layout()], request=None) as outputs:
         while ids := list(itertools.islice(waiting, _QUERIES)):
-            results = index.search(
-                [queries[each] for each in ids],
-                options.top_k,
-                searcher=options.searcher,
-                prompt=options.prompt,
-                batch_size=options.batch_size,
-            )
+            found = [
+                index.search(
+                    [queries[each] for each in ids],
+                    options.top_k if len(indexes) == 1 else max(options.top_k, FUSED),
+                    searcher=options.searcher,
+                    prompt=options.prompt,
+                    batch_size=options.batch_size,
+                )
+                for index in indexes
+            ]
+            results = found[0] if len(indexes) == 1 else fuse_hits(found, options.top_k)
             for each, hits in zip(ids, results, strict=True):
                 scores = scores_of(hits)
                 if measure:
@@ -97,6 +104,14 @@ def run(options: argparse.Namespace) -> int:
     if measure:
         measure.show(run, Path(options.output))
     return 0
+
+
+def _check_fused(options: argparse.Namespace) -> None:
+    """Raises OptionError if an option of a single index is given with several."""
+    for name in ("model", "prompt", "searcher"):
+        if len(options.index) > 1 and getattr(options, name) is not None:
+            rule = "it is for a single {index}; leave it out"
+            raise OptionError(name, getattr(options, name), rule)
 
 
 def scores_of(hits: "Sequence[Hit]") -> dict[str, float]:

@@ -12,7 +12,7 @@ from bert_jax.errors import OptionError, UserError, require_one_of
 from bert_jax.search import faiss_index, lance_index
 from bert_jax.search.bm25 import WordOptions, WordSearcher
 from bert_jax.search.exact import ExactSearcher
-from bert_jax.search.fusion import reciprocal_rank_fusion
+from bert_jax.search.fusion import FUSED, reciprocal_rank_fusion
 from bert_jax.search.hits import Ranked, Searcher
 from bert_jax.search.sparse import SparseSearcher
 from bert_jax.search.vector_files import SPARSE, Contents, VectorFiles
@@ -20,9 +20,6 @@ from bert_jax.search.vector_files import SPARSE, Contents, VectorFiles
 EXACT, FAISS, LANCE, BM25 = "exact", "faiss", "lance", "bm25"  # and `SPARSE`, of such vectors
 
 _DENSE_ONLY = "it is for vectors that are not sparse"
-
-# The fewest documents of each searcher, if ranks of several are fused.
-_FUSED = 100
 
 
 def searcher_options(
@@ -109,7 +106,7 @@ class Searchers:
         each = (names or self._default()).split("+")
         if len(set(each)) < len(each):
             raise OptionError("searcher", names, "give each one once")
-        depth = top_k if len(each) == 1 else max(top_k, _FUSED)
+        depth = top_k if len(each) == 1 else max(top_k, FUSED)
         results = [
             self._search(self._searcher(name), texts if name == BM25 else vectors(), depth)
             for name in each
