@@ -105,6 +105,23 @@ def test_every_link_between_pages_exists():
             assert (page.parent / target).exists(), f"{page}: {target}"
 
 
+def test_no_clone_is_named_like_the_package():
+    names = [
+        name
+        for page in PAGES
+        for name in re.findall(r"git clone REPOSITORY (\S+) && cd \1", page.read_text())
+    ]
+    assert names == ["bert-jax"] * 3  # no name of a package has a hyphen
+
+
+def test_a_folder_named_like_the_package_is_an_empty_package(tmp_path):
+    (tmp_path / "bert_jax").mkdir()
+    code = "import bert_jax; bert_jax.load"
+    done = completed([sys.executable, "-S", "-c", code], cwd=tmp_path, env={})
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    assert f"    {done.stderr.splitlines()[-1]}\n" in page
+
+
 def test_the_readme_is_one_page():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 200
 
