@@ -3,8 +3,8 @@
     python docs/forward_pass.py MODEL FIRST_TEXT SECOND_TEXT OUTPUT.png
 
 MODEL is a small BERT with both heads of pre-training, such as runs/quickstart/model, and one text
-has a [MASK]. The picture of the guided reading is of "return a copy of the [MASK]." and "all
-characters are converted to lowercase.".
+has a [MASK]. The picture of the guided reading is of "[MASK] no argument is given, the default is
+used." and "the default is none."
 """
 
 import sys
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
@@ -22,6 +23,8 @@ from bert_jax.files.figures import save_figure
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models.encoder import RequestedOutputs
 from bert_jax.models.heads.pretraining import PreTrainingOutput
+from bert_jax.models.packed_rows import EncoderInputs
+from bert_jax.models.transformer_layer import TransformerLayer
 from bert_jax.tokenization import Encoding
 
 WORDS = 5
@@ -37,21 +40,43 @@ def draw(model: LoadedModel, first: str, second: str) -> Figure:
         encoder_outputs=RequestedOutputs(hidden_states=True, attentions=True),
     )
     layers = len(encoded.attentions)
-    figure = Figure(figsize=(11, 3.2 * (layers + 2)), layout="constrained")
+    figure = Figure(figsize=(14, 3.2 * (layers + 2)), layout="constrained")
     rows = figure.subfigures(layers + 2, 1)
     _draw_embeddings(rows[0], model, encoding, encoded.hidden_states[0, 0])
-    for layer in range(layers):
-        rows[layer + 1].suptitle(f"models/transformer_layer.py, layer {layer + 1}")
+    for layer, row in enumerate(rows[1:-1]):
+        row.suptitle(f"models/transformer_layer.py, layer {layer + 1}")
         heads = encoded.attentions[layer, 0]
-        *left, right = rows[layer + 1].subplots(1, len(heads) + 1)
-        for number, (axes, weights) in enumerate(zip(left, heads, strict=True), 1):
+        vectors = _parts_of_layer(model, layer, encoded.hidden_states[layer])
+        all_axes = row.subplots(1, len(heads) + len(vectors))
+        for number, (axes, weights) in enumerate(zip(all_axes, heads, strict=False), 1):
             axes.imshow(weights, cmap="Blues", vmin=0)
-            axes.set_title(f"attention weights of head {number}, [T, T]", fontsize=9)
+            axes.set_title(f"weights of head {number}, [T, T]", fontsize=9)
             axes.set_xticks(range(len(encoding)), encoding.tokens, rotation=90, fontsize=7)
             _name_lines(axes, encoding.tokens if number == 1 else ())
-        _draw_vectors(right, "output, [T, D]", encoded.hidden_states[layer + 1, 0])
+        for axes, (title, part) in zip(all_axes[len(heads) :], vectors.items(), strict=True):
+            _draw_vectors(axes, title, part)
     _draw_answers(rows[-1], model, output, encoding)
     return figure
+
+
+def _parts_of_layer(model: LoadedModel, number: int, hidden: jax.Array) -> dict[str, jax.Array]:
+    """What a layer computes of its input [1, T, D], each [T, D]."""
+    layer = TransformerLayer(model.config, model.module.execution)
+    params = jax.tree.map(lambda leaf: leaf[number], model.params["bert"]["encoder"]["layers"])
+    tokens = EncoderInputs(jnp.zeros(hidden.shape[:2], jnp.int32)).tokens()
+    arguments = (hidden, jnp.int32(number), None, tokens, True, RequestedOutputs())
+    _, computed = layer.apply({"params": params}, *arguments, capture_intermediates=True)
+    results = computed["intermediates"]
+
+    def result_of(name: str) -> Any:
+        return results[name]["__call__"][0]
+
+    return {
+        "attention, [T, D]": result_of("attention").hidden[0],
+        "+ input, LayerNorm": result_of("attention_norm")[0],
+        "feed-forward, [T, D]": result_of("output")[0],
+        "+ its input, LayerNorm": result_of("output_norm")[0],
+    }
 
 
 def _draw_embeddings(

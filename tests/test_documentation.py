@@ -2,7 +2,6 @@
 
 import ast
 import dataclasses
-import importlib
 import json
 import os
 import pickle
@@ -14,10 +13,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from matplotlib.axes import Axes
 from ml_collections import ConfigDict
 
-import bert_jax
 from bert_jax import cli
 from bert_jax.config import default_config, load_config
 from bert_jax.errors import OPTION
@@ -101,8 +98,26 @@ def test_every_name_of_python_in_backquotes_is_in_the_source():
 
 def test_every_link_between_pages_exists():
     for page in PAGES:
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        text = re.sub(r"(?s)```.*?```", "", page.read_text())  # in code, table[key](argument)
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
             assert (page.parent / target).exists(), f"{page}: {target}"
+
+
+def test_no_clone_is_named_like_the_package():
+    names = [
+        name
+        for page in PAGES
+        for name in re.findall(r"git clone REPOSITORY (\S+) && cd \1", page.read_text())
+    ]
+    assert names == ["bert-jax"] * 3  # no name of a package has a hyphen
+
+
+def test_a_folder_named_like_the_package_is_an_empty_package(tmp_path):
+    (tmp_path / "bert_jax").mkdir()
+    code = "import bert_jax; bert_jax.load"
+    done = completed([sys.executable, "-S", "-c", code], cwd=tmp_path, env={})
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    assert f"    {done.stderr.splitlines()[-1]}\n" in page
 
 
 def test_the_readme_is_one_page():
@@ -148,28 +163,6 @@ def test_every_line_for_users_of_transformers_runs(make_model, tmp_path, monkeyp
     assert len(printed) == 5
     assert printed[1].split()[0] in labels["classification"]
     assert printed[4] == "(2, 6, 16) (2, 16)"
-
-
-@pytest.mark.slow
-def test_the_guided_reading_runs(make_model, tmp_path, monkeypatch, capsys):
-    make_model("pretraining").save(tmp_path / "runs/quickstart/model")
-    monkeypatch.chdir(tmp_path)
-    text = (ROOT / "docs" / "guided_reading.md").read_text()
-    namespace: dict[str, object] = {}
-    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-        exec(block, namespace)
-    printed = capsys.readouterr().out.splitlines()
-    assert printed[0].startswith("ids                [B, T]           [1, ")
-    assert printed[4] == "pair logits        [B, 2]           [1, 2]"
-    assert printed[5:7] == ["[1. 1. 1. 1.]", "True"]
-    assert printed[8].startswith("attention/key/kernel (")
-    assert (tmp_path / "attention.png").stat().st_size > 1000
-    monkeypatch.syspath_prepend(ROOT / "docs")
-    forward_pass = importlib.import_module("forward_pass")
-    texts = ("the [MASK] sat.", "it was warm.")
-    figure = forward_pass.draw(bert_jax.load("runs/quickstart/model"), *texts)
-    weights = [axes for axes in figure.findobj(Axes) if "head" in axes.get_title()]
-    assert len(weights) == 2 * 2
 
 
 # What makes the trainings of a page small.
