@@ -144,6 +144,21 @@ def test_a_training_starts_from_the_files_of_the_model(make_task, dense_model):
         make_task("cosine", ROWS, base=dense_model, data__pooling="cls,mean")
 
 
+@pytest.mark.parametrize("loss", ["cosine", "softmax"])
+def test_a_shortened_vector_is_trained_as_it_is_evaluated(make_task, dense_model, loss):
+    model = bert_jax.load(dense_model)
+    shortened = dataclasses.replace(model.description.vectors, truncate_dim=3)
+    description = dataclasses.replace(model.description, stored_vectors=shortened)
+    dataclasses.replace(model, description=description).save(dense_model)
+    task, mesh = make_task(loss, ROWS, base=dense_model), one_device_mesh()
+    params = random_params(task.module)
+    batch = task.batches.batch(0)
+    outputs = task.forward(params, batch)
+    assert outputs.vectors.shape == (4, 2, 3)
+    trained = float(task.loss(params, outputs, batch)[""]["loss"]) / len(ROWS)
+    assert evaluate(task, params, mesh).metrics["loss"] == pytest.approx(trained, rel=1e-5)
+
+
 @pytest.mark.slow
 def test_similar_and_other_pairs(train, write_pairs):
     table = write_pairs("train.tsv", (0, 1))

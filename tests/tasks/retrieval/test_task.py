@@ -114,6 +114,16 @@ def test_vectors_are_those_of_prediction(make_task, tiny_config, tokenizer, tmp_
     assert np.abs(actual.query[numbers.index(-1)]).max() == 0
 
 
+def test_shortened_vectors_are_trained(make_task, model, tmp_path):
+    shortened = dataclasses.replace(model.description.vectors, truncate_dim=3)
+    description = dataclasses.replace(model.description, stored_vectors=shortened)
+    dataclasses.replace(model, description=description).save(tmp_path / "short")
+    task = make_task(init_from=tmp_path / "short")
+    assert task.module.truncate_dim == 3
+    outputs = task.forward(random_params(task.module), task.batches.batch(0))
+    assert outputs.query.shape == (4, 3)
+
+
 @pytest.mark.slow
 def test_two_views_of_a_text(make_task, tmp_path):
     file = tmp_path / "texts.txt"
