@@ -298,6 +298,7 @@ def test_balanced_labels_weigh_by_their_rarity(task, write_table):
     rows = [("text", "label"), *[("a cat", "animal")] * 6, *[("a mat", "thing")] * 2]
     table = write_table("train.tsv", rows)
     made = task(table, validation=table, class_weights="balanced")
+    assert made.data_summary.balanced
     (batch,) = made.train_batches(0, 1, host=0, hosts=1)
     weights, is_real = batch["weights"], batch["weights"] > 0
     assert is_real.sum() == 8

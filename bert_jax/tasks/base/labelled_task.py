@@ -120,12 +120,15 @@ class LabelledTask(Task, Generic[Input]):
     Attributes:
         unit: name of an example in the summary of the data.
         default_length: default of `options.length`; fewer if the model takes fewer tokens.
+        balanced: whether the classes have the same weight in the loss; else every example, or
+            every word, has.
         positive_class: the class that the metric `f1` is about; "": F1 is about all classes.
         splits: training, validation and test examples.
     """
 
     unit: ClassVar[str] = "rows"
     default_length: ClassVar[int] = 128
+    balanced: bool = False
     positive_class: str = ""
 
     def __init__(
@@ -203,6 +206,7 @@ class LabelledTask(Task, Generic[Input]):
             classes=self.class_counts(splits.train),
             of_words=self.unit == "sentences",
             validation_classes=tuple(self.class_counts(first.examples)),
+            balanced=self.balanced,
             positive_class=self.positive_class,
             values=(min(numbers), sum(numbers) / len(numbers), max(numbers)) if numbers else None,
             duplicates={
