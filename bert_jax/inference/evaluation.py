@@ -1,17 +1,19 @@
 """Evaluates the model of a task on its validation and test examples."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any
 
 from jax.sharding import Mesh
 
+from bert_jax.data.examples import Example
 from bert_jax.errors import OptionError
 from bert_jax.files import Journal, atomic_directory
 from bert_jax.inference.output_cache import OutputCache
 from bert_jax.inference.streams import predict_examples
 from bert_jax.sharding.hosts import is_main_host
-from bert_jax.tasks.base.predictor import Predictor
+from bert_jax.tasks.base.labelled_options import config_keys
+from bert_jax.tasks.base.predictor import ExampleError, Predictor
 from bert_jax.tasks.base.task import EvalResult, Task
 
 
@@ -38,14 +40,21 @@ def evaluate(
     Raises:
         OptionError: a set has no labels and there is no directory for its predictions, or a device
             ran out of memory.
-        ExampleError: an example cannot be encoded.
+        UserError: an example cannot be encoded; the message names its location.
         NotFiniteError: a score is not finite.
     """
 
-    def predict(predictor: Predictor[Any, Any], examples: Iterable[Any], name: str) -> list[Any]:
+    def predict(
+        predictor: Predictor[Any, Any], examples: Sequence[Example[Any]], name: str
+    ) -> list[Any]:
         cache = None if journal is None else OutputCache(journal, name)
         report = name.partition(".")[0] not in quiet
-        return list(predict_examples(predictor, examples, cache=cache, report=report))
+        inputs = (example.input for example in examples)
+        try:
+            with config_keys():
+                return list(predict_examples(predictor, inputs, cache=cache, report=report))
+        except ExampleError as error:
+            raise error.at(examples[error.index or 0].location) from error
 
     evaluator, with_test = task.evaluator, directory is not None
     if not with_test and evaluator.unlabelled:

@@ -11,12 +11,12 @@ import pytest
 import bert_jax
 from bert_jax.errors import OptionError, UserError
 from bert_jax.export import export
-from bert_jax.inference.engine import Engine
 from bert_jax.inference.evaluation import evaluate
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.heads.text_vectors import TextPooling, TextVectors
 from bert_jax.models.vectors import Dense, Normalize
 from bert_jax.sharding.mesh import one_device_mesh
+from bert_jax.tasks.similarity.predict import PairPredictor
 from tests.random_params import random_params
 
 KINDS = {"animal": ["cat", "dog", "bird"], "thing": ["mat", "tree", "sea"]}
@@ -254,21 +254,18 @@ def test_predictions_of_an_evaluation(experiment, base_model, write_table, read_
     assert list(evaluate(task, params, mesh).predictions) == ["validation"]
 
 
-def test_what_an_evaluation_cannot_do(experiment, base_model, write_table):
+def test_what_an_evaluation_cannot_do(experiment, base_model, write_table, tmp_path, monkeypatch):
     plain = write_table("plain.tsv", [HEADER[:2], ("the sea", "the cat")])
     made = experiment("similarity", data__validation=plain)
     with pytest.raises(OptionError, match="plain.tsv has no labels; give output, a dir") as result:
         made.evaluate(model=base_model)
     assert result.value.key == "output"
 
-    def predict(predictor, examples, name):
-        predictor.compute = lambda batch: jnp.zeros(1 << 50, jnp.int8)
-        return Engine(predictor).predict(list(examples))
-
+    monkeypatch.setattr(PairPredictor, "compute", lambda *_: jnp.zeros(1 << 50, jnp.int8))
     mesh = one_device_mesh()
     task, params = made._finished_model(base_model, mesh)
     with pytest.raises(OptionError, match="; lower train.global_batch_size or data.length$"):
-        task.evaluator.evaluate(task.model(params, mesh), predict, with_test=True)
+        evaluate(task, params, mesh, tmp_path / "output")
 
 
 @pytest.fixture

@@ -195,8 +195,7 @@ class ClassificationTask(LabelledTask[Text], Distillable):
         examples = self.splits.train
         targets = self._problem.targets(examples)
         encode = TextEncoder(self.tokenizer, self.description.config, self.options.length)
-        texts = (example.input for example in examples)
-        rows = encode_in_chunks(encode, texts)
+        rows = encode_in_chunks(encode, examples)
         return self.one_row_each(rows, labels=targets, weights=self._weights(targets))
 
     def forward(

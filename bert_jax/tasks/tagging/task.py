@@ -109,7 +109,7 @@ class TaggedRows:
             windows = WordWindows(tokenizer, length)
 
         def encodings() -> Iterator[WordWindow]:
-            encoded = encode_in_chunks(windows, (example.input.words for example in examples))
+            encoded = encode_in_chunks(windows, examples, lambda example: example.input.words)
             for example, of_example in zip(examples, encoded, strict=True):
                 self._rows += _tagged_rows(example, of_example, tag_set)
                 yield from of_example
