@@ -12,6 +12,7 @@ from bert_jax.files import Journal, atomic_directory
 from bert_jax.inference.output_cache import OutputCache
 from bert_jax.inference.streams import predict_examples
 from bert_jax.sharding.hosts import is_main_host
+from bert_jax.sharding.mesh import explain_out_of_memory
 from bert_jax.tasks.base.labelled_options import config_keys
 from bert_jax.tasks.base.predictor import ExampleError, Predictor
 from bert_jax.tasks.base.task import EvalResult, Task
@@ -60,7 +61,10 @@ def evaluate(
     if not with_test and evaluator.unlabelled:
         rule = "give {output}, a directory, to have it predicted"
         raise OptionError("output", None, rule, f"{evaluator.unlabelled[0]} has no labels")
-    result = evaluator.evaluate(task.model(params, mesh), predict, with_test=with_test)
+    # The batches have an explanation of their own.
+    work, rule = "the metrics of an evaluation", "give fewer examples as {data.validation}"
+    with explain_out_of_memory(work, "data.validation", rule):
+        result = evaluator.evaluate(task.model(params, mesh), predict, with_test=with_test)
     if directory is not None and result.predictions and is_main_host():
         with atomic_directory(directory) as folder:
             evaluator.write(folder, result)

@@ -17,6 +17,7 @@ from bert_jax.models.heads.text_vectors import TextPooling, TextVectors
 from bert_jax.models.vectors import Dense, Normalize
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks.similarity.predict import PairPredictor
+from bert_jax.tasks.similarity.task import SimilarityEvaluator
 from tests.random_params import random_params
 
 KINDS = {"animal": ["cat", "dog", "bird"], "thing": ["mat", "tree", "sea"]}
@@ -265,6 +266,11 @@ def test_what_an_evaluation_cannot_do(experiment, base_model, write_table, tmp_p
     mesh = one_device_mesh()
     task, params = made._finished_model(base_model, mesh)
     with pytest.raises(OptionError, match="; lower train.global_batch_size or data.length$"):
+        evaluate(task, params, mesh, tmp_path / "output")
+    monkeypatch.undo()
+    monkeypatch.setattr(SimilarityEvaluator, "is_labelled", lambda *_: jnp.zeros(1 << 50, jnp.int8))
+    message = "for the metrics of an evaluation: .*; give fewer examples as data.validation$"
+    with pytest.raises(OptionError, match=message):
         evaluate(task, params, mesh, tmp_path / "output")
 
 
