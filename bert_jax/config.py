@@ -30,19 +30,13 @@ from bert_jax.sharding.mesh import MeshShape
 from bert_jax.tasks import find_task
 from bert_jax.tasks.base.model_init import ModelInit, ModelOptions, model_init
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
-from bert_jax.training_options import OptimizerOptions, TrainOptions
+from bert_jax.training_options import ALTERNATIVES, OptimizerOptions, TrainOptions
 
 # Keys of earlier versions; the error for one of them names the new one.
 RENAMED_KEYS = {
     "data.development": "data.validation",
     "data.held_out": "data.validation_fraction",
 }
-# Pairs of keys of which one applies: setting one sets the other to 0, unless both are set.
-ALTERNATIVES = (
-    ("train.steps", "train.epochs"),
-    ("train.eval_every", "train.evaluate_per_epoch"),
-    ("optimizer.warmup_steps", "optimizer.warmup_ratio"),
-)
 # Lists of texts, where 2026 and 1e3 are not numbers.
 TEXT_LISTS = frozenset({"data.label_columns", "data.labels", "data.test", "data.validation"})
 
@@ -152,7 +146,7 @@ def announce_replaced(
 def set_keys(config: ConfigDict, values: Mapping[str, Any], *, where: str) -> ConfigDict:
     """Sets the keys of a preset, if one is among the values, then dotted keys, see `set_key`.
 
-    One of `ALTERNATIVES` replaces the other.
+    One of `ALTERNATIVES` replaces the other; both together are refused with their section.
 
     Returns:
         The config.

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from fractions import Fraction
+from typing import Any
 
 from bert_jax.errors import (
     INT32_MAX,
@@ -18,6 +19,20 @@ DECAY_STARTS = ("start", "warmup")
 OPTIMIZERS = ("adamw", "lamb", "adafactor")
 # Options of the moments of AdamW and LAMB.
 _OF_ADAM = ("beta1", "beta2", "epsilon", "bias_correction")
+ALTERNATIVES = (
+    ("train.steps", "train.epochs"),
+    ("train.eval_every", "train.evaluate_per_epoch"),
+    ("optimizer.warmup_steps", "optimizer.warmup_ratio"),
+)
+"""Pairs of keys that say the same in two ways: one of them is 0."""
+
+
+def _check_alternatives(section: str, options: Any) -> None:
+    """Raises OptionError where both of two `ALTERNATIVES` of a section are set."""
+    for keys in ALTERNATIVES:
+        one, other = (getattr(options, key.removeprefix(section), 0) for key in keys)
+        if one and other:
+            raise OptionError(keys[1], other, f"leave it out, or {{{keys[0]}}}, which is {one}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,15 +40,15 @@ class TrainOptions:
     """The section `train`: duration, batches, and when to log, evaluate and save.
 
     Attributes:
-        steps: number of training steps; 0: `epochs` decides.
+        steps: number of training steps; 0: `epochs` is set.
         global_batch_size: examples per step, over all devices and micro-batches.
         microbatches: gradient-accumulation steps per update.
         log_every, eval_every, checkpoint_every: intervals in steps; 0: only at the end (the log
             also at the first step). The best checkpoint is one of the evaluated ones; with `export`
             "best", each evaluation that is the best so far is also saved.
         keep_checkpoints: number of newest checkpoints kept, in addition to the best.
-        epochs: passes over the training examples, if `steps` is 0.
-        evaluate_per_epoch: evaluations per epoch, if `eval_every` is 0.
+        epochs: passes over the training examples, instead of `steps`.
+        evaluate_per_epoch: evaluations per epoch, instead of `eval_every`.
         evaluate_first: whether the model is also evaluated before the first step.
         patience: stop after this many evaluations without improvement; 0: never.
         export: checkpoint that becomes the exported model, "latest" or "best".
@@ -69,6 +84,7 @@ class TrainOptions:
         for name in ("steps", "log_every", "checkpoint_every", "evaluate_per_epoch", "patience"):
             require_at_least(f"train.{name}", getattr(self, name), 0)
         require_between("train.epochs", self.epochs, 0)
+        _check_alternatives("train.", self)
         if not self.steps and not self.epochs:
             raise OptionError("train.steps", 0, "it must be at least 1, or {train.epochs} above 0")
         if self.global_batch_size % self.microbatches:
@@ -102,16 +118,17 @@ class TrainOptions:
                 average.
         """
         batches = -(-examples_per_epoch // self.global_batch_size)
-        changes: dict[str, int | Fraction] = {}
-        if not self.steps:
+        changes: dict[str, int | float | Fraction] = {}
+        if self.epochs:
             # 0.07 × 100 is a little more than 7: rounded to six decimal places.
             steps = max(1, math.ceil(round(self.epochs * batches, 6)))
             if steps > INT32_MAX:
                 rule = f"that is {steps:,} steps, and {INT32_MAX:,} are possible"
                 raise OptionError("train.epochs", self.epochs, rule)
-            changes["steps"] = steps
-        if self.evaluate_per_epoch and not self.eval_every:
-            changes["eval_every"] = Fraction(batches, self.evaluate_per_epoch)
+            changes |= {"steps": steps, "epochs": 0.0}
+        if self.evaluate_per_epoch:
+            every = Fraction(batches, self.evaluate_per_epoch)
+            changes |= {"eval_every": every, "evaluate_per_epoch": 0}
         resolved = dataclasses.replace(self, **changes)  # type: ignore[arg-type]
         checkpoints = -(-resolved.steps // (self.checkpoint_every or resolved.steps))
         if checkpoints < self.average_checkpoints:
@@ -189,6 +206,7 @@ class OptimizerOptions:
         for key in ("freeze_layers", "warmup_steps"):
             require_at_least(f"optimizer.{key}", getattr(self, key), 0)
         require_between("optimizer.warmup_ratio", self.warmup_ratio, 0, 1)
+        _check_alternatives("optimizer.", self)
         if self.head_learning_rate and not self.learning_rate:
             raise OptionError(
                 "optimizer.learning_rate",

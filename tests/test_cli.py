@@ -93,6 +93,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(arguments, message, capsys):
         ("data.length=4", "data.length is 4; it must be at least 8"),
         ("data.masking=words", "data.masking is 'words'; known are"),
         ("data.objective=mlm", "data.objective is 'mlm'; known are"),
+        ("train.epochs=2", "train.epochs is 2.0; leave it out, or train.steps, which is 10"),
         ("train.steps=0", "train.steps is 0; it must be at least 1"),
         ("train.global_batch_size=9", "train.global_batch_size is 9; it must be a multiple of"),
         ("mesh.data=7", "a mesh data=7, fsdp=1, tensor=1 does not fit 1 devices"),

@@ -7,7 +7,7 @@ import pytest
 
 import bert_jax
 from bert_jax import cli
-from bert_jax.config import complete_config, set_key
+from bert_jax.config import complete_config, set_keys
 from bert_jax.data.readers.ranking import read_candidates
 from bert_jax.experiment import Experiment
 from bert_jax.inference import mining
@@ -283,9 +283,7 @@ def test_training_on_what_was_mined(files, mine, tmp_path):
     keys = {"train": mined, "validation": (mined,), "loss": "margin_mse", "length": 16}
     settings = {f"data.{key}": value for key, value in keys.items()}
     settings |= {"train.global_batch_size": 2, "train.steps": 2}
-    for key, value in settings.items():
-        set_key(config, key, value, where="")
-    Experiment.from_config(config).train(tmp_path / "run")
+    Experiment.from_config(set_keys(config, settings, where="")).train(tmp_path / "run")
     before, after = (bert_jax.load(path) for path in (files / "encoder", tmp_path / "run/model"))
     assert np.abs(before.embed(TEXTS) - after.embed(TEXTS)).max() > 0
 

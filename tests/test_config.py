@@ -106,7 +106,6 @@ def test_the_later_override_wins_over_the_file(tmp_path):
         ("optimizer.warmup_steps=0", (5, 0.0, 0, 0.0)),
         ("train.steps=0 train.epochs=4 optimizer.warmup_ratio=0.2", (0, 4.0, 0, 0.2)),
         ("train.epochs=4 train.steps=0", (0, 4.0, 0, 0.5)),
-        ("train.epochs=4 train.steps=7", (7, 4.0, 0, 0.5)),
     ],
 )
 def test_one_of_two_alternatives_replaces_the_other(tmp_path, overrides, expected, capsys):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax.config import default_config, load_config, set_key
+from bert_jax.config import default_config, load_config, set_key, set_keys
 from bert_jax.data.pretraining.preparation.prepare import prepare
 from bert_jax.experiment import Experiment
 from bert_jax.training.optimizer import make_optimizer
@@ -54,7 +54,7 @@ def test_a_config_is_parsed_and_its_header_has_a_command(path):
     # A shorter run needs no other key.
     shorter = Experiment.from_config(load_config(str(path), [("train.steps", "10")]))
     make_optimizer(shorter.sections.optimizer, 10)
-    if not options.epochs:
+    if not config.train.epochs:
         for key in ("log_every", "eval_every", "checkpoint_every"):
             assert 0 < config.train[key] <= options.steps
     header = path.read_text().split('"""')[1]
@@ -73,8 +73,7 @@ def test_a_config_is_parsed_and_its_header_has_a_command(path):
 )
 def test_a_shrunken_pretraining_config_trains_two_steps(path, tiny_corpus, tmp_path, capsys):
     config = load_config(f"{path}:corpus={tiny_corpus}")
-    for key, value in SHRUNKEN.items():
-        set_key(config, key, value, where="test")
+    set_keys(config, SHRUNKEN, where="test")
     workdir = tmp_path / "run"
     result = Experiment.from_config(config).train(workdir)
     has_pairs, has_spans = config.data.objective != "none", config.data.span_boundary
@@ -129,8 +128,7 @@ def test_a_shrunken_config_of_a_model_that_writes_trains_two_steps(name, keys, t
     path, corpus = CONFIGS[0].with_name(f"{name}.py"), tmp_path / "corpus"
     config = load_config(f"{path}:source=text:{tiny_text},corpus={corpus}")
     known = {key: value for key, value in SHRUNKEN.items() if key != "data.max_predictions"}
-    for key, value in (known | keys | {"data.validation_fraction": 0.4}).items():
-        set_key(config, key, value, where="test")
+    set_keys(config, known | keys | {"data.validation_fraction": 0.4}, where="test")
     experiment = Experiment.from_config(config)
     prepare(experiment.prepare_options(), corpus, workers=1, progress=False)
     result = experiment.train(tmp_path / "run")

@@ -15,7 +15,7 @@ import bert_jax
 from bert_jax.bench import BenchOptions
 from bert_jax.cli import VERBS
 from bert_jax.cli.metrics import Measure
-from bert_jax.config import TEXT_LISTS, _flat, complete_config, default_config, set_key
+from bert_jax.config import TEXT_LISTS, _flat, complete_config, default_config, set_keys
 from bert_jax.data.pretraining.options import PrepareOptions, PretrainingOptions, VocabularyOptions
 from bert_jax.data.pretraining.preparation.prepare import prepare
 from bert_jax.data.pretraining.sources import SourceSpec
@@ -91,8 +91,7 @@ def refusal(key: str, value) -> str:
     """The error for a value of a key; "" if it is accepted."""
     config = default_config(KEYS[key][0])
     try:
-        set_key(config, key, value, where="test")
-        Experiment.from_config(config)
+        Experiment.from_config(set_keys(config, {key: value}, where="test"))
     except UserError as error:
         return str(error)
     return ""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bert_jax import sweep
-from bert_jax.config import default_config, set_key
+from bert_jax.config import default_config, set_key, set_keys
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.training.loop import DivergedError
@@ -55,9 +55,8 @@ def make_config(table, tmp_path_factory, pieces):
 
     def make(**changes):
         config = default_config("classification")
-        for key, value in (keys | {k.replace("__", "."): v for k, v in changes.items()}).items():
-            set_key(config, key, value, where="test")
-        return config
+        changed = {key.replace("__", "."): value for key, value in changes.items()}
+        return set_keys(config, keys | changed, where="test")
 
     return make
 

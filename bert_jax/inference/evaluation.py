@@ -1,17 +1,20 @@
 """Evaluates the model of a task on its validation and test examples."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any
 
 from jax.sharding import Mesh
 
+from bert_jax.data.examples import Example
 from bert_jax.errors import OptionError
 from bert_jax.files import Journal, atomic_directory
 from bert_jax.inference.output_cache import OutputCache
 from bert_jax.inference.streams import predict_examples
 from bert_jax.sharding.hosts import is_main_host
-from bert_jax.tasks.base.predictor import Predictor
+from bert_jax.sharding.mesh import explain_out_of_memory
+from bert_jax.tasks.base.labelled_options import config_keys
+from bert_jax.tasks.base.predictor import ExampleError, Predictor
 from bert_jax.tasks.base.task import EvalResult, Task
 
 
@@ -38,20 +41,30 @@ def evaluate(
     Raises:
         OptionError: a set has no labels and there is no directory for its predictions, or a device
             ran out of memory.
-        ExampleError: an example cannot be encoded.
+        UserError: an example cannot be encoded; the message names its location.
         NotFiniteError: a score is not finite.
     """
 
-    def predict(predictor: Predictor[Any, Any], examples: Iterable[Any], name: str) -> list[Any]:
+    def predict(
+        predictor: Predictor[Any, Any], examples: Sequence[Example[Any]], name: str
+    ) -> list[Any]:
         cache = None if journal is None else OutputCache(journal, name)
         report = name.partition(".")[0] not in quiet
-        return list(predict_examples(predictor, examples, cache=cache, report=report))
+        inputs = (example.input for example in examples)
+        try:
+            with config_keys():
+                return list(predict_examples(predictor, inputs, cache=cache, report=report))
+        except ExampleError as error:
+            raise error.at(examples[error.index or 0].location) from error
 
     evaluator, with_test = task.evaluator, directory is not None
     if not with_test and evaluator.unlabelled:
         rule = "give {output}, a directory, to have it predicted"
         raise OptionError("output", None, rule, f"{evaluator.unlabelled[0]} has no labels")
-    result = evaluator.evaluate(task.model(params, mesh), predict, with_test=with_test)
+    # The batches have an explanation of their own.
+    work, rule = "the metrics of an evaluation", "give fewer examples as {data.validation}"
+    with explain_out_of_memory(work, "data.validation", rule):
+        result = evaluator.evaluate(task.model(params, mesh), predict, with_test=with_test)
     if directory is not None and result.predictions and is_main_host():
         with atomic_directory(directory) as folder:
             evaluator.write(folder, result)

@@ -197,8 +197,8 @@ class _Job:
                 if window.is_full:
                     self._outputs.mark(self.count, self._digest.hexdigest())
         except ExampleError as error:
-            location = self._waiting[before + (error.index or 0) - self.count].location
-            raise UserError(f"{location}: {error.message}") from error
+            example = self._waiting[before + (error.index or 0) - self.count]
+            raise error.at(example.location) from error
 
     def _inputs(self, examples: Iterable[Example[Any]]) -> Iterator[Any]:
         for example in examples:
@@ -211,7 +211,7 @@ class _Job:
             yield example.input if error is None else ExampleError(str(error))
 
     def _write_bad(self, example: Example[Any], error: ExampleError) -> None:
-        problem = example.error or UserError(f"{example.location}: {error.message}")
+        problem = example.error or error.at(example.location)
         self.bad += 1
         self.first = self.first or str(problem)
         if self._options.bad_rows == MARK:

@@ -36,6 +36,7 @@ class AttentionMask:
             are none.
         causal: whether a query sees no key after its own position.
         window: radius: a query sees keys at most so many positions away; None: all.
+        all_visible: whether each query is known to see all keys, within these limits.
     """
 
     query_ids: jax.Array
@@ -46,6 +47,7 @@ class AttentionMask:
     global_keys: jax.Array | None = None
     causal: bool = struct.field(pytree_node=False, default=False)
     window: int | None = struct.field(pytree_node=False, default=None)
+    all_visible: bool = struct.field(pytree_node=False, default=False)
 
     @property
     def is_limited(self) -> bool:

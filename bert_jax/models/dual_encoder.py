@@ -132,15 +132,16 @@ class DualEncoder(Towers):
     """One vector for each text, float32 [B, X]; zeros for a row of padding.
 
     Attributes:
-        poolings, modules: see `TextVectors`.
+        poolings, modules, truncate_dim: see `TextVectors`.
     """
 
     poolings: tuple[str, ...] = ("mean",)
     modules: tuple[Module, ...] = ()
+    truncate_dim: int | None = None
 
     def setup(self) -> None:
         super().setup()
-        self.text_vectors = TextPooling(self.poolings, self.modules)
+        self.text_vectors = TextPooling(self.poolings, self.modules, truncate_dim=self.truncate_dim)
 
     def vectors(self, hidden: jax.Array, mask: jax.Array) -> jax.Array:
         vectors: jax.Array = self.text_vectors(hidden, mask)

@@ -56,7 +56,9 @@ class EncoderInputs(NamedTuple):
         key_ids = jnp.broadcast_to(query_ids, ids.shape)
         if self.attention_mask is not None:
             key_ids = jnp.where(self.attention_mask.astype(bool), key_ids, 0)
-        return Tokens.in_batch_order(query_ids, key_ids, self.row_indices)
+        tokens = Tokens.in_batch_order(query_ids, key_ids, self.row_indices)
+        all_visible = self.attention_mask is None and segment_ids is None
+        return tokens._replace(mask=dataclasses.replace(tokens.mask, all_visible=all_visible))
 
     def of_rows(self) -> "EncoderInputs":
         """The inputs of B examples with K texts each, [B, …, T], as B · K rows of one text."""

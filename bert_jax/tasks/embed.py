@@ -143,6 +143,7 @@ class EmbeddingPredictor(TextPredictor[np.ndarray]):
         if pooling is None and model.description.stored_vectors is None:
             say_default(",".join(self.vectors.poolings))
         any_length = model.description.vectors.chosen(pooling, normalize=False)
+        any_length = dataclasses.replace(any_length, truncate_dim=None)
         self._pool = any_length.pool(prepare.prompt_length(self.limit))
         encoder, params = encoder_of(model, with_pooler=not self.vectors.pools_tokens)
         self._encoder = encoder

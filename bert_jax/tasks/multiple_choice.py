@@ -238,8 +238,7 @@ class MultipleChoiceTask(LabelledTask[Choices], Distillable):
         """Each example has a row for each of its choices; `choice_mask`, bool [B, K], has these."""
         examples = self.splits.train
         encode = ChoiceEncoder(self.tokenizer, self.description.config, self.options.length)
-        encoded = encode_in_chunks(encode, (example.input for example in examples))
-        rows = self.several_rows_each(encoded, _targets(examples))
+        rows = self.several_rows_each(encode_in_chunks(encode, examples), _targets(examples))
 
         def make(chosen: np.ndarray, length: int) -> Batch:
             batch = rows.make(chosen, length)

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import optax
 
-from bert_jax.errors import OptionError, require_between, require_one_of
+from bert_jax.errors import OptionError, require_one_of
 from bert_jax.training_options import DECAY_STARTS, DECAYS
 
 
@@ -69,16 +69,7 @@ def learning_rate(
 
 
 def steps_of_warmup(steps: int, ratio: float, all_steps: int) -> int:
-    """The length of the warm-up, which a config sets in steps or as a fraction of all steps.
-
-    Raises:
-        UserError: both are set, or the fraction is out of range.
-    """
-    require_between("optimizer.warmup_ratio", ratio, 0, 1)
-    if steps and ratio:
-        raise OptionError(
-            "optimizer.warmup_ratio", ratio, f"set it or {{optimizer.warmup_steps}} ({steps}) to 0"
-        )
+    """The length of the warm-up, which a config sets in steps or as a fraction of all steps."""
     return steps or round(ratio * all_steps)
 
 

@@ -51,6 +51,11 @@ def test_a_prompt_that_does_not_count(name, expected):
     np.testing.assert_allclose(pool.apply({}, HIDDEN, MASK)[0], expected, rtol=1e-6)
 
 
+def test_only_the_first_values_of_a_vector_are_kept():
+    pool = TextPooling(("mean",), truncate_dim=1)
+    np.testing.assert_allclose(pool.apply({}, HIDDEN, MASK), [[3], [2], [0]], rtol=1e-6)
+
+
 def test_modules_after_several_poolings_by_hand():
     dense = Dense(4, 2, activation_function="torch.nn.modules.activation.ReLU", use_residual=True)
     pool = TextPooling(("mean", "cls"), (dense, Normalize(), LayerNorm(2)))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from ml_collections import ConfigDict
 
-from bert_jax.config import Sections, default_config, set_key
+from bert_jax.config import Sections, default_config, set_keys
 from bert_jax.planning.hardware import find_topology, parse_slice
 from bert_jax.planning.training_on_mesh import Training, TrainingOnMesh
 from bert_jax.sharding.mesh import MeshShape
@@ -49,9 +49,8 @@ def tiny_config() -> Callable[..., ConfigDict]:
 
     def make(**keys: object) -> ConfigDict:
         config = default_config(str(keys.pop("task", "pretraining")))
-        for key, value in (TINY | {k.replace("__", "."): v for k, v in keys.items()}).items():
-            set_key(config, key, value, where="test")
-        return config
+        changes = {key.replace("__", "."): value for key, value in keys.items()}
+        return set_keys(config, TINY | changes, where="test")
 
     return make
 

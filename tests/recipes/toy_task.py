@@ -78,9 +78,9 @@ class StarsTask(LabelledTask):
     def make_rows(self):
         """Encode the training texts."""
         encode = TextEncoder(self.tokenizer, self.description.config, self.options.length)
-        texts = [example.input for example in self.splits.train]
-        stars = np.array([example.label for example in self.splits.train], np.float32)
-        return self.one_row_each(encode_in_chunks(encode, texts), labels=stars)
+        examples = self.splits.train
+        stars = np.array([example.label for example in examples], np.float32)
+        return self.one_row_each(encode_in_chunks(encode, examples), labels=stars)
 
     def loss(self, params, outputs, batch):
         stars = mean_stars(outputs)

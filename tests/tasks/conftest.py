@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bert_jax.config import complete_config, set_key
+from bert_jax.config import complete_config, set_keys
 from bert_jax.experiment import Experiment
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.predict import predict
@@ -57,9 +57,10 @@ def experiment(base_model):
             "optimizer.learning_rate": 3e-3,
             **{key.replace("__", "."): value for key, value in keys.items()},
         }
-        for key, value in settings.items():
-            set_key(config, key, str(value) if isinstance(value, Path) else value, where="test")
-        return Experiment.from_config(config)
+        settings = {
+            key: str(value) if isinstance(value, Path) else value for key, value in settings.items()
+        }
+        return Experiment.from_config(set_keys(config, settings, where="test"))
 
     return make
 

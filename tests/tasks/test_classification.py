@@ -15,7 +15,9 @@ from bert_jax.config import complete_config
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.export import export
+from bert_jax.inference.evaluation import evaluate
 from bert_jax.models.execution import Execution
+from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks.base.task import EvalResult
 from bert_jax.tasks.classification import task as classification
 from tests.random_params import random_params
@@ -294,10 +296,24 @@ def test_rows_that_are_not_lines_are_in_the_summary(task, tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_an_example_is_named_by_file_and_line(experiment, make_model, write_rows, tmp_path):
+    rows = [{"text": "the sea", "text_pair": "a cat", "label": label} for label in "xy"]
+    train, validation = write_rows("train.jsonl", rows), write_rows("validation.jsonl", rows[1:])
+    one_segment = tmp_path / "one_segment"
+    make_model("encoder", type_vocab_size=1).save(one_segment)
+    keys = {"data__train": train, "data__validation": validation}
+    task, mesh = experiment("classification", one_segment, **keys).task, one_device_mesh()
+    with pytest.raises(UserError, match=f"^{train}:1: the text is a pair, but the model has one"):
+        _ = task.rows
+    with pytest.raises(UserError, match=f"^{validation}:1: the text is a pair, but the model"):
+        evaluate(task, random_params(task.module), mesh)
+
+
 def test_balanced_labels_weigh_by_their_rarity(task, write_table):
     rows = [("text", "label"), *[("a cat", "animal")] * 6, *[("a mat", "thing")] * 2]
     table = write_table("train.tsv", rows)
     made = task(table, validation=table, class_weights="balanced")
+    assert made.data_summary.balanced
     (batch,) = made.train_batches(0, 1, host=0, hosts=1)
     weights, is_real = batch["weights"], batch["weights"] > 0
     assert is_real.sum() == 8

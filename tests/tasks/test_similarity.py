@@ -11,12 +11,13 @@ import pytest
 import bert_jax
 from bert_jax.errors import OptionError, UserError
 from bert_jax.export import export
-from bert_jax.inference.engine import Engine
 from bert_jax.inference.evaluation import evaluate
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.heads.text_vectors import TextPooling, TextVectors
 from bert_jax.models.vectors import Dense, Normalize
 from bert_jax.sharding.mesh import one_device_mesh
+from bert_jax.tasks.similarity.predict import PairPredictor
+from bert_jax.tasks.similarity.task import SimilarityEvaluator
 from tests.random_params import random_params
 
 KINDS = {"animal": ["cat", "dog", "bird"], "thing": ["mat", "tree", "sea"]}
@@ -144,6 +145,21 @@ def test_a_training_starts_from_the_files_of_the_model(make_task, dense_model):
         make_task("cosine", ROWS, base=dense_model, data__pooling="cls,mean")
 
 
+@pytest.mark.parametrize("loss", ["cosine", "softmax"])
+def test_a_shortened_vector_is_trained_as_it_is_evaluated(make_task, dense_model, loss):
+    model = bert_jax.load(dense_model)
+    shortened = dataclasses.replace(model.description.vectors, truncate_dim=3)
+    description = dataclasses.replace(model.description, stored_vectors=shortened)
+    dataclasses.replace(model, description=description).save(dense_model)
+    task, mesh = make_task(loss, ROWS, base=dense_model), one_device_mesh()
+    params = random_params(task.module)
+    batch = task.batches.batch(0)
+    outputs = task.forward(params, batch)
+    assert outputs.vectors.shape == (4, 2, 3)
+    trained = float(task.loss(params, outputs, batch)[""]["loss"]) / len(ROWS)
+    assert evaluate(task, params, mesh).metrics["loss"] == pytest.approx(trained, rel=1e-5)
+
+
 @pytest.mark.slow
 def test_similar_and_other_pairs(train, write_pairs):
     table = write_pairs("train.tsv", (0, 1))
@@ -239,21 +255,23 @@ def test_predictions_of_an_evaluation(experiment, base_model, write_table, read_
     assert list(evaluate(task, params, mesh).predictions) == ["validation"]
 
 
-def test_what_an_evaluation_cannot_do(experiment, base_model, write_table):
+def test_what_an_evaluation_cannot_do(experiment, base_model, write_table, tmp_path, monkeypatch):
     plain = write_table("plain.tsv", [HEADER[:2], ("the sea", "the cat")])
     made = experiment("similarity", data__validation=plain)
     with pytest.raises(OptionError, match="plain.tsv has no labels; give output, a dir") as result:
         made.evaluate(model=base_model)
     assert result.value.key == "output"
 
-    def predict(predictor, examples, name):
-        predictor.compute = lambda batch: jnp.zeros(1 << 50, jnp.int8)
-        return Engine(predictor).predict(list(examples))
-
+    monkeypatch.setattr(PairPredictor, "compute", lambda *_: jnp.zeros(1 << 50, jnp.int8))
     mesh = one_device_mesh()
     task, params = made._finished_model(base_model, mesh)
     with pytest.raises(OptionError, match="; lower train.global_batch_size or data.length$"):
-        task.evaluator.evaluate(task.model(params, mesh), predict, with_test=True)
+        evaluate(task, params, mesh, tmp_path / "output")
+    monkeypatch.undo()
+    monkeypatch.setattr(SimilarityEvaluator, "is_labelled", lambda *_: jnp.zeros(1 << 50, jnp.int8))
+    message = "for the metrics of an evaluation: .*; give fewer examples as data.validation$"
+    with pytest.raises(OptionError, match=message):
+        evaluate(task, params, mesh, tmp_path / "output")
 
 
 @pytest.fixture

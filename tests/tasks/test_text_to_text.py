@@ -101,9 +101,9 @@ def test_generated_texts_are_scored_and_written(make_task, tmp_path):
     task = make_task(metrics=("exact_match", "chrf"), prefix="the ")
     written = ["a dog ran", "long", "sea", "the sea", "it was"]
 
-    def predict(predictor, texts, name):
+    def predict(predictor, examples, name):
         assert name == "validation"
-        assert list(texts)[:2] == ["the the cat sat", "the one"]
+        assert [example.input for example in examples][:2] == ["the the cat sat", "the one"]
         assert predictor.limit == 16
         others = Generation("the dog", [7], -2.0)
         return [[Generation(text, [8, 9], -1.0), others] for text in written]

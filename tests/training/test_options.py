@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from bert_jax.errors import OptionError, UserError
-from bert_jax.training_options import TrainOptions, is_due
+from bert_jax.training_options import OptimizerOptions, TrainOptions, is_due
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,41 @@ def test_epochs_and_evaluations_are_exact_fractions():
         assert due_steps(options.eval_every, steps) == sorted(e for e in ends if e <= steps)
 
 
-def test_numbers_of_steps_take_precedence():
+def test_numbers_of_steps_stay_as_they_are():
     options = TrainOptions(steps=9, eval_every=4, checkpoint_every=3)
     assert options.resolved(1000) == options
-    options = TrainOptions(steps=9, epochs=3.0, eval_every=4, evaluate_per_epoch=1)
-    assert options.resolved(1000) == options
+    in_epochs = TrainOptions(
+        steps=0, epochs=3.0, eval_every=0, evaluate_per_epoch=2, global_batch_size=10
+    )
+    in_steps = in_epochs.resolved(100)
+    assert (in_steps.steps, in_steps.eval_every) == (30, 5)
+    assert in_steps.resolved(7) == in_steps
+
+
+@pytest.mark.parametrize(
+    ("options", "keys", "message"),
+    [
+        (
+            TrainOptions,
+            {"steps": 9, "epochs": 3.0},
+            "train.epochs is 3.0; leave it out, or train.steps, which is 9",
+        ),
+        (
+            TrainOptions,
+            {"eval_every": 4, "evaluate_per_epoch": 1},
+            "train.evaluate_per_epoch is 1; leave it out, or train.eval_every, which is 4",
+        ),
+        (
+            OptimizerOptions,
+            {"warmup_steps": 100, "warmup_ratio": 0.1},
+            "optimizer.warmup_ratio is 0.1; leave it out, or optimizer.warmup_steps, which is 100",
+        ),
+    ],
+)
+def test_two_keys_for_the_same_are_refused(options, keys, message):
+    with pytest.raises(UserError) as error:
+        options(**keys)
+    assert str(error.value) == message
 
 
 def due_steps(every, steps) -> list[int]:

@@ -144,20 +144,21 @@ class TextVectors(StoredVectors):
 
     def pool(self, prompt_length: int = 0) -> "TextPooling":
         """The module that computes poolings and modules; see `TextPooling` for the argument."""
-        return TextPooling(self.poolings, self.modules, prompt_length)
+        return TextPooling(self.poolings, self.modules, prompt_length, self.truncate_dim)
 
 
 class TextPooling(nn.Module):
     """Token vectors → text vectors.
 
     Attributes:
-        poolings, modules: see `TextVectors`.
+        poolings, modules, truncate_dim: see `TextVectors`.
         prompt_length: number of first tokens that do not count.
     """
 
     poolings: tuple[str, ...] = ("mean",)
     modules: tuple[Module, ...] = ()
     prompt_length: int = 0
+    truncate_dim: int | None = None
 
     @nn.compact
     def __call__(self, hidden: jax.Array, mask: jax.Array, pooler_output: Any = None) -> jax.Array:
@@ -178,7 +179,7 @@ class TextPooling(nn.Module):
             for name in self.poolings
         ]
         vectors = apply_modules(self.modules, jnp.concatenate(parts, axis=-1))
-        return jnp.where(is_text, vectors, 0)
+        return jnp.where(is_text, vectors[:, : self.truncate_dim], 0)
 
 
 HEAD = Head(axes=((rf"{TEXT_VECTORS}/\w+/(kernel|bias)", ()),))

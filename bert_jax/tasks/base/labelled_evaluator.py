@@ -16,7 +16,7 @@ from bert_jax.errors import OptionError
 from bert_jax.files import write_atomically
 from bert_jax.metrics import unknown_metric
 from bert_jax.metrics.mistakes import judge, worst
-from bert_jax.tasks.base.labelled_options import LabelledOptions, config_keys
+from bert_jax.tasks.base.labelled_options import LabelledOptions
 from bert_jax.tasks.base.predict_spec import EXPECTED, JSONL, PredictSpec
 from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits
@@ -132,8 +132,7 @@ class LabelledEvaluator(Evaluator, Generic[Input, Prediction]):
         predictions: dict[str, list[Prediction]] = {}
         for eval_set in [*validation, *(test if with_test else ())]:
             examples = eval_set.examples
-            with config_keys():
-                made = predict(predictor, (example.input for example in examples), eval_set.name)
+            made = predict(predictor, examples, eval_set.name)
             if self.is_labelled(eval_set):
                 if eval_set is validation[0]:
                     tuned = tuned.calibrated(examples, made)

@@ -4,8 +4,9 @@ import abc
 import dataclasses
 import functools
 import itertools
+import operator
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import flax.linen as nn
 import jax
@@ -26,7 +27,6 @@ from bert_jax.tasks.base.task import Evaluator, Task, with_rows
 from bert_jax.tokenization import Encoding, Tokenizer
 
 Input = TypeVar("Input")
-Item = TypeVar("Item")
 Encoded = TypeVar("Encoded")
 
 # Examples that are tokenised in one call: enough to keep all threads of a tokenizer busy.
@@ -66,8 +66,9 @@ class TrainingRows:
 
 
 def encode_in_chunks(
-    encode: Callable[[Sequence[Item]], Iterable[Encoded | ExampleError]],
-    examples: Iterable[Item],
+    encode: Callable[[Sequence[Any]], Iterable[Encoded | ExampleError]],
+    examples: Iterable[Example[Any]],
+    input_of: Callable[[Example[Any]], Any] = operator.attrgetter("input"),
 ) -> Iterator[Encoded]:
     """The results of `encode` for each example of a large data set, in order.
 
@@ -75,18 +76,19 @@ def encode_in_chunks(
     encodings are in memory at once.
 
     Args:
-        encode: several examples → one result for each.
+        encode: several inputs → one result for each.
         examples: the examples, read once, one chunk at a time.
+        input_of: what is encoded of an example.
 
     Raises:
-        ExampleError: an example cannot be encoded.
+        UserError: an example cannot be encoded; the message names its location.
     """
     remaining = iter(examples)
-    chunks = iter(lambda: list(itertools.islice(remaining, _CHUNK)), [])
-    for index, encoded in enumerate(itertools.chain.from_iterable(map(encode, chunks))):
-        if isinstance(encoded, ExampleError):
-            raise ExampleError(encoded.message, index)
-        yield encoded
+    while chunk := list(itertools.islice(remaining, _CHUNK)):
+        for example, encoded in zip(chunk, encode([*map(input_of, chunk)]), strict=True):
+            if isinstance(encoded, ExampleError):
+                raise encoded.at(example.location)
+            yield encoded
 
 
 def sequences_of(encoded: Iterable[EncodedExample]) -> tuple[Sequences, np.ndarray, Notes]:
@@ -120,12 +122,15 @@ class LabelledTask(Task, Generic[Input]):
     Attributes:
         unit: name of an example in the summary of the data.
         default_length: default of `options.length`; fewer if the model takes fewer tokens.
+        balanced: whether the classes have the same weight in the loss; else every example, or
+            every word, has.
         positive_class: the class that the metric `f1` is about; "": F1 is about all classes.
         splits: training, validation and test examples.
     """
 
     unit: ClassVar[str] = "rows"
     default_length: ClassVar[int] = 128
+    balanced: bool = False
     positive_class: str = ""
 
     def __init__(
@@ -203,6 +208,7 @@ class LabelledTask(Task, Generic[Input]):
             classes=self.class_counts(splits.train),
             of_words=self.unit == "sentences",
             validation_classes=tuple(self.class_counts(first.examples)),
+            balanced=self.balanced,
             positive_class=self.positive_class,
             values=(min(numbers), sum(numbers) / len(numbers), max(numbers)) if numbers else None,
             duplicates={

@@ -98,6 +98,10 @@ class ExampleError(UserError):
     def __str__(self) -> str:
         return self.message if self.index is None else f"example {self.index}: {self.message}"
 
+    def at(self, location: str) -> UserError:
+        """The error with "file:line" of the example instead of its number."""
+        return UserError(f"{location}: {self.message}")
+
 
 @dataclasses.dataclass(frozen=True)
 class BatchOptions:

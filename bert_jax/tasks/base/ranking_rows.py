@@ -42,6 +42,7 @@ class RankingRows:
 
     Attributes:
         texts: the texts in the order of their numbers.
+        locations: "file:line" of the first example with each text.
         queries: int32 [n], the text of the query.
         documents: int32 [n, K], the texts of the documents; -1 where a query has fewer.
         grades: float32 [n, K].
@@ -52,6 +53,7 @@ class RankingRows:
     """
 
     texts: tuple[Text, ...]
+    locations: tuple[str, ...]
     queries: np.ndarray
     documents: np.ndarray
     grades: np.ndarray
@@ -84,6 +86,7 @@ def ranking_rows(
     """
     unit, least, needs_scores = objective.unit, objective.least, objective.needs_scores
     numbers: dict[Text, int] = {}
+    locations: list[str] = []
     positives: dict[int, dict[int, None]] = {}  # by query; in the order of the files
     rows: list[_Row] = []
     unused_queries = unused_documents = 0
@@ -91,6 +94,7 @@ def ranking_rows(
         query, relevance = example.input.query, example.label
         number = numbers.setdefault(query, len(numbers))
         documents = [numbers.setdefault(text, len(numbers)) for text in example.input.documents]
+        locations += [example.location] * (len(numbers) - len(locations))
         known = positives.setdefault(number, {number: None})
         known |= {
             document: None
@@ -124,6 +128,7 @@ def ranking_rows(
     related = [tuple(positives[row.query]) for row in rows]
     return RankingRows(
         texts=tuple(numbers),
+        locations=tuple(locations),
         queries=np.array([row.query for row in rows], np.int32),
         documents=_table([row.documents for row in rows], width, -1, np.int32),
         grades=_table([row.grades for row in rows], width, 0, np.float32),

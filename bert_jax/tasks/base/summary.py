@@ -76,6 +76,7 @@ class DataSummary:
             labels are no classes.
         of_words: whether words have classes; otherwise each `unit` has.
         validation_classes: classes of the validation examples.
+        balanced: whether the classes have the same weight in the loss of the training.
         positive_class: the class that the metric `f1` is about; "": F1 is about all classes.
         values: lowest, mean and highest label, where labels are numbers.
         duplicates: number of examples of each validation and test set that are training examples,
@@ -94,6 +95,7 @@ class DataSummary:
     classes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     of_words: bool = False
     validation_classes: tuple[str, ...] = ()
+    balanced: bool = False
     positive_class: str = ""
     values: tuple[float, float, float] | None = None
     duplicates: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -115,6 +117,11 @@ class DataSummary:
             shown = [f"{name!r} {n:,} ({n / total:.1%})" for name, n in self.classes.items()]
             positive = f"; f1 is the F1 of {self.positive_class!r}" if self.positive_class else ""
             lines.append(f"classes: {len(shown)}: {listed(shown, _SHOWN_CLASSES)}{positive}")
+        if self.balanced:
+            lines.append(
+                "class weights: balanced in the training loss; the metrics of an evaluation, also "
+                "its loss, are not weighted"
+            )
         if self.values:
             low, mean, high = self.values
             lines.append(f"labels: {low:g} to {high:g}, mean {mean:g}")

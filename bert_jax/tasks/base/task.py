@@ -17,6 +17,7 @@ from jax.sharding import Mesh
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.parameters import LoadReport
+from bert_jax.data.examples import Example
 from bert_jax.data.pipeline import Batch
 from bert_jax.metrics import baseline_warning
 from bert_jax.models.config import EncoderConfig
@@ -54,8 +55,10 @@ class EvalResult:
     predictions: Mapping[str, list[Any]] = dataclasses.field(default_factory=dict)
 
 
-Predict = Callable[[Predictor[Any, Any], Iterable[Any], str], list[Any]]
+Predict = Callable[[Predictor[Any, Any], Sequence[Example[Any]], str], list[Any]]
 """(predictor, examples, name under which outputs are kept) → predictions, see `inference`.
+
+The predictor takes the inputs of the examples; an error names the location of its example.
 
 The name is the name of a set; or, for several calls for a set, NAME.PART.
 """

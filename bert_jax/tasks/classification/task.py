@@ -175,7 +175,7 @@ class ClassificationTask(LabelledTask[Text], Distillable):
         super().__init__(splits, model, options)
         self._problem = problem
         self.positive_class = problem.positive_class
-        self._balanced = balanced
+        self.balanced = balanced
         self._submissions = submissions
         self._language_model_weight = language_model_weight
 
@@ -195,8 +195,7 @@ class ClassificationTask(LabelledTask[Text], Distillable):
         examples = self.splits.train
         targets = self._problem.targets(examples)
         encode = TextEncoder(self.tokenizer, self.description.config, self.options.length)
-        texts = (example.input for example in examples)
-        rows = encode_in_chunks(encode, texts)
+        rows = encode_in_chunks(encode, examples)
         return self.one_row_each(rows, labels=targets, weights=self._weights(targets))
 
     def forward(
@@ -234,7 +233,7 @@ class ClassificationTask(LabelledTask[Text], Distillable):
 
     def _weights(self, targets: np.ndarray) -> np.ndarray:
         """The weight of each example in the loss, float32 [n]."""
-        if not self._balanced:  # classes have no counts where a text has several, or a number
+        if not self.balanced:  # classes have no counts where a text has several, or a number
             return np.ones(len(targets), np.float32)
         counts = np.bincount(targets, minlength=self._problem.outputs)
         return balanced_weights(counts)[targets]

@@ -71,8 +71,10 @@ class SpanRows:
 
         def encodings() -> Iterator[PassageWindow]:
             nonlocal cut
-            pairs = [(each.input.question, each.input.passage) for each in used]
-            for question, rows in zip(used, encode_in_chunks(windows, pairs), strict=True):
+            encoded = encode_in_chunks(
+                windows, used, lambda each: (each.input.question, each.input.passage)
+            )
+            for question, rows in zip(used, encoded, strict=True):
                 cut += rows[0].is_cut
                 tokens, is_stated = _answer_tokens(question, rows[0])
                 if question.label and tokens is None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.sentence_transformers.cross_encoder import stored_as
-from bert_jax.data.examples import Candidates, texts_of
+from bert_jax.data.examples import Candidates, Example, texts_of
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.ranking import read_candidates
 from bert_jax.errors import require_at_least, require_between, require_one_of
@@ -90,12 +90,15 @@ class RankingTask(RankedTask):
         """An example has a row for each of its documents; `exists`, bool [B, K], has these."""
         ranking = self.ranking
         texts = [" ".join(texts_of(text)) for text in ranking.texts]
-        pairs = (
-            [(texts[query], texts[document]) for document in documents if document >= 0]
+        lists = (
+            Example(
+                [(texts[query], texts[document]) for document in documents if document >= 0],
+                location=ranking.locations[query],
+            )
             for query, documents in zip(ranking.queries, ranking.documents, strict=True)
         )
         encode = TextEncoder(self.tokenizer, self.description.config, self.options.length)
-        rows = self.several_rows_each(encode_in_chunks(encode.groups, pairs), ranking.grades)
+        rows = self.several_rows_each(encode_in_chunks(encode.groups, lists), ranking.grades)
 
         def make(chosen: np.ndarray, length: int) -> Batch:
             batch = rows.make(chosen, length)

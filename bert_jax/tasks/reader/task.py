@@ -147,7 +147,7 @@ class ReaderTask(LabelledTask[Candidates]):
         labels = np.full((len(examples) + 1, MOST_SPANS, 2), -1, np.int32)
 
         def encoded() -> Iterator[EncodedExample]:
-            rows = encode_in_chunks(encode, (example.input for example in examples))
+            rows = encode_in_chunks(encode, examples)
             for number, (example, each) in enumerate(zip(examples, rows, strict=True)):
                 labels[number] = answer_positions(example, each.rows[0])
                 yield each

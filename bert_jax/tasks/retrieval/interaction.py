@@ -86,4 +86,5 @@ class DualInteraction(Interaction):
 def dual_encoder(description: ModelDescription, execution: Execution, towers: int) -> DualEncoder:
     """The module of a description, with one encoder or two."""
     vectors = description.vectors
-    return DualEncoder(description.config, execution, towers, vectors.poolings, vectors.modules)
+    parts = (vectors.poolings, vectors.modules, vectors.truncate_dim)
+    return DualEncoder(description.config, execution, towers, *parts)

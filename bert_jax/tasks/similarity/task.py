@@ -206,8 +206,8 @@ class SimilarityTask(LabelledTask[Pair], Distillable):
         encode = TextEncoder(
             self.tokenizer, self.description.config, self.options.length, prepare=self._prepare
         )
-        pairs = (example.input for example in self.splits.train)
-        return self.several_rows_each(encode_in_chunks(encode.groups, pairs), self._targets)
+        encoded = encode_in_chunks(encode.groups, self.splits.train)
+        return self.several_rows_each(encoded, self._targets)
 
     def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
         weights = batch["weights"]

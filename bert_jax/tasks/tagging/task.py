@@ -109,7 +109,7 @@ class TaggedRows:
             windows = WordWindows(tokenizer, length)
 
         def encodings() -> Iterator[WordWindow]:
-            encoded = encode_in_chunks(windows, (example.input.words for example in examples))
+            encoded = encode_in_chunks(windows, examples, lambda example: example.input.words)
             for example, of_example in zip(examples, encoded, strict=True):
                 self._rows += _tagged_rows(example, of_example, tag_set)
                 yield from of_example
@@ -347,20 +347,16 @@ class TaggingTask(LabelledTask[Sentence], Distillable):
             raise OptionError("data.class_weights", balanced, rule, problem)
         super().__init__(splits, model, options)
         self._tag_set = tag_set
-        self._balanced = balanced
+        self.balanced = balanced
 
     def make_evaluator(self) -> TaggingEvaluator:
         return TaggingEvaluator(self.splits, self.options, self.description, self._tag_set)
 
     def make_rows(self) -> TrainingRows:
         """Each sentence is an example, and each window of one that is too long for one row."""
-        rows = TaggedRows(
-            [example for example in self.splits.train if example.input.words],
-            self._tag_set,
-            self.tokenizer,
-            self.options.length,
-            balanced=self._balanced,
-        )
+        examples = [example for example in self.splits.train if example.input.words]
+        length, balanced = self.options.length, self.balanced
+        rows = TaggedRows(examples, self._tag_set, self.tokenizer, length, balanced=balanced)
         return TrainingRows(rows.sequences, rows.lengths, rows.batch)
 
     def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:

@@ -21,7 +21,6 @@ from bert_jax.tasks.base.labelled_evaluator import (
     mean_over_sets,
     metrics_of_sets,
 )
-from bert_jax.tasks.base.labelled_options import config_keys
 from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.base.splits import EvalSet
 from bert_jax.tasks.base.task import EvalResult, Predict, Task, mean_losses
@@ -73,9 +72,10 @@ class TextToTextEvaluator(LabelledEvaluator[str, list[Generation]]):
             if is_labelled:
                 metrics[name] = self._means(examples, model)
             if self.scores or with_test:
-                texts = (f"{prefix}{example.input}" for example in examples)
-                with config_keys():
-                    predictions[name] = predict(predictor, texts, name)
+                prefixed = [
+                    dataclasses.replace(each, input=f"{prefix}{each.input}") for each in examples
+                ]
+                predictions[name] = predict(predictor, prefixed, name)
                 if is_labelled:
                     metrics[name] |= self.metrics(examples, predictions[name])
         on_validation = metrics_of_sets(validation, metrics)

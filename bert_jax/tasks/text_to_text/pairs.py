@@ -57,12 +57,12 @@ class PairEncoder:
         """The pairs of examples with labels, `readers.parallel.Targets`.
 
         Raises:
-            ExampleError: a text cannot be encoded.
+            UserError: a text cannot be encoded; the message names its location.
         """
-        inputs = (example.input for example in examples)
-        sources, _, source_notes = sequences_of(encode_in_chunks(self.sources, inputs))
-        labels = (example.label[0] for example in examples)
-        targets, _, target_notes = sequences_of(encode_in_chunks(self.targets, labels))
+        encoded = encode_in_chunks(self.sources, examples)
+        sources, _, source_notes = sequences_of(encoded)
+        encoded = encode_in_chunks(self.targets, examples, lambda example: example.label[0])
+        targets, _, target_notes = sequences_of(encoded)
         pairs = EncodedPairs(
             sources,
             targets,

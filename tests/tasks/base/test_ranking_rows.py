@@ -13,13 +13,14 @@ from bert_jax.tasks.base.ranking_rows import (
 )
 
 
-def example(query, documents, grades, scores=()):
-    return Example(Candidates(query, tuple(documents)), Relevance(grades, scores), "", "a.jsonl:1")
+def example(query, documents, grades, scores=(), line=1):
+    candidates, relevance = Candidates(query, tuple(documents)), Relevance(grades, scores)
+    return Example(candidates, relevance, location=f"a.jsonl:{line}")
 
 
 EXAMPLES = [
     example("q", ["p", "o", "n", "m"], (2, 1, 0, 0), (4, 3, 2, 1)),
-    example("r", ["o", "n"], (1, 0), (6, 5)),
+    example("r", ["o", "n"], (1, 0), (6, 5), line=2),
 ]
 Q, P1, P2, N, M, R = range(6)  # the numbers of the texts, in their order
 
@@ -27,6 +28,7 @@ Q, P1, P2, N, M, R = range(6)  # the numbers of the texts, in their order
 def test_an_example_for_each_positive():
     rows = ranking_rows(EXAMPLES, RankingObjective(unit=PER_POSITIVE, needs_scores=True), 2)
     assert rows.texts == ("q", "p", "o", "n", "m", "r")
+    assert rows.locations == (*["a.jsonl:1"] * 5, "a.jsonl:2")
     assert rows.queries.tolist() == [Q, Q, R]
     assert rows.documents.tolist() == [[P1, N, M], [P2, N, M], [P2, N, -1]]
     assert rows.grades.tolist() == [[2, 0, 0], [1, 0, 0], [1, 0, 0]]

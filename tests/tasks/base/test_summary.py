@@ -34,6 +34,13 @@ def test_lines_of_good_data():
     assert json.loads(json.dumps(GOOD.as_dict()))["warnings"] == []
 
 
+def test_class_weights_are_of_the_training_alone():
+    assert dataclasses.replace(GOOD, balanced=True).lines()[2] == (
+        "class weights: balanced in the training loss; the metrics of an evaluation, also its "
+        "loss, are not weighted"
+    )
+
+
 def test_lines_of_numbers_and_documents():
     scores = dataclasses.replace(GOOD, classes={}, positive_class="", values=(0.0, 2.5, 5.0))
     assert scores.lines()[1] == "labels: 0 to 5, mean 2.5"

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bert_jax.data.examples import Example
+from bert_jax.errors import UserError
 from bert_jax.tasks.base.labelled_task import encode_in_chunks
 from bert_jax.tasks.base.predictor import ExampleError, Notes
 from bert_jax.tasks.base.text_rows import TextEncoder, beginning
@@ -100,20 +102,30 @@ def test_a_tokenizer_with_other_rules_gets_the_whole_text(tokenizer, pieces):
 
 @pytest.mark.parametrize("count", [0, 1, 2000, 2001])
 def test_every_item_once_and_in_order(count):
-    encoded = encode_in_chunks(lambda items: [[-item] for item in items], range(count))
+    examples = map(Example, range(count))
+    encoded = encode_in_chunks(lambda items: [[-item] for item in items], examples)
     assert list(encoded) == [[-item] for item in range(count)]
+
+
+def test_an_example_that_cannot_be_encoded_is_named_by_its_line(tokenizer, tiny_config):
+    encode = TextEncoder(tokenizer, dataclasses.replace(tiny_config, type_vocab_size=1), 8)
+    examples = [Example("a cat", location="a.tsv:2"), Example(("a", "b"), location="a.tsv:3")]
+    encoded = encode_in_chunks(encode, examples)
+    assert next(encoded).rows[0].tokens == ["[CLS]", "a", "cat", "[SEP]"]
+    with pytest.raises(UserError, match="^a.tsv:3: the text is a pair, but the model has one"):
+        next(encoded)
 
 
 def test_no_more_is_read_and_encoded_than_is_requested():
     sizes = []
-    items = iter(range(10_000))
+    examples = map(Example, range(10_000))
 
     def encode(chunk):
         sizes.append(len(chunk))
         return chunk
 
-    encoded = encode_in_chunks(encode, items)
+    encoded = encode_in_chunks(encode, examples)
     assert sizes == []
     assert list(itertools.islice(encoded, 2000)) == list(range(2000))
-    assert (sizes, next(items)) == ([2000], 2000)
+    assert (sizes, next(examples)) == ([2000], Example(2000))
     assert len(list(encoded)) == 7999

@@ -59,9 +59,9 @@ def evaluated(evaluator, tmp_path):
     named = []
     model = SimpleNamespace(mesh=one_device_mesh())
 
-    def predict(predictor, texts, name):
+    def predict(predictor, examples, name):
         named.append(name)
-        return vectors_of(list(texts))
+        return vectors_of([example.input for example in examples])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DualInteraction, "predictor", lambda *_: None)

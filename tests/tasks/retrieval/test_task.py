@@ -3,16 +3,18 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config import complete_config
-from bert_jax.errors import OptionError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.experiment import Experiment
 from bert_jax.families.dpr import FAMILY as PASSAGES
 from bert_jax.families.dpr import QUESTIONS
+from bert_jax.inference.evaluation import evaluate
 from bert_jax.inference.streams import predict_examples
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.text_vectors import TextVectors
@@ -21,6 +23,7 @@ from bert_jax.planning.roofline import flops_of_batch, real_flops
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks.base.predictor import BatchOptions, Model
 from bert_jax.tasks.base.retrieval.towers import document_part
+from bert_jax.tasks.embed import EmbeddingPredictor
 from tests.random_params import random_params
 
 ROWS = [
@@ -112,6 +115,35 @@ def test_vectors_are_those_of_prediction(make_task, tiny_config, tokenizer, tmp_
         for number, vector in zip((0, 4), predict_examples(predictor, texts), strict=True):
             np.testing.assert_allclose(found[number], vector, rtol=1e-5, atol=1e-6)
     assert np.abs(actual.query[numbers.index(-1)]).max() == 0
+
+
+def test_a_lack_of_memory_in_an_evaluation_names_keys(make_task, monkeypatch):
+    task = make_task()
+    monkeypatch.setattr(EmbeddingPredictor, "compute", lambda *_: jnp.zeros(1 << 50, jnp.int8))
+    with pytest.raises(OptionError, match="; lower train.global_batch_size or data.length$"):
+        evaluate(task, random_params(task.module), one_device_mesh())
+
+
+def test_a_text_that_cannot_be_encoded_is_named_by_its_line(make_task, make_model, tmp_path):
+    make_model("encoder", type_vocab_size=1).save(tmp_path / "one_segment")
+    titled = [{"title": "sea", "text": "it was low ."}]
+    rows = [*ROWS, {"query": "the sea", "positives": titled, "negatives": []}]
+    data = {"titles": "pair"}
+    task = make_task(rows, init_from=tmp_path / "one_segment", data=data)
+    with pytest.raises(UserError, match=r"rows.jsonl:3: the text is a pair, but the model has"):
+        _ = task.rows
+    with pytest.raises(UserError, match=r"rows.jsonl:3: the text is a pair, but the model has"):
+        evaluate(task, random_params(task.module), one_device_mesh())
+
+
+def test_shortened_vectors_are_trained(make_task, model, tmp_path):
+    shortened = dataclasses.replace(model.description.vectors, truncate_dim=3)
+    description = dataclasses.replace(model.description, stored_vectors=shortened)
+    dataclasses.replace(model, description=description).save(tmp_path / "short")
+    task = make_task(init_from=tmp_path / "short")
+    assert task.module.truncate_dim == 3
+    outputs = task.forward(random_params(task.module), task.batches.batch(0))
+    assert outputs.query.shape == (4, 3)
 
 
 @pytest.mark.slow

@@ -77,7 +77,7 @@ def test_two_encoders_with_a_projection_and_prompts(train, experiment, data, tmp
 def test_both_encoders_are_read_by_sentence_transformers(train, data, tmp_path):
     peer = pytest.importorskip("sentence_transformers")
     _, workdir = train(
-        "retrieval", **data, data__projection=12, data__normalize=True,
+        "retrieval", **data | {"train__epochs": 0.0}, data__projection=12, data__normalize=True,
         data__query_prompt="one: ", document_encoder__separate=True, train__steps=2,
     )  # fmt: skip
     export(workdir, tmp_path / "documents", part="document")

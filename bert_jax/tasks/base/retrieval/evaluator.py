@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_jax.data.examples import Candidates, Text
+from bert_jax.data.examples import Candidates, Example, Text
 from bert_jax.data.runs import check_names, write_run
 from bert_jax.errors import OptionError
 from bert_jax.metrics import unknown_metric
@@ -91,8 +91,7 @@ class RankingEvaluator(Evaluator):
         for each in (*validation, *test):
             ranked = self.sets[each.name]
             if ranked.documents is None and not collection:
-                texts = self.collection
-                collection = self._vectors(DOCUMENT, texts, each.name, model, predict)
+                collection = self._vectors(DOCUMENT, self.collection, ranked, model, predict)
             runs[each.name] = self._run(ranked, collection, model, predict)
         metrics = {name: self._metrics(self.sets[name], run) for name, run in runs.items()}
         on_validation = metrics_of_sets(validation, metrics)
@@ -112,8 +111,8 @@ class RankingEvaluator(Evaluator):
         documents, vectors = self.collection, collection
         if ranked.documents is not None:
             documents = ranked.documents
-            vectors = self._vectors(DOCUMENT, documents, ranked.name, model, predict)
-        queries = self._vectors(QUERY, ranked.queries, ranked.name, model, predict)
+            vectors = self._vectors(DOCUMENT, documents, ranked, model, predict)
+        queries = self._vectors(QUERY, ranked.queries, ranked, model, predict)
         if ranked.lists is None:
             ids = list(documents)
             depth = min(_DEPTH, len(ids))
@@ -130,11 +129,21 @@ class RankingEvaluator(Evaluator):
         return run
 
     def _vectors(
-        self, side: str, texts: Mapping[str, Text], name: str, model: Model, predict: Predict
+        self,
+        side: str,
+        texts: Mapping[str, Text],
+        ranked: RankedSet,
+        model: Model,
+        predict: Predict,
     ) -> list[Any]:
         options = BatchOptions(self.options.batch_size, self.limits[side])
         predictor = self.interaction.predictor(model, side, options)
-        return predict(predictor, texts.values(), f"{name}.{side}")
+        name, locations = ranked.name, ranked.locations
+        examples = [
+            Example(text, location=locations.get(text, f"{name}: {side} {id!r}"))
+            for id, text in texts.items()
+        ]
+        return predict(predictor, examples, f"{name}.{side}")
 
     def _metrics(self, ranked: RankedSet, run: Run) -> dict[str, float]:
         judgements, relevant_from = ranked.judgements, self.data.relevant_from

@@ -29,6 +29,7 @@ class RankedSet:
         judgements: grades of documents by the id of the query.
         documents: texts of the documents by their ids; None: the collection is searched.
         lists: ids of the documents to rank, by the id of the query; None: all are ranked.
+        locations: "file:line" of the first example with a text, where examples have the texts.
     """
 
     name: str
@@ -36,13 +37,20 @@ class RankedSet:
     judgements: Judgements
     documents: Mapping[str, Text] | None = None
     lists: Mapping[str, Sequence[str]] | None = None
+    locations: Mapping[Text, str] = dataclasses.field(default_factory=dict)
 
 
 def ranked_set(eval_set: EvalSet[Any], collection: Mapping[str, Text]) -> RankedSet:
     """The set of some examples: queries with judgements, see `read_set`, or with candidates."""
     examples = eval_set.examples
     if isinstance(examples[0].input, Candidates):
-        return _of_candidates(eval_set.name, examples, collection)
+        locations = {
+            text: example.location
+            for example in reversed(examples)
+            for text in (example.input.query, *example.input.documents)
+        }
+        ranked = _of_candidates(eval_set.name, examples, collection)
+        return dataclasses.replace(ranked, locations=locations)
     queries = {example.id: example.input for example in examples}
     return RankedSet(eval_set.name, queries, {example.id: example.label for example in examples})
 

@@ -31,6 +31,7 @@ from bert_jax.tasks.base.labelled_task import (
 )
 from bert_jax.tasks.base.predictor import Notes
 from bert_jax.tasks.base.ranked_task import RankedTask
+from bert_jax.tasks.base.ranking_rows import RankingRows
 from bert_jax.tasks.base.retrieval.evaluator import RankingEvaluator
 from bert_jax.tasks.base.retrieval.interaction import Interaction
 from bert_jax.tasks.base.retrieval.objectives import Objective, find_objective
@@ -136,9 +137,9 @@ class RetrievalTask(RankedTask):
         rows = self.ranking
         if self.data.loss == "margin_mse" and self.interaction.are_cosines:
             _check_margin(rows.largest_margin, self.interaction.cosine_remedy)
-        queries, query_rows, cut = self._encoded(QUERY, rows.texts, rows.queries)
+        queries, query_rows, cut = self._encoded(QUERY, rows, rows.queries)
         self._report = (*self._cut_report(cut), *rows.report)
-        documents, document_rows, notes = self._encoded(DOCUMENT, rows.texts, rows.documents)
+        documents, document_rows, notes = self._encoded(DOCUMENT, rows, rows.documents)
         query_length = bucket_length(int(queries.lengths.max()), self.limit(QUERY))
 
         def make(chosen: np.ndarray, length: int) -> Batch:
@@ -179,7 +180,7 @@ class RetrievalTask(RankedTask):
         return self._report if self.rows else ()
 
     def _encoded(
-        self, side: str, texts: tuple[Text, ...], numbers: np.ndarray
+        self, side: str, ranking: RankingRows, numbers: np.ndarray
     ) -> tuple[Sequences, np.ndarray, Notes]:
         """The rows of the texts of a side, and the row of each number; -1 stays -1."""
         encode = TextEncoder(
@@ -189,8 +190,9 @@ class RetrievalTask(RankedTask):
             prepare=self.interaction.prepare(side),
         )
         used = np.unique(numbers[numbers >= 0])
-        encoded = encode_in_chunks(encode, (texts[number] for number in used))
-        sequences, _, notes = sequences_of(encoded)
+        texts, locations = ranking.texts, ranking.locations
+        examples = (Example(texts[number], location=locations[number]) for number in used)
+        sequences, _, notes = sequences_of(encode_in_chunks(encode, examples))
         row_of = np.full(len(texts) + 1, -1)  # the last is for -1
         row_of[used] = np.arange(len(used))
         return sequences, row_of[numbers], notes
