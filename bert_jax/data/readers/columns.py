@@ -96,6 +96,10 @@ class TextOptions(LabelledFileOptions):
         return glue_layout(self.format)
 
     @property
+    def nested(self) -> tuple[str, ...]:
+        return *super().nested, *(name for name in map(str, self.label_columns) if "." in name)
+
+    @property
     def names(self) -> tuple[str, ...]:
         return super().names or (self.layout.classes if self.layout else ())
 
@@ -145,7 +149,7 @@ class TextColumns:
             OptionError: there is none.
         """
         if self.label is None and not self.classes:
-            name = named.label_column or "label"
+            name = named.label_column or [*map(str, named.label_columns), "label"][0]
             refuse_null((name,), present, location)
             raise OptionError(
                 "data.label_column",

@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from bert_jax.data.examples import Example, Examples
+from bert_jax.data.readers.line_formats import LABEL_TEXT, LINE_FORMATS
 from bert_jax.data.readers.lines import Lines, open_lines, uncompressed_name
-from bert_jax.data.readers.rows import NumberedFields, Report, TableCounts, table_rows, without_end
+from bert_jax.data.readers.rows import Report, TableCounts, table_rows
 from bert_jax.data.tensorflow import PreparedDataset
 from bert_jax.errors import OptionError, UserError, require_one_of
 
 Input = TypeVar("Input")
 
-FORMATS = ("jsonl", "tsv", "csv", "text", "label_text")
+FORMATS = ("jsonl", "tsv", "csv", "text", LABEL_TEXT)
 QUOTES = ("auto", "none", "csv")
 DATASET = "tfds:"
 """The prefix of a source that is a data set prepared by TensorFlow Datasets."""
@@ -70,7 +71,8 @@ class FileOptions:
     Attributes:
         FORMATS: the formats that the reader knows.
         format: "jsonl", one object per line; "tsv" or "csv", a table; "text", one text per line;
-            "label_text", per line a label, a space and a text. "": selected by the file extension.
+            "label_text", per line a label, a space and a text, or a text with the labels of
+            fastText, one or several. "": selected by the file extension.
         header: whether the first line of a table names its columns; otherwise they are "0", "1", ….
         quotes: meaning of quotation marks around a field of a table. "csv": they are removed, and
             separators and line ends between them belong to the field. "none": they are ordinary
@@ -194,8 +196,8 @@ def open_records(
             )
         if form == "jsonl":
             yield Table(_objects(lines, options.nested), fraction=lines.fraction)
-        elif form in _LINES:
-            columns, read = _LINES[form]
+        elif form in LINE_FORMATS:
+            columns, read = LINE_FORMATS[form]
             records = (
                 Record(dict(zip(columns, fields, strict=True)), f"{lines.name}:{number}", columns)
                 for number, fields in read(lines)
@@ -332,29 +334,6 @@ def check_characters(fields: Mapping[str, Any], location: str) -> None:
         raise UserError(
             f"{location}: half of a surrogate pair is not a character; remove it"
         ) from error
-
-
-def _texts(lines: Lines) -> NumberedFields:
-    return ((number, [without_end(line)]) for number, line in lines)
-
-
-def _labels_and_texts(lines: Lines) -> NumberedFields:
-    for number, line in lines:
-        if not line.strip():
-            continue
-        label, blank, text = without_end(line).partition(" ")
-        if not blank:
-            raise UserError(
-                f"{lines.name}:{number}: {line.strip()!r:.40} is one word, but a line is a label, "
-                "a blank and a text; fix the line"
-            )
-        yield number, [label, text]
-
-
-_LINES: dict[str, tuple[tuple[str, ...], Callable[[Lines], NumberedFields]]] = {
-    "text": (("text",), _texts),
-    "label_text": (("label", "text"), _labels_and_texts),
-}
 
 
 def _wrong_width(fields: Sequence[str], expected: str, location: str) -> UserError:
