@@ -138,6 +138,11 @@ class TextColumns:
     classes: tuple[str, ...] = ()
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all of them."""
+        return tuple(filter(None, (self.text, self.pair, self.label, self.id, *self.classes)))
+
+    @property
     def without_labels(self) -> "TextColumns":
         """The columns of an object that has no label."""
         return dataclasses.replace(self, label=None, classes=())
