@@ -181,6 +181,7 @@ class Example(Generic[Input]):
         record: all columns or keys of the record, which a prediction keeps unless others are
             chosen; empty in formats that have none, and in training.
         error: why the record is malformed, so that there is no input; None: it is not.
+        read: columns or keys of the record that input, label and id may be from; (): unknown.
     """
 
     input: Input
@@ -191,6 +192,7 @@ class Example(Generic[Input]):
     label_field: str = ""
     record: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _NO_COLUMNS)
     error: UserError | None = None
+    read: tuple[str, ...] = ()
 
     def labelled(self, label: Any) -> "Example[Input]":
         """The example to train on, or to evaluate: with this label, and without fields."""

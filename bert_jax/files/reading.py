@@ -33,6 +33,7 @@ _FORMATS = (
     (0, b"\xfd7zXZ\0", XZ),
     *((0, b"BZh%d1AY&SY" % level, BZIP2) for level in range(1, 10)),
     (0, b"\x28\xb5\x2f\xfd", ZSTANDARD),
+    *((0, b"%c\x2a\x4d\x18" % kind, ZSTANDARD) for kind in range(0x50, 0x60)),  # as of pzstd
     (0, b"\x04\x22\x4d\x18", "LZ4 data"),
     (0, b"PK\x03\x04", "a zip archive, as .docx, .xlsx, .epub and .npz files are"),
     (0, b"PK\x05\x06", "an empty zip archive"),

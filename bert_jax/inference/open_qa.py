@@ -167,7 +167,8 @@ class OpenQA:
         Raises:
             UserError: there is no reader, an argument is wrong, or the index stores no texts.
         """
-        questions = [question] if isinstance(question, str) else list(question)
+        several = [question] if isinstance(question, str) else question
+        questions = list(not_one_string(several, "questions"))
         answers = self.read(questions, self.retrieve(questions, top_k))
         return answers[0] if isinstance(question, str) else answers
 

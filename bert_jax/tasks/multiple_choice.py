@@ -154,12 +154,13 @@ def choice_inputs(
     """The inputs of one or several prompts, from the arguments of `LoadedModel.choose`.
 
     Raises:
-        UserError: lists differ in length.
+        UserError: lists differ in length, or one is a dict.
     """
     single = isinstance(prompt, str)
-    prompts = [prompt] if isinstance(prompt, str) else list(prompt)
-    all_choices: list[Any] = [choices] if single else list(choices)
-    questions = [question] * len(prompts) if isinstance(question, str) else list(question)
+    prompts = [prompt] if isinstance(prompt, str) else list(not_one_string(prompt, "prompts"))
+    all_choices: list[Any] = [choices] if single else list(not_one_string(choices, "choices"))
+    several = [question] * len(prompts) if isinstance(question, str) else question
+    questions = list(not_one_string(several, "questions"))
     if not len(prompts) == len(all_choices) == len(questions):
         raise UserError(
             f"{len(prompts)} prompts, {len(all_choices)} lists of choices, {len(questions)} "

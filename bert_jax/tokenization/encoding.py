@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bert_jax.errors import UserError
@@ -198,11 +198,12 @@ def check_texts(texts: Sequence[str]) -> None:
     """Refuses input that is not a list of Unicode texts, and names the item.
 
     Raises:
-        UserError: a single string instead of a list, an item that is not a string, or half of a
-            surrogate pair (which JSON can contain).
+        UserError: a single string or a dict instead of a list, an item that is not a string, or
+            half of a surrogate pair (which JSON can contain).
     """
-    if isinstance(texts, str):
-        raise UserError("tokenizer: the texts are one string; give a list of strings")
+    if isinstance(texts, str | Mapping):
+        kind = "string" if isinstance(texts, str) else "dict"
+        raise UserError(f"tokenizer: the texts are one {kind}; give a list of strings")
     for index, text in enumerate(texts):
         if not isinstance(text, str):
             raise UserError(f"tokenizer: text {index} is {text!r}; give a string")

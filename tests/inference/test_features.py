@@ -71,12 +71,14 @@ def test_a_vector_does_not_depend_on_the_other_texts(model, capsys):
         assert ("6/6" in capsys.readouterr().err) == progress
 
 
-def test_no_texts_and_one_string_instead_of_a_list(model):
+def test_no_texts_and_one_string_or_dict_instead_of_a_list(model):
     assert model.embed([]).shape == (0, 16)
     assert model.hidden_states([]) == model.attentions([]) == []
     for method in (model.embed, model.hidden_states, model.attentions):
         with pytest.raises(UserError, match="the texts are one string, .*; give a list of strings"):
             method("the sun")
+        with pytest.raises(UserError, match="the texts are one dict, {'text': 'the sun'}; give a"):
+            method({"text": "the sun"})
 
 
 def test_a_cut_text_is_its_beginning(model, capsys):

@@ -196,6 +196,7 @@ def test_a_model_of_another_task_needs_a_pooling(model, make_model, head, name):
     ("texts", "options", "message"),
     [
         ("the cat", {}, "the texts are one string, 'the cat'; give a list of strings"),
+        ({"a": "the cat"}, {}, "the texts are one dict, {'a': 'the cat'}; give a list of strings"),
         (TEXTS, {"ids": "abc"}, "the ids are one string, 'abc'; give a list of strings"),
         (TEXTS[:3], {"ids": ["a", "b", "a"]}, "the id 'a' is of another document, too; give each"),
         (TEXTS[:2], {"ids": ["a", ""]}, "document 1 has no id; give every one its own"),

@@ -140,6 +140,8 @@ def test_what_cannot_be_answered(index, reader, model):
         bert_jax.OpenQA(index, reader).answer("")
     with pytest.raises(UserError, match="null_threshold is 0.5; it is for a reader of the task"):
         bert_jax.OpenQA(index, reader, null_threshold=0.5)
+    with pytest.raises(UserError, match="the questions are one dict, {'question': 'the'}; give a"):
+        bert_jax.OpenQA(index, reader).answer({"question": "the"})
     with pytest.raises(UserError, match="there is no reader to answer with; give one"):
         bert_jax.OpenQA(index, None).answer("the cat")
     with pytest.raises(UserError, match="has no texts; make an index that stores them"):

@@ -104,6 +104,15 @@ def test_refused_choices(chooser, model):
         chooser.choose("the cat", "sat")
     with pytest.raises(UserError, match="1 choices; give two or more"):
         chooser.choose("the cat", ["sat"])
+    by_name = {"0": "sat", "1": "ran"}
+    for given, name in (
+        (("the cat", by_name), "choices"),
+        ((by_name, [["a", "b"]] * 2), "prompts"),
+        ((["a", "b"], by_name), "choices"),
+        ((["a", "b"], [["a", "b"]] * 2, by_name), "questions"),
+    ):
+        with pytest.raises(UserError, match=f"the {name} are one dict, {{'0': 'sat', '1': 'ran'}}"):
+            chooser.choose(*given)
     with pytest.raises(UserError, match="2 prompts, 1 lists of choices, 2 questions"):
         chooser.choose(["the cat", "the sea"], [["sat", "ran"]])
     with pytest.raises(ExampleError, match="7 is no text") as caught:

@@ -93,6 +93,7 @@ def test_an_empty_text_and_an_empty_batch(uncased, cat_tokenizer):
             r"item 1 has 2 \+ 4 tokens; 'only_first' cannot bring them to 4 beside the special",
         ),
         (("the dog",), {}, "one string; give a list"),
+        (({"text": "the dog"},), {}, "one dict; give a list"),
         ((["the", None],), {}, "text 1 is None"),
         ((["the \ud83d"],), {}, r"text 0, character 4: U\+D83D is half of a surrogate pair"),
     ],

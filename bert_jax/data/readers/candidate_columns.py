@@ -134,6 +134,13 @@ class CandidateColumns:
     title: str | None
     id: str | None
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all of them."""
+        several = (*self.documents, *self.negatives, *self.scores)
+        one_each = filter(None, (self.query, self.label, self.title, self.id))
+        return *one_each, *several
+
 
 def find_candidate_columns(
     options: RankingOptions, names: tuple[str, ...], location: str
@@ -151,9 +158,8 @@ def find_candidate_columns(
         return tuple(filter(None, [named[kind]] if named[kind] else usual))
 
     query = (options.queries and not named["query"] and first("id")) or first("query")
-    positives, negatives, scores = every("positive"), every("negative"), every("score")
-    if not options.negative_column:
-        negatives += tuple(filter(_NUMBERED.fullmatch, names))
+    positives, scores = every("positive"), every("score")
+    negatives = every("negative") if options.negative_column else negatives_among(names)
     document, label = first("document"), first("label")
     has_positives = bool(positives) and not options.document_column
     documents = positives if has_positives else tuple(filter(None, [document]))
@@ -176,6 +182,12 @@ def find_candidate_columns(
     return CandidateColumns(
         query, documents, has_positives, negatives, label, scores, first("title"), first("id")
     )
+
+
+def negatives_among(names: Sequence[str]) -> tuple[str, ...]:
+    """The columns with a usual name of negatives."""
+    usual = (usual_column((name,), names) for name in _USUAL["negative"])
+    return *filter(None, usual), *filter(_NUMBERED.fullmatch, names)
 
 
 def check_unread(

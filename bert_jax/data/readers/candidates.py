@@ -110,6 +110,7 @@ class CandidateParser:
             record_id(fields, columns.id, number),
             location,
             label_field=label_field if is_row else "",
+            read=(*columns.names, *ANSWERS, "is_impossible"),
         )
         return chosen(example, kept)
 

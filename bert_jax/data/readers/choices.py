@@ -101,15 +101,17 @@ class ChoiceParser:
                 f"{location}: {len(parts.choices)} choices, but there must be two or more; fix the "
                 "row"
             )
+        id = usual_column(USUAL_IDS, tuple(fields))
         other = {key: value for key, value in record.fields.items() if not _TEXTS.fullmatch(key)}
         return Example(
             Choices(str(parts.prompt), tuple(map(str, parts.choices)), str(parts.question)),
             None if parts.answer in (None, "", -1, "-1") else _answer(parts, location),
-            record_id(fields, usual_column(USUAL_IDS, tuple(fields)), number),
+            record_id(fields, id, number),
             location,
             other,
             next((key for key in self.answers if key in other), ""),
             record.fields,
+            read=(*(key for key in fields if key not in other), *ANSWERS, *filter(None, [id])),
         )
 
 
@@ -183,7 +185,8 @@ def _parts(record: Record) -> _Parts:
         return _arc(record) if choices and isinstance(choices[0], Mapping) else _plain(record)
     raise UserError(
         f"{record.location}: no choices as in {', '.join(_LAYOUTS)}; there is only "
-        f"{', '.join(map(repr, fields)) or 'nothing'}; rename the columns"
+        f"{', '.join(map(repr, fields)) or 'nothing'}; rename the columns: startphrase, ending0, "
+        "ending1, … and label, or prompt, choices (a list of texts) and label"
     )
 
 

@@ -96,6 +96,10 @@ class TextOptions(LabelledFileOptions):
         return glue_layout(self.format)
 
     @property
+    def nested(self) -> tuple[str, ...]:
+        return *super().nested, *(name for name in map(str, self.label_columns) if "." in name)
+
+    @property
     def names(self) -> tuple[str, ...]:
         return super().names or (self.layout.classes if self.layout else ())
 
@@ -134,6 +138,11 @@ class TextColumns:
     classes: tuple[str, ...] = ()
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all of them."""
+        return tuple(filter(None, (self.text, self.pair, self.label, self.id, *self.classes)))
+
+    @property
     def without_labels(self) -> "TextColumns":
         """The columns of an object that has no label."""
         return dataclasses.replace(self, label=None, classes=())
@@ -145,7 +154,7 @@ class TextColumns:
             OptionError: there is none.
         """
         if self.label is None and not self.classes:
-            name = named.label_column or "label"
+            name = named.label_column or [*map(str, named.label_columns), "label"][0]
             refuse_null((name,), present, location)
             raise OptionError(
                 "data.label_column",

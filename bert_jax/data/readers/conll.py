@@ -5,10 +5,14 @@
 
 A blank line ends a sentence; lines that begin with `-DOCSTART-` separate documents and are not
 words. Tags are read unchanged; `metrics.entities` interprets them in whichever scheme.
+
+CoNLL-U (universaldependencies.org/format.html) is known by the ID and the ten columns of its first
+row: words are FORM, tags UPOS; comments, ranges (1-2) and empty nodes (1.1) are no words.
 """
 
 import dataclasses
 import io
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -27,6 +31,9 @@ SEPARATORS = ("", "tab")
 
 # Not all white space: words may contain a no-break space ("10\u00a0000").
 _BLANKS = re.compile(r"[ \t]+")
+# How the first row of CoNLL-U begins, and rows that are no words; the numbers of its columns.
+_FIRST_ID, _NO_WORD = re.compile(r"(1(-\d+)?|0\.1)\t"), re.compile(r"\d+[-.]\d+\t")
+_FORM, _UPOS, _CONLLU_COLUMNS = 1, 3, 10
 _ENDS = "\r\n"
 # Only these characters make a blank line; the last one is a byte order mark at the end of a file.
 _NOTHING = " \t\r\n\ufeff"
@@ -83,7 +90,8 @@ def read_sentences(
         UserError: a line has another number of columns than the lines before, or there is no
             column of words; the message names file and line.
     """
-    blocks = _blocks(lines, options)
+    numbered, options, is_conllu = _detected(lines, options)
+    blocks = _blocks(lines.name, numbered, options, is_conllu=is_conllu)
     blocks = _with_last_lines(blocks) if with_last_lines else filter(_has_words, blocks)
     for number, block in enumerate(blocks):
         indices = tuple(index for index, line in enumerate(block) if line.row)
@@ -97,18 +105,48 @@ def read_sentences(
         )
 
 
-def _blocks(lines: Lines, options: ColumnOptions) -> Iterator[list[_Line]]:
+def _detected(
+    lines: Iterable[tuple[int, str]], options: ColumnOptions
+) -> tuple[Iterator[tuple[int, str]], ColumnOptions, bool]:
+    """The lines, their options, and whether they are CoNLL-U."""
+    numbered = iter(lines)
+    beginning: list[tuple[int, str]] = []
+    row = ""
+    for number, text in numbered:
+        beginning.append((number, text))
+        if text.strip(_NOTHING) and not text.startswith("#"):
+            row = text
+            break
+    columns = row.count("\t") + 1
+    is_conllu = columns >= _CONLLU_COLUMNS and bool(_FIRST_ID.match(row))
+    if is_conllu:
+        # A file with predictions has one more column, of its tags.
+        last = _UPOS if columns == _CONLLU_COLUMNS else -1
+        options = dataclasses.replace(
+            options,
+            word_column=options.word_column or _FORM,
+            tag_column=last if options.tag_column == -1 else options.tag_column,
+            separator="tab",
+            comments="#",
+        )
+    return itertools.chain(beginning, numbered), options, is_conllu
+
+
+def _blocks(
+    name: str, numbered: Iterable[tuple[int, str]], options: ColumnOptions, *, is_conllu: bool
+) -> Iterator[list[_Line]]:
     """The lines up to the end of each sentence; the last ones may have no words."""
-    table = _Table(lines.name, options)
+    table = _Table(name, options)
     block: list[_Line] = []
     has_words = False
-    for number, text in lines:
+    for number, text in numbered:
         is_blank, is_start = not text.strip(_NOTHING), text.startswith(DOCUMENT_START)
         if has_words and is_start:
             yield block
             block, has_words = [], False
         is_comment = bool(options.comments) and text.startswith(options.comments)
-        is_row = not (is_blank or is_start or is_comment)
+        is_no_word = is_conllu and bool(_NO_WORD.match(text))
+        is_row = not (is_blank or is_start or is_comment or is_no_word)
         block.append(_Line(number, text, table.row(text, number) if is_row else None))
         if has_words and is_blank:
             yield block
@@ -156,8 +194,8 @@ def with_tag_column(
 ) -> str:
     """A sentence in columns, with a tag for each word as one more column.
 
-    A sentence of a file in columns keeps its lines. Its lines of `-DOCSTART-` also get a tag,
-    since conlleval requires the same number of columns in every line.
+    A sentence of a file in columns keeps its lines. Its lines of `-DOCSTART-`, and those of CoNLL-U
+    that are no words, also get a tag, since every line must have the same number of columns.
 
     Args:
         sentence: the sentence.
@@ -169,12 +207,18 @@ def with_tag_column(
     if lines is None or not keep_lines:
         return as_columns(sentence.words, *([gold] if gold else []), tags)
     added = dict(zip(lines.rows, tags, strict=True))
+    numbered = enumerate(io.StringIO(lines.text, newline="\n"))
+    in_columns = ((line, added.get(row) or _tag_of_no_word(line)) for row, line in numbered)
     return "".join(
-        _with_tag(line, added.get(row, OUTSIDE), lines.separator)
-        if row in added or line.startswith(DOCUMENT_START)
-        else line
-        for row, line in enumerate(io.StringIO(lines.text, newline="\n"))
+        _with_tag(line, tag, lines.separator) if tag else line for line, tag in in_columns
     )
+
+
+def _tag_of_no_word(line: str) -> str:
+    """The tag of a line in columns that is no word; "" of one without columns."""
+    if line.startswith(DOCUMENT_START):
+        return OUTSIDE
+    return "_" if _NO_WORD.match(line) else ""
 
 
 def as_columns(words: Iterable[str], *tags: Iterable[str]) -> str:

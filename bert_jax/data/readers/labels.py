@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from bert_jax.data.examples import Example, Label, LabelVector, Text
 from bert_jax.data.readers.columns import TextColumns, TextOptions
+from bert_jax.data.readers.line_formats import LABEL_TEXT
 from bert_jax.data.readers.rows import is_number
 from bert_jax.data.readers.tables import Record
 from bert_jax.errors import FLOAT32_MAX, OptionError, UserError
@@ -66,7 +67,8 @@ class Labels:
         options: the separator of several classes in a cell, and the names of classes.
         columns: the column of the label, or a column of 0 and 1 for each class.
         regression: whether a label is a number.
-        one_class: whether a cell is one class, also if it looks like a list; lists in JSON stay.
+        one_class: whether a label is one class: alone, alone in a list, or a cell that looks like a
+            list and is none.
         needed: whether missing labels are an error.
     """
 
@@ -102,6 +104,8 @@ class Labels:
     def named(self, examples: Sequence[Example[Text]]) -> Iterator[Example[Text]]:
         """All examples of the file, with names of classes in place of the numbers in their lists.
 
+        If a line of fastText has several labels, as it may, all labels of the file are lists.
+
         Lists of 0 and 1 are vectors if one of them has a number twice, or if all have the same
         length, which is at least 2 and the number of names; otherwise they are numbers of classes.
 
@@ -109,6 +113,8 @@ class Labels:
             UserError: a label is missing, or of another kind than the first; a vector has another
                 length than the first, or not only 0 and 1; or a number in a list is not whole.
         """
+        if self.options.format == LABEL_TEXT and not self.one_class:
+            examples = _all_lists(examples)
         self._check_kinds(examples)
         if self.columns.classes or not (examples and isinstance(examples[0].label, tuple)):
             yield from examples
@@ -175,23 +181,27 @@ class Labels:
         if self.regression:
             return self._number(value, location)
         parts = self._parts(value, location)
-        if parts is not None:
+        if parts is not None and not (self.one_class and len(parts) == 1):
             return tuple(self._class(part, location) for part in parts)
-        label = self._class(value, location)
+        label = self._class(parts[0] if parts else value, location)
         return self._by_number.get(label.removesuffix(".0"), label)
 
     def _parts(self, value: Any, location: str) -> Sequence[Any] | None:
         """The labels of a list in JSON or in a cell; None: the value is one label."""
         if isinstance(value, list):
             return value
-        if not isinstance(value, str) or self.one_class:
+        if not isinstance(value, str):
             return None
         try:
             parts = parse_list(value)
+            if self.one_class:
+                return parts
             if parts is None and self._separator:
                 return [part for part in map(str.strip, value.split(self._separator)) if part]
             return parse_vector(value) if parts is None else parts
         except ValueError as error:
+            if self.one_class:
+                return None
             raise OptionError(
                 "data.problem_type",
                 None,
@@ -250,6 +260,16 @@ class Labels:
                 problem=f"{location}: the first line of the file is taken for its header, but has "
                 f"the label {self._header!r:.40}, like a row",
             )
+
+
+def _all_lists(examples: Sequence[Example[Text]]) -> Sequence[Example[Text]]:
+    """The examples with a list in place of each label alone, if one has a list."""
+    if not any(isinstance(example.label, tuple) for example in examples):
+        return examples
+    return [
+        example.labelled((example.label,)) if isinstance(example.label, str) else example
+        for example in examples
+    ]
 
 
 def _vector(parts: Sequence[str], width: int, names: tuple[str, ...], location: str) -> LabelVector:

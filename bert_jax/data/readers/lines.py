@@ -32,10 +32,19 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
-_DAMAGED = (gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstandard.ZstdError, EOFError)
+
+
+class _DamagedError(Exception):
+    """Compressed data is damaged."""
+
+
+_DAMAGED = (
+    *(_DamagedError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstandard.ZstdError, EOFError),
+)
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 _BUFFER_BYTES = 1 << 20
-_FRAME_BYTES = 1 << 14
+# Read at once of compressed data. Zstandard may make 128 KiB of 4 bytes: 32 MiB of these.
+_PART_BYTES = 1 << 10
 
 
 class Lines:
@@ -217,7 +226,11 @@ def decompress(raw: BinaryIO) -> io.BufferedReader:
     first = raw.read(FIRST_BYTES)
     raw.seek(0)
     kind = format_of(first)
-    content = _DECOMPRESSORS[kind](raw) if kind in _DECOMPRESSORS else raw
+    content: Any = raw
+    if kind == GZIP:
+        content = gzip.GzipFile(fileobj=raw)
+    elif kind in _STREAMS:
+        content = _Chunks(_content(raw, *_STREAMS[kind]))
     return io.BufferedReader(cast(io.RawIOBase, content), _BUFFER_BYTES)
 
 
@@ -253,24 +266,53 @@ def _recoded(name: str, stream: io.BufferedReader, encoding: str) -> Iterator[by
             ) from error
 
 
-def _zstandard_content(raw: BinaryIO) -> Iterator[bytes]:
-    """The content of the frames of a .zst file, one after the other.
+def _content(
+    raw: BinaryIO,
+    new_stream: Callable[[], Any],
+    parts_of: Callable[[Any, bytes], Iterator[bytes]],
+    padding: bytes,
+) -> Iterator[bytes]:
+    """The content of the compressed streams of a file, one after the other, to its last byte.
 
-    Unlike the library's own stream reader, it does not mistake a truncated file for the end of the
-    text.
+    The libraries' own readers take a later stream that is damaged, or (Zstandard) a truncated one,
+    for the end of the file.
+
+    Args:
+        raw: the file.
+        new_stream: makes a decompressor of one stream.
+        parts_of: a decompressor and more of its stream → the content, in parts of limited size.
+        padding: bytes that may stand behind a stream.
     """
-    frame = None
-    while data := (frame.unused_data if frame and frame.eof else b"") or raw.read(_FRAME_BYTES):
-        if frame is None or frame.eof:
-            frame = zstandard.ZstdDecompressor().decompressobj()
-        yield frame.decompress(data)
-    if frame is not None and not frame.eof:
-        raise EOFError("it ends in the middle of a frame")
+    stream = None
+    while data := raw.read(_PART_BYTES):
+        while data := data if stream else data.lstrip(padding):
+            stream = stream or new_stream()
+            yield from parts_of(stream, data)
+            data = stream.unused_data
+            stream = None if stream.eof else stream
+    if stream:
+        raise EOFError("it ends in the middle of a stream")
 
 
-_DECOMPRESSORS: dict[str, Callable[[BinaryIO], Any]] = {
-    GZIP: lambda raw: gzip.GzipFile(fileobj=raw),
-    BZIP2: bz2.BZ2File,
-    XZ: lzma.LZMAFile,
-    ZSTANDARD: lambda raw: _Chunks(_zstandard_content(raw)),
+def _limited_parts(stream: Any, data: bytes) -> Iterator[bytes]:
+    """The content of more of a stream, by a decompressor of the standard library."""
+    try:
+        content = stream.decompress(data, _BUFFER_BYTES)
+        while content:
+            yield content
+            content = b"" if stream.eof else stream.decompress(b"", _BUFFER_BYTES)
+    except OSError as error:  # bzip2's, about the data
+        raise _DamagedError(error) from error
+
+
+def _zstandard_parts(frame: Any, data: bytes) -> Iterator[bytes]:
+    """The content of more of a frame; the library has no limit, but 4 bytes are 128 KiB at most."""
+    yield frame.decompress(data)
+
+
+# How each format is read in streams, the arguments of `_content` behind the file.
+_STREAMS: dict[str, tuple[Callable[[], Any], Callable[[Any, bytes], Iterator[bytes]], bytes]] = {
+    BZIP2: (bz2.BZ2Decompressor, _limited_parts, b""),
+    XZ: (lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), _limited_parts, b"\0"),
+    ZSTANDARD: (lambda: zstandard.ZstdDecompressor().decompressobj(), _zstandard_parts, b""),
 }

@@ -143,7 +143,8 @@ class PassageParser(CandidateParser):
         if not example.input.documents or {column.lower() for column in columns} & {*ANSWERS}:
             problem = f"{record.location}: the question has no passages"
             raise UserError(f"{problem}; give some, or remove it")
-        return example.labelled(_answers(record))
+        read = *example.read, *ANSWERS
+        return dataclasses.replace(example.labelled(_answers(record)), read=read)
 
 
 def _answers(record: Record) -> Answers:

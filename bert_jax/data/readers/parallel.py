@@ -206,6 +206,7 @@ class _PairParser:
             None if targets is None else tuple(target.text for target in targets),
             record_id(fields, columns.id, number),
             location,
+            read=(*filter(None, columns), _TRANSLATION),
         )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from bert_jax.data.readers.lines import Lines
-from bert_jax.errors import OptionError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.process import say
 
 # Of CSV files; spreadsheets write semicolons where the comma is in numbers.
@@ -21,12 +21,15 @@ _FIELD_CHARACTERS = 1 << 26
 # Maximum number of rows of several lines that are checked, each against this number of other rows.
 _RECENT_ROWS = 100
 
+# Objects may have keys without end, as ids.
+_MOST_COLUMNS = 1000
+
 NumberedFields = Iterator[tuple[int, list[str]]]
 
 
 @dataclasses.dataclass
 class TableCounts:
-    """Counts the lines and rows of a table while it is read.
+    """Counts the lines, rows and columns of a file while it is read.
 
     Attributes:
         name: name of the file.
@@ -35,6 +38,8 @@ class TableCounts:
         swallowed: first line and number of lines of each quoted cell that seems to hold whole rows,
             see `_are_rows`.
         headers: numbers of the lines that repeat the header.
+        columns: whether a column, or a key of an object, is read; {}: unknown.
+        rejected: locations of the rows left out that a person has rejected.
     """
 
     name: str
@@ -42,16 +47,37 @@ class TableCounts:
     rows: int = 0
     swallowed: list[tuple[int, int]] = dataclasses.field(default_factory=list)
     headers: list[int] = dataclasses.field(default_factory=list)
+    columns: dict[str, bool] = dataclasses.field(default_factory=dict)
+    rejected: list[str] = dataclasses.field(default_factory=list)
 
-    def __str__(self) -> str:
-        return f"{self.name}: {self.lines:,} lines → {self.rows:,} rows"
+    def note(self, columns: Iterable[str], read: Collection[str]) -> None:
+        """Counts the columns of a record; a key is read, too, if one inside it is."""
+        used = {*read, *(name.partition(".")[0] for name in read)}
+        for column in columns:
+            if column in self.columns or len(self.columns) < _MOST_COLUMNS:
+                self.columns[column] = self.columns.get(column, False) or column in used
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The columns that are not read."""
+        return tuple(column for column, is_read in self.columns.items() if not is_read)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is nothing to report."""
+        return self.lines == self.rows and not (self.unread or self.rejected)
+
+    def shape(self) -> Iterator[str]:
+        """The numbers of lines and rows, if they differ."""
+        if self.lines != self.rows:
+            yield f"{self.name}: {self.lines:,} lines → {self.rows:,} rows"
 
     def say(self) -> None:
         """Prints the warnings and both numbers to stderr."""
-        say(*(f"warning: {warning}" for warning in self.warnings()), self)
+        say(*(f"warning: {warning}" for warning in self.warnings()), *self.shape())
 
     def warnings(self) -> Iterator[str]:
-        """Probable mistakes in the file that make fewer rows than lines."""
+        """Probable mistakes in the file that make fewer rows than lines, and rows left out."""
         if self.swallowed:
             first, count = self.swallowed[0]
             yield (
@@ -65,10 +91,15 @@ class TableCounts:
                 f"{self.name}:{self.headers[0]}: the line repeats the header and is skipped"
                 f"{_more(self.headers)}; remove it"
             )
+        if self.rejected:
+            yield (
+                f"{self.rejected[0]}: the answer of Prodigy is reject or ignore, and the row is "
+                f"left out{_more(self.rejected)}"
+            )
 
 
 Report = Callable[[TableCounts], None]
-"""Receives the counts of a table with rows that are not single lines."""
+"""Receives the counts of a file at its end."""
 
 
 def table_rows(lines: Lines, form: str, quotes: str, counts: TableCounts) -> NumberedFields:
@@ -183,6 +214,25 @@ def is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_header(fields: Sequence[str], header: Sequence[str]) -> bool:
+    """Whether a row repeats the header; a single field may be a value like its column's name."""
+    is_same = fields[1:] == header[1:] and fields[0].removeprefix("\ufeff") == header[0]
+    return is_same and len(header) > 1
+
+
+def wrong_width(fields: Sequence[str], expected: str, location: str) -> UserError:
+    """The error of a row with a wrong number of columns."""
+    # Usually the cause is that quotation marks were treated as ordinary characters.
+    torn = any(field.count('"') % 2 for field in fields)
+    hint = "; if quotation marks hold tabs or line ends together, set {data.quotes=csv}"
+    return OptionError(
+        "data.quotes",
+        None,
+        "fix the line" + (hint if torn else ""),
+        problem=f"{location}: {len(fields)} fields, but {expected}",
+    )
 
 
 def _more(occurrences: Sequence[object]) -> str:

@@ -95,6 +95,7 @@ class QuestionParser:
             other,
             next((key for key in self.answers if key in other), ""),
             record.fields,
+            read=(*used, answers, options.id_column, "answer_start", "is_impossible"),
         )
 
 

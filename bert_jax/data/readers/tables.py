@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from bert_jax.data.examples import Example, Examples
+from bert_jax.data.readers.line_formats import LABEL_TEXT, LINE_FORMATS
 from bert_jax.data.readers.lines import Lines, open_lines, uncompressed_name
-from bert_jax.data.readers.rows import NumberedFields, Report, TableCounts, table_rows, without_end
+from bert_jax.data.readers.rows import Report, TableCounts, is_header, table_rows, wrong_width
 from bert_jax.data.tensorflow import PreparedDataset
 from bert_jax.errors import OptionError, UserError, require_one_of
 
 Input = TypeVar("Input")
 
-FORMATS = ("jsonl", "tsv", "csv", "text", "label_text")
+FORMATS = ("jsonl", "tsv", "csv", "text", LABEL_TEXT)
 QUOTES = ("auto", "none", "csv")
 DATASET = "tfds:"
 """The prefix of a source that is a data set prepared by TensorFlow Datasets."""
@@ -70,7 +71,8 @@ class FileOptions:
     Attributes:
         FORMATS: the formats that the reader knows.
         format: "jsonl", one object per line; "tsv" or "csv", a table; "text", one text per line;
-            "label_text", per line a label, a space and a text. "": selected by the file extension.
+            "label_text", per line a label, a space and a text, or a text with the labels of
+            fastText, one or several. "": selected by the file extension.
         header: whether the first line of a table names its columns; otherwise they are "0", "1", ….
         quotes: meaning of quotation marks around a field of a table. "csv": they are removed, and
             separators and line ends between them belong to the field. "none": they are ordinary
@@ -111,6 +113,7 @@ class Table:
         location: location of these names, "file:line".
         broken: locations of the rows skipped so far for a wrong number of columns.
         fraction: returns the share of the input that has been read; None if it is unknown.
+        counts: counts of what has been read.
     """
 
     rows: Iterator[Record | UserError]
@@ -118,6 +121,7 @@ class Table:
     location: str = ""
     broken: Sequence[str] = ()
     fraction: Callable[[], float | None] = lambda: None
+    counts: TableCounts = dataclasses.field(default_factory=lambda: TableCounts(""))
 
     def examples(self, parse: Callable[[Record, int], Example[Input]]) -> Examples[Input]:
         """The examples that a function makes of the records and their numbers, from 0."""
@@ -125,11 +129,26 @@ class Table:
         def example(row: Record | UserError, number: int) -> Example[Any]:
             fields = {} if isinstance(row, UserError) else row.fields
             try:
-                return parse(_record(row), number)
+                example = parse(record := _record(row), number)
+                if example.read:
+                    self.counts.note(record.keys, example.read)
+                return example
             except UserError as error:
                 return Example(None, None, str(number), fields=fields, record=fields, error=error)
 
         return Examples(map(example, self.rows, itertools.count()), self.fraction)
+
+    def accepts(self, record: Record, example: Example[Any]) -> bool:
+        """Counts the columns of a record that its example is made of; whether the record counts.
+
+        An object of Prodigy does not if a person has rejected or ignored it.
+        """
+        answer = record.fields.get("answer") if record.columns is None else None
+        is_answer = answer in ("accept", "reject", "ignore") and "answer" not in example.read
+        self.counts.note(record.keys, (*example.read, *["answer"] * is_answer))
+        if is_rejected := is_answer and answer != "accept":
+            self.counts.rejected.append(record.location)
+        return not is_rejected
 
     @property
     def records(self) -> Iterator[Record]:
@@ -180,11 +199,32 @@ def open_records(
         UserError: the source cannot be opened, or the extension is unknown; or, during iteration, a
             record is malformed.
     """
+    with _opened(source, options, default, headless, skip_broken=skip_broken) as table:
+
+        def rows() -> Iterator[Record | UserError]:
+            yield from table.rows
+            if not table.counts.is_plain:
+                report(table.counts)
+
+        yield dataclasses.replace(table, rows=rows())
+
+
+@contextlib.contextmanager
+def _opened(
+    source: str | Path,
+    options: FileOptions,
+    default: str,
+    headless: tuple[str, ...],
+    *,
+    skip_broken: bool,
+) -> Iterator[Table]:
+    """Opens a file without a report, see `open_records`."""
     if is_dataset(source):
         yield _dataset(str(source), options.data_dir)
         return
     form = options.format or format_of(source) or default
     with open_lines(source) as lines:
+        counts = TableCounts(lines.name)
         if not form:
             raise OptionError(
                 "data.format",
@@ -193,16 +233,18 @@ def open_records(
                 problem=f"{source}: its ending names no format",
             )
         if form == "jsonl":
-            yield Table(_objects(lines, options.nested), fraction=lines.fraction)
-        elif form in _LINES:
-            columns, read = _LINES[form]
+            objects = _objects(lines, options.nested)
+            yield Table(objects, fraction=lines.fraction, counts=counts)
+        elif form in LINE_FORMATS:
+            columns, read = LINE_FORMATS[form]
             records = (
                 Record(dict(zip(columns, fields, strict=True)), f"{lines.name}:{number}", columns)
                 for number, fields in read(lines)
             )
-            yield Table(records, columns, f"{lines.name}:1", fraction=lines.fraction)
+            location = f"{lines.name}:1"
+            yield Table(records, columns, location, fraction=lines.fraction, counts=counts)
         else:
-            yield _table(lines, form, options, report, headless, skip_broken)
+            yield _table(lines, form, options, counts, headless, skip_broken)
 
 
 def first_row(source: str | Path, options: FileOptions) -> tuple[str, ...]:
@@ -234,11 +276,10 @@ def _table(
     lines: Lines,
     form: str,
     options: FileOptions,
-    report: Report,
+    counts: TableCounts,
     headless: tuple[str, ...],
     skip_broken: bool,
 ) -> Table:
-    counts = TableCounts(lines.name)
     rows = table_rows(lines, form, options.quotes, counts)
     number, first = next(rows, (1, []))
     location = f"{lines.name}:{number}"
@@ -256,7 +297,7 @@ def _table(
     def records() -> Iterator[Record | UserError]:
         for number, fields in rows:
             row_location = f"{lines.name}:{number}"
-            if header and _is_header(fields, first):
+            if header and is_header(fields, first):
                 counts.headers.append(number)
                 continue
             counts.rows += 1
@@ -266,17 +307,9 @@ def _table(
                 broken.append(row_location)
             else:
                 origin = "the header has" if header else "the first row has"
-                yield _wrong_width(fields, f"{origin} {len(columns)}", row_location)
-        if counts.lines != counts.rows:
-            report(counts)
+                yield wrong_width(fields, f"{origin} {len(columns)}", row_location)
 
-    return Table(records(), columns, location, broken, lines.fraction)
-
-
-def _is_header(fields: Sequence[str], header: Sequence[str]) -> bool:
-    """Whether a row repeats the header; a single field may be a value like its column's name."""
-    is_same = fields[1:] == header[1:] and fields[0].removeprefix("\ufeff") == header[0]
-    return is_same and len(header) > 1
+    return Table(records(), columns, location, broken, lines.fraction, counts)
 
 
 def _dataset(source: str, data_dir: str | None) -> Table:
@@ -290,7 +323,10 @@ def _dataset(source: str, data_dir: str | None) -> Table:
             done += 1
             yield Record(fields, location, columns)
 
-    return Table(records(), columns, source, fraction=lambda: done / count if count else None)
+    def fraction() -> float | None:
+        return done / count if count else None
+
+    return Table(records(), columns, source, fraction=fraction, counts=TableCounts(source))
 
 
 def _objects(lines: Lines, nested: Sequence[str]) -> Iterator[Record | UserError]:
@@ -332,41 +368,6 @@ def check_characters(fields: Mapping[str, Any], location: str) -> None:
         raise UserError(
             f"{location}: half of a surrogate pair is not a character; remove it"
         ) from error
-
-
-def _texts(lines: Lines) -> NumberedFields:
-    return ((number, [without_end(line)]) for number, line in lines)
-
-
-def _labels_and_texts(lines: Lines) -> NumberedFields:
-    for number, line in lines:
-        if not line.strip():
-            continue
-        label, blank, text = without_end(line).partition(" ")
-        if not blank:
-            raise UserError(
-                f"{lines.name}:{number}: {line.strip()!r:.40} is one word, but a line is a label, "
-                "a blank and a text; fix the line"
-            )
-        yield number, [label, text]
-
-
-_LINES: dict[str, tuple[tuple[str, ...], Callable[[Lines], NumberedFields]]] = {
-    "text": (("text",), _texts),
-    "label_text": (("label", "text"), _labels_and_texts),
-}
-
-
-def _wrong_width(fields: Sequence[str], expected: str, location: str) -> UserError:
-    # Usually the cause is that quotation marks were treated as ordinary characters.
-    torn = any(field.count('"') % 2 for field in fields)
-    hint = "; if quotation marks hold tabs or line ends together, set {data.quotes=csv}"
-    return OptionError(
-        "data.quotes",
-        None,
-        "fix the line" + (hint if torn else ""),
-        problem=f"{location}: {len(fields)} fields, but {expected}",
-    )
 
 
 def parse_object(line: str, location: str) -> dict[str, Any]:

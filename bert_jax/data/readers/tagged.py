@@ -183,7 +183,8 @@ def _read(
                     *("data.text_column", "words", USUAL_WORDS), record.keys, record.location, rule
                 )
             example = _of_words(record, number, names)
-            yield example.labelled(_tags(record, names, options))
+            if table.accepts(record, example):
+                yield example.labelled(_tags(record, names, options))
 
 
 def _tags(record: Record, names: _Names, options: TaggedOptions) -> tuple[str, ...] | None:
@@ -283,6 +284,7 @@ def _of_words(record: Record, number: int, names: _Names) -> Example[Sentence]:
         {name: value for name, value in record.fields.items() if name != names.words},
         names.tags,
         record.fields,
+        read=tuple(filter(None, names)),
     )
 
 

@@ -63,6 +63,7 @@ class TextParser:
             {name: fields[name] for name in fields if name not in (columns.text, columns.pair)},
             columns.label or "",
             fields,
+            read=columns.names,
         )
 
 
@@ -111,6 +112,8 @@ def read_texts(
             parse.columns(table.columns, table.location)
         for number, record in enumerate(table.records):
             example = parse(record, number)
+            if not (layout or table.accepts(record, example)):
+                continue
             columns = parse.columns(record.keys, record.location)
             if labels is None:
                 if needs_labels:

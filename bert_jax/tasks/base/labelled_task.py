@@ -215,7 +215,7 @@ class LabelledTask(Task, Generic[Input]):
                 each.name: sum(example.input in known for example in each.examples)
                 for each in (*splits.validation, *splits.test)
             },
-            shapes=splits.shapes,
+            files=splits.files,
             reading=self.reading_report(),
         )
 

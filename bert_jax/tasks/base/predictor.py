@@ -330,13 +330,14 @@ def check_finite(array: np.ndarray, name: str) -> np.ndarray:
 
 
 def not_one_string(items: Iterable[Item], name: str = "texts") -> Iterable[Item]:
-    """Returns the items; a single string is refused, since it is an iterable of characters.
+    """Returns the items; one string is refused, an iterable of characters, and a dict, of keys.
 
     Raises:
-        UserError: `items` is a string; `name` is for the message.
+        UserError: `items` is a string or a dict; `name` is for the message.
     """
-    if isinstance(items, str):
-        raise UserError(f"the {name} are one string, {items!r:.40}; give a list of strings")
+    if isinstance(items, str | Mapping):
+        kind = "string" if isinstance(items, str) else "dict"
+        raise UserError(f"the {name} are one {kind}, {items!r:.40}; give a list of strings")
     return items
 
 

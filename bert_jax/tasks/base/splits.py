@@ -46,15 +46,15 @@ class Splits(Generic[Input]):
         train: the drawn examples to train on. Empty if a finished model is evaluated.
         validation: sets that the model is evaluated on; if there are several, each has its metrics.
         test: sets that are predicted at the end.
-        shapes: tables with rows that are not single lines, if a model is trained; otherwise they
-            are reported at once.
+        files: what there is to report of the files, if a model is trained; otherwise it is
+            reported at once.
     """
 
     all_train: list[Example[Input]]
     train: list[Example[Input]]
     validation: list[EvalSet[Input]]
     test: list[EvalSet[Input]]
-    shapes: tuple[TableCounts, ...] = ()
+    files: tuple[TableCounts, ...] = ()
 
 
 def read_splits(
@@ -83,8 +83,8 @@ def read_splits(
     def sources(split: str) -> list[str]:
         return _sources(data, split, (default_names or {}).get(split, ()))
 
-    shapes: list[TableCounts] = []
-    report = shapes.append if with_train else TableCounts.say
+    files: list[TableCounts] = []
+    report = files.append if with_train else TableCounts.say
 
     def read_all(source: str, split: str) -> list[Example[Input]]:
         return list(read(source, split, report))
@@ -113,7 +113,7 @@ def read_splits(
         raise UserError(f"two of the files {', '.join(names)} have the same name; rename one")
     if not with_train:
         return Splits([], [], validation, test)
-    return Splits(all_train, train, validation, test, tuple(shapes))
+    return Splits(all_train, train, validation, test, tuple(files))
 
 
 def _sources(data: LabelledData, split: str, default_names: tuple[str, ...]) -> list[str]:

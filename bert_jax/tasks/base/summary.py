@@ -24,6 +24,7 @@ _FEWEST_EXAMPLES = 30
 _MANY_CLASSES, _FEW_PER_CLASS = 50, 10
 _SHOWN_CLASSES = 12
 _SHOWN_GROUPS = 3
+_SHOWN_COLUMNS = 20
 # How tables write a missing value, where it may also be the name of a class.
 _MISSING = frozenset({"null", "none", "n/a", "na", "nil", "missing", "-", "?"})
 
@@ -84,7 +85,8 @@ class DataSummary:
         epoch_share: share of the training tokens that an epoch shows; None: it shows all.
         reading: sentences about training examples that were left out or changed, or that teach
             nothing.
-        shapes: tables with rows that are not single lines.
+        files: those with rows that are not single lines, columns that are not read, or rows that
+            are left out.
     """
 
     unit: str
@@ -101,7 +103,7 @@ class DataSummary:
     duplicates: Mapping[str, int] = dataclasses.field(default_factory=dict)
     epoch_share: float | None = None
     reading: tuple[str, ...] = ()
-    shapes: tuple[TableCounts, ...] = ()
+    files: tuple[TableCounts, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The contents of `data_summary.json`, with the warnings."""
@@ -111,7 +113,8 @@ class DataSummary:
         """A few lines of text for the start of a training."""
         others = [f"{name} {count:,}" for name, count in (self.validation | self.test).items()]
         lines = [f"data: {', '.join([f'train {counted(self.train, self.unit)}', *others])}"]
-        lines += map(str, self.shapes)
+        lines += (line for file in self.files for line in file.shape())
+        lines += self._about_columns()
         if self.classes:
             total = sum(self.classes.values())
             shown = [f"{name!r} {n:,} ({n / total:.1%})" for name, n in self.classes.items()]
@@ -140,12 +143,24 @@ class DataSummary:
     def warnings(self) -> list[str]:
         """What looks wrong, each in one line with a remedy."""
         return [
-            *(warning for shape in self.shapes for warning in shape.warnings()),
+            *(warning for file in self.files for warning in file.warnings()),
             *self.reading,
             *self._about_classes(),
             *self._about_tokens(),
             *self._about_validation(),
         ]
+
+    def _about_columns(self) -> Iterable[str]:
+        """The columns that are read, and those that are not; the same of several files once."""
+        names: defaultdict[str, list[str]] = defaultdict(list)
+        for file in self.files:
+            if unread := file.unread:
+                read = (column for column, is_read in file.columns.items() if is_read)
+                parts = (
+                    listed([*map(repr, columns)], _SHOWN_COLUMNS) for columns in (read, unread)
+                )
+                names["; not read: ".join(parts)].append(file.name)
+        return (f"{listed(each)}: columns read: {columns}" for columns, each in names.items())
 
     def _about_classes(self) -> Iterable[str]:
         classes, count = self.classes, len(self.classes)

@@ -198,6 +198,13 @@ class ClassificationTask(LabelledTask[Text], Distillable):
         rows = encode_in_chunks(encode, examples)
         return self.one_row_each(rows, labels=targets, weights=self._weights(targets))
 
+    def reading_report(self) -> tuple[str, ...]:
+        labels = [example.label for example in self.splits.train]
+        if not all(isinstance(label, tuple) and len(label) == 1 for label in labels):
+            return ()
+        key = "data.problem_type=single_label_classification"
+        return (f"every training text has one label, in a list: {key} learns one class of each",)
+
     def forward(
         self, params: Any, batch: dict[str, jax.Array], dropout_key: jax.Array | None = None
     ) -> Any:

@@ -49,6 +49,7 @@ from bert_jax.tasks.base.predictor import (
     Notes,
     Predictor,
     check_head,
+    not_one_string,
     text_error,
 )
 from bert_jax.tasks.question_answering.spans import Logits, SpanPrediction, best_spans
@@ -139,10 +140,12 @@ def question_inputs(question: str | Sequence[str], passage: str | Sequence[str])
     """One or several questions, from the arguments of `LoadedModel.answer`.
 
     Raises:
-        UserError: lists differ in length.
+        UserError: lists differ in length, or one is a dict.
     """
-    questions = [question] if isinstance(question, str) else list(question)
-    passages = [passage] if isinstance(passage, str) else list(passage)
+    questions, passages = (
+        [texts] if isinstance(texts, str) else list(not_one_string(texts, name))
+        for texts, name in ((question, "questions"), (passage, "passages"))
+    )
     if isinstance(question, str):
         questions *= len(passages)
     elif isinstance(passage, str):

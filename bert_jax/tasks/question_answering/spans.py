@@ -55,15 +55,25 @@ class SpanRows:
     report: tuple[str, ...]
 
     @classmethod
-    def of(cls, questions: Sequence[Example[Question]], windows: PassageWindows) -> "SpanRows":
+    def of(
+        cls, questions: Sequence[Example[Question]], windows: PassageWindows, answer_length: int
+    ) -> "SpanRows":
         """Makes the rows of labelled questions.
 
         If a question has several answers, the first one in the passage is used.
+
+        Args:
+            questions: the questions.
+            windows: how passages are read.
+            answer_length: maximum number of tokens of a predicted answer, for the report.
         """
         used = [question for question in questions if _has_text(question)]
         empty = [question.location for question in questions if not _has_text(question)]
         without: list[str] = []  # locations of questions
         moved: list[str] = []
+        repeated: list[str] = []
+        longer: list[str] = []
+        split: list[str] = []
         positions: list[tuple[int, int]] = []
         passages: list[tuple[int, int]] = []
         without_answer: list[bool] = []
@@ -76,13 +86,19 @@ class SpanRows:
             )
             for question, rows in zip(used, encoded, strict=True):
                 cut += rows[0].is_cut
-                tokens, is_stated = _answer_tokens(question, rows[0])
+                tokens, is_moved, is_repeated = _answer_tokens(question, rows[0])
                 if question.label and tokens is None:
                     without.append(question.location)
                     continue
-                if not is_stated:
-                    moved.append(question.location)
-                positions.extend(row.answer_positions(tokens) for row in rows)
+                of_rows = [row.answer_positions(tokens) for row in rows]
+                for locations, counts in (
+                    (moved, is_moved),
+                    (repeated, is_repeated),
+                    (longer, tokens is not None and tokens[1] - tokens[0] >= answer_length),
+                    (split, tokens is not None and not any(map(any, of_rows))),
+                ):
+                    locations += [question.location] * counts
+                positions.extend(of_rows)
                 passages.extend(row.positions for row in rows)
                 without_answer.extend(tokens is None for _ in rows)
                 yield from rows
@@ -90,10 +106,21 @@ class SpanRows:
         sequences = Sequences.of(encodings())
         total = f"of {len(questions)} training questions"
         report = [
-            f"{len(locations)} {total} {what}: left out ({listed(locations)})"
+            f"{len(locations)} {total} {what} ({listed(locations)})"
             for locations, what in (
-                (empty, "are empty or have an empty passage"),
-                (without, "have no answer that is in the passage"),
+                (empty, "are empty or have an empty passage: left out"),
+                (without, "have no answer that is in the passage: left out"),
+                (
+                    repeated,
+                    "have an answer that is in the passage several times, and no position of it: "
+                    "the first is learned; give answer_start",
+                ),
+                (
+                    longer,
+                    f"have an answer of more than {answer_length} tokens, which is never "
+                    "predicted: raise data.answer_length",
+                ),
+                (split, "have an answer that is whole in no window, as if none: raise data.length"),
             )
             if locations
         ]
@@ -114,17 +141,31 @@ def _has_text(example: Example[Question]) -> bool:
     return bool(example.input.question.strip() and example.input.passage.strip())
 
 
-def _answer_tokens(
-    example: Example[Question], window: PassageWindow
-) -> tuple[tuple[int, int] | None, bool]:
-    """The tokens of the first answer that has any, and whether the file's position is correct."""
+class _AnswerTokens(NamedTuple):
+    """The tokens of an answer in the passage.
+
+    Attributes:
+        tokens: the first and the last; None: there is no answer.
+        is_moved: whether the file says another position.
+        is_repeated: whether the file says no position, and the answer is there again.
+    """
+
+    tokens: tuple[int, int] | None
+    is_moved: bool = False
+    is_repeated: bool = False
+
+
+def _answer_tokens(example: Example[Question], window: PassageWindow) -> _AnswerTokens:
+    """The tokens of the first answer that has any."""
+    passage = example.input.passage
     for answer in example.label or ():
-        span = find_answer(example.input.passage, answer)
+        span = find_answer(passage, answer)
         tokens = token_span(window.passage, span.start, span.stop) if span else None
         if span and tokens:
-            # A start that the file does not give cannot be wrong.
-            return tokens, span.is_stated or answer.start < 0
-    return None, True
+            is_open = answer.start < 0
+            again = is_open and passage.find(passage[span.start : span.stop], span.start + 1) >= 0
+            return _AnswerTokens(tokens, not (span.is_stated or is_open), again)
+    return _AnswerTokens(None)
 
 
 class _SpanScores(NamedTuple):

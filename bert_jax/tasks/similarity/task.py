@@ -15,6 +15,7 @@ import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Example, Pair
+from bert_jax.data.readers.candidate_columns import negatives_among
 from bert_jax.data.readers.columns import TextOptions
 from bert_jax.data.readers.texts import read_texts
 from bert_jax.errors import OptionError, UserError, require_between, require_one_of
@@ -208,6 +209,13 @@ class SimilarityTask(LabelledTask[Pair], Distillable):
         )
         encoded = encode_in_chunks(encode.groups, self.splits.train)
         return self.several_rows_each(encoded, self._targets)
+
+    def reading_report(self) -> tuple[str, ...]:
+        unread = dict.fromkeys(name for file in self.splits.files for name in file.unread)
+        return tuple(
+            f"the column {name!r} is not read: a pair has no negatives; task retrieval learns them"
+            for name in negatives_among(tuple(unread))
+        )
 
     def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
         weights = batch["weights"]

@@ -1,5 +1,7 @@
 """Sources: specs, blocks, files by pattern in their layouts, records and docstrings."""
 
+import re
+
 import pytest
 from ml_collections import ConfigDict
 
@@ -122,6 +124,35 @@ def test_identity_changes_with_the_file_and_position_ends_at_size(tmp_path):
     assert open_source(SourceSpec(f"text:{tmp_path}")).identity() != source.identity()
 
 
+@pytest.mark.parametrize("options", [{}, {"format": "lines"}])
+def test_what_is_not_prose_is_refused_before_it_is_read(tmp_path, options):
+    rest = ", or set data.format=bert if it is plain text"
+    for name, rule in {
+        "a.jsonl": "looks like JSON, not like prose; read JSON lines as jsonl:",
+        "a.JSON.gz": "looks like JSON, not like prose; read JSON lines as jsonl:",
+        "a.csv": "looks like a table, not like prose; write JSON lines",
+        "a.tsv.xz": "looks like a table, not like prose; write JSON lines",
+    }.items():
+        path = tmp_path / name
+        path.touch()
+        location = path if rule.endswith("jsonl:") else ""
+        with pytest.raises(UserError, match=re.escape(f"{path} {rule}{location}{rest}")):
+            open_source(SourceSpec(f"text:{path}", **options))
+
+
+def test_json_without_its_ending_is_refused(tmp_path):
+    path = tmp_path / "wiki_00"  # as WikiExtractor writes it with --json
+    for content in ('\n{"id": "12", "text": "Cats sit."}\n', "{\n", '[{"text": "a"}]', " [\n{"):
+        path.write_text(content)
+        with pytest.raises(UserError, match="wiki_00 looks like JSON, not like prose; read JSON"):
+            blocks(path)
+    for content in ("{ x } is a set", "[1] Cats", "{'a'}"):
+        path.write_text(content)
+        assert [block.text for block in blocks(path)] == [content]
+    path.write_text('{"a": 1}')
+    assert blocks(path, format="bert") == [Block(True, '{"a": 1}')]
+
+
 WIKI = """\
 <doc id="12" url="https://en.wikipedia.org/wiki?curid=12" title="Cats &amp; dogs">
 Cats & dogs
@@ -209,7 +240,8 @@ def test_a_document_per_record_in_the_named_field(tmp_path):
 )
 def test_bad_lines_are_named_by_file_and_line(tmp_path, kind, line, message):
     path = tmp_path / "a"
-    path.write_text('{"text": "One."}\n' + line + "\n", errors="surrogateescape")
+    first = '{"text": "One."}' if kind == "jsonl" else "One."
+    path.write_text(f"{first}\n{line}\n", errors="surrogateescape")
     with pytest.raises(UserError) as error:
         blocks(path, kind)
     assert str(error.value).startswith(f"{path}:2: {message}")

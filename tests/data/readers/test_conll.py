@@ -96,6 +96,43 @@ def test_files_without_tags_with_comments_or_with_tabs():
     assert sentences_of(text, separator="tab") == [(("New York", "is"), ("B-LOC", "O"))]
 
 
+UD = """\
+# sent_id = 0
+# text = vámonos  al\u00a0mar 10 000
+1-2\tvámonos\t_\t_\t_\t_\t_\t_\t_\t_
+1\tvamos\tir\tVERB\tV\t_\t0\troot\t_\t_
+2\tnos\tnosotros\tPRON\tP\t_\t1\tobj\t_\t_
+2.1\t#\t#\tNOUN\tN\t_\t_\t_\t1:obl\t_
+3\t10 000\t10 000\tNUM\tN\t_\t1\tobl\t_\t_
+
+# a comment of the second sentence
+1\t#\t#\tSYM\tS\t_\t0\troot\t_\tNER=O
+"""
+
+
+def test_conll_u_has_comments_ranges_and_empty_nodes():
+    words = ("vamos", "nos", "10 000")
+    assert sentences_of(UD) == [(words, ("VERB", "PRON", "NUM")), (("#",), ("SYM",))]
+    assert [tags for _, tags in sentences_of(UD, tag_column=4)] == [("V", "P", "N"), ("S",)]
+    assert sentences_of(UD, word_column=2)[0][0] == ("ir", "nosotros", "10 000")
+    assert [each.location for each in examples_of(UD)] == ["f.txt:4", "f.txt:10"]
+    # The first row of a file may be an empty node; lines of fewer columns are of another format.
+    assert sentences_of("0.1\t" + "_\t" * 8 + "_\n1\tgo" + "\tX" * 8) == [(("go",), ("X",))]
+    assert sentences_of("1 a O\n1-2 b O\n") == [(("1", "1-2"), ("O", "O"))]
+
+
+def test_predictions_of_conll_u_are_read_again():
+    text = with_tags(UD, ["A", "B", "C"], ["D"])
+    assert text.splitlines()[1:6] == [
+        "# text = vámonos  al\u00a0mar 10 000",
+        "1-2\tvámonos\t_\t_\t_\t_\t_\t_\t_\t_\t_",
+        "1\tvamos\tir\tVERB\tV\t_\t0\troot\t_\t_\tA",
+        "2\tnos\tnosotros\tPRON\tP\t_\t1\tobj\t_\t_\tB",
+        "2.1\t#\t#\tNOUN\tN\t_\t_\t_\t1:obl\t_\t_",
+    ]
+    assert sentences_of(text) == [(("vamos", "nos", "10 000"), ("A", "B", "C")), (("#",), ("D",))]
+
+
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [

@@ -127,9 +127,12 @@ def labels(tmp_path):
         (["1", "2"], {"labels": ("1", "2", "more")}, ["1", "2"]),
         # Other numbers stay, and are unknown to the task.
         (["-1", "3"], {"labels": ABC}, ["-1", "3"]),
-        # One class, also if it looks like a list.
-        (["[joy]", "['x']"], {"one_class": True}, ["[joy]", "['x']"]),
-        ([["x"]], {"one_class": True}, [("x",)]),  # the task refuses it
+        # One class, alone in a list or not, also if it looks like a list.
+        (["[joy]", "['x']", "y"], {"one_class": True}, ["[joy]", "x", "y"]),
+        (["[0]", "[1.0]", "1"], {"one_class": True, "labels": ABC}, ["a", "b", "b"]),
+        ([["x"], "y"], {"one_class": True}, ["x", "y"]),
+        (["0 1", "2,10", "(other)"], {"one_class": True}, ["0 1", "2,10", "(other)"]),
+        (["['x', 'y']", "[]"], {"one_class": True}, [("x", "y"), ()]),  # the task refuses it
         (["(other)", "x"], {}, ["(other)", "x"]),
         (["None", "NA", "null"], {}, ["None", "NA", "null"]),
     ],
@@ -170,6 +173,19 @@ def test_errors(labels, values, options, message):
     with pytest.raises(UserError) as error:
         labels(values, **options)
     assert message in str(error.value)
+
+
+def test_columns_of_labels_in_an_object(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(
+        '{"text": "t", "is": {"rude": 1, "spam": 0}}\n'
+        '{"text": "t", "is": {"rude": false, "spam": true}}\n'
+    )
+    options = TextOptions(label_columns=("is.rude", "is.spam"))
+    assert [each.label for each in read_texts(path, options)] == [("is.rude",), ("is.spam",)]
+    options = TextOptions(label_columns=("is.rude", "is.bad"))
+    with pytest.raises(UserError, match="a.jsonl:1: there is no key 'is.bad', only 'text', 'is'"):
+        list(read_texts(path, options))
 
 
 def read_columns(path, rows, **options):

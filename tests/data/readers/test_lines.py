@@ -8,6 +8,7 @@ import os
 import pickle
 import tarfile
 import threading
+import tracemalloc
 import zipfile
 
 import pytest
@@ -44,6 +45,52 @@ def test_compressed_files(tmp_path):
         (tmp_path / name).write_bytes(compress(b"one\n" * 9999)[:-9])
         with pytest.raises(UserError, match=f"{name}: damaged compressed file"):
             read(tmp_path / name)
+
+
+COMPRESSIONS = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": zstandard.ZstdCompressor(write_checksum=True).compress,
+}
+
+
+@pytest.mark.parametrize("ending", COMPRESSIONS)
+def test_every_byte_of_a_compressed_file_counts(tmp_path, ending):
+    """Also of a later stream, as `cat a.xz b.xz` and pbzip2 write them."""
+    path = tmp_path / f"a.{ending}"
+    first, second = map(COMPRESSIONS[ending], (b"one\n", b"two\n"))
+    path.write_bytes(first + second)
+    assert read(path) == [(1, "one\n"), (2, "two\n")]
+    damaged = [first + second[:at] + bytes([second[at] ^ 1]) + second[at + 1 :] for at in (0, 12)]
+    for content in (*damaged, first + b"junk", first + second[:1], first + second + b"\x01"):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=f"a.{ending}: damaged compressed file: "):
+            read(path)
+
+
+def test_padding_of_xz_and_frames_of_zstandard_that_are_skipped(tmp_path):
+    path = tmp_path / "a"
+    one, two = lzma.compress(b"one\n"), lzma.compress(b"two\n")
+    path.write_bytes(one + bytes(2000) + two + bytes(4))
+    assert read(path) == [(1, "one\n"), (2, "two\n")]
+    skipped = b"\x50\x2a\x4d\x18\x03\0\0\0abc"  # a size of 3 bytes, as pzstd begins
+    path.write_bytes(skipped + zstandard.compress(b"one\n") + skipped)
+    assert read(path) == [(1, "one\n")]
+
+
+@pytest.mark.parametrize(
+    ("ending", "size", "most"),
+    [("gz", 20 << 20, 10 << 20), ("bz2", 20 << 20, 10 << 20), ("zst", 100 << 20, 50 << 20)],
+)
+def test_a_compressed_file_is_read_in_bounded_parts(tmp_path, ending, size, most):
+    path = tmp_path / f"a.{ending}"
+    path.write_bytes(COMPRESSIONS[ending](b"one\n" + bytes(size)))
+    tracemalloc.start()
+    with open_lines(path) as lines:
+        assert next(iter(lines)) == (1, "one\n")
+    assert tracemalloc.get_traced_memory()[1] < most
+    tracemalloc.stop()
 
 
 def tar_of(name):

@@ -131,3 +131,11 @@ def test_damaged_questions_are_refused_with_their_place(tmp_path):
             list(read_passages(file, RankingOptions()))
     with pytest.raises(UserError, match="^data.format is 'xml'; "):
         OpenQuestionOptions(format="xml")
+
+
+def test_columns_of_passages_that_are_not_read(tmp_path):
+    line = {"question": "who", "answers": ["cat"], "ctxs": [{"text": "a cat"}], "target": "x"}
+    (tmp_path / "a.jsonl").write_text(json.dumps(line))
+    files = []
+    assert len(list(read_passages(tmp_path / "a.jsonl", RankingOptions(), files.append))) == 1
+    assert [file.unread for file in files] == [("target",)]

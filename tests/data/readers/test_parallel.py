@@ -154,3 +154,17 @@ def test_options_that_contradict_each_other(options, expected):
     with pytest.raises(UserError) as caught:
         ParallelOptions(**options)
     assert str(caught.value).startswith(expected)
+
+
+def test_columns_that_are_not_read(tmp_path):
+    files = []
+    (tmp_path / "a.csv").write_text("article,highlights,url\na,b,c\n")
+    assert len(list(read_parallel(tmp_path / "a.csv", report=files.append))) == 1
+    line = {"translation": {"en": "a", "de": "b"}, "id": 1, "score": 0.5}
+    (tmp_path / "a.jsonl").write_text(json.dumps(line))
+    options = ParallelOptions(**GERMAN)
+    assert len(list(read_parallel(tmp_path / "a.jsonl", options, report=files.append))) == 1
+    assert [file.columns for file in files] == [
+        {"article": True, "highlights": True, "url": False},
+        {"translation": True, "id": True, "score": False},
+    ]

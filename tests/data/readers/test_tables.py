@@ -125,6 +125,28 @@ def test_a_label_a_blank_and_a_text(table):
         table("TREC.all", "1 a\nalone\n", format="label_text")
 
 
+def test_labels_of_fasttext(table):
+    content = (
+        "__label__a the film\n\n__label__a __label__b-c  so  good , really\r\n"
+        "__label__7 , a . d . press , of\n__label__a , __label__b , good\n"
+        "good __label__a\n__label__a __label__b\n__label__c ,5 x\n"
+    )
+    expected = {
+        1: ["__label__a", "the film"],
+        3: [["__label__a", "__label__b-c"], "so  good , really"],
+        4: ["__label__7", "a . d . press , of"],
+        5: [["__label__a", "__label__b"], "good"],
+        6: ["__label__a", "good"],
+        7: [["__label__a", "__label__b"], ""],
+        8: ["__label__c", ",5 x"],
+    }
+    assert table("a.txt", content, format="label_text") == (("label", "text"), expected, [])
+    with pytest.raises(UserError, match="a.txt:2: the line has no __label__NAME; give every line"):
+        table("a.txt", "__label__a the film\nso good\n", format="label_text")
+    with pytest.raises(UserError, match="a.txt:2: the line has a __label__NAME, those before have"):
+        table("a.txt", "so good\n__label__a the film\n", format="label_text")
+
+
 def test_endings_and_options_that_say_nothing(table, tmp_path):
     assert [format_of(name) for name in ("a.TSV.gz", "b.v1.csv", "c.ndjson.zst", "d.txt", "-")] == [
         *("tsv", "csv", "jsonl"),

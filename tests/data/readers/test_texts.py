@@ -26,12 +26,13 @@ def write(tmp_path):
 def labelled(write):
     """Writes a file and reads it as (text or pair, label, id, line)."""
 
-    def read(name, content, regression=False, needs_labels=False, **options):
+    def read(name, content, regression=False, needs_labels=False, one_class=False, **options):
         examples = read_texts(
             write(name, content),
             TextOptions(**options),
             regression=regression,
             needs_labels=needs_labels,
+            one_class=one_class,
         )
         return [
             (each.input, each.label, each.id, int(each.location.rpartition(":")[2]))
@@ -117,6 +118,23 @@ def test_other_formats(labelled):
     assert labelled("a.jsonl", lines) == [("sun", "1", "17", 1), ("moon", "true", "b", 2)]
 
 
+def test_several_labels_of_fasttext(labelled):
+    one = "__label__pos so good\n__label__neg sad\n"
+    several = one + "__label__neg __label__long very bad\n"
+    assert labelled("a.txt", one, format="label_text") == [
+        ("so good", "__label__pos", "0", 1),
+        ("sad", "__label__neg", "1", 2),
+    ]
+    assert labelled("a.txt", several, format="label_text") == [
+        ("so good", ("__label__pos",), "0", 1),
+        ("sad", ("__label__neg",), "1", 2),
+        ("very bad", ("__label__neg", "__label__long"), "2", 3),
+    ]
+    message = "a.txt:3: 'label' is a list of labels, but one label in the rows before"
+    with pytest.raises(UserError, match=message):
+        labelled("a.txt", several, format="label_text", one_class=True)
+
+
 def test_several_labels(labelled):
     table = "text\tlabels\na\tjoy, anger\nb\t\nc\tjoy,joy,\n"
     labels = [label for _, label, _, _ in labelled("a.tsv", table, label_separator=",")]
@@ -178,6 +196,8 @@ TEXT_A = '{"text": "a"}\n'
         ("a\n", {"pair_column": "a"}, "data.pair_column is 'a'; set data.text_column as"),
         ("text\tx\na\tb\n", {"label_column": "y", "needs_labels": True},
          "1: there is no column 'y' among 'text', 'x', but labels are required; set data.l"),
+        ('{"text": "a"}', {"label_columns": ("x.y", "x.z"), "needs_labels": True},
+         "1: there is no key 'x.y' among 'text', but labels are required; set data.label_column"),
         ('{"doc": {"text": "a"}}', {"text_column": "doc.body"}, "1: there is no key 'doc.body'"),
         ('{"text": "a", "label": null}', {"needs_labels": True},
          "1: 'label' is null; give it a value, or remove the row"),

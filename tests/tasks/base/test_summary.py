@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bert_jax.config import complete_config
+from bert_jax.data.readers.rows import TableCounts
 from bert_jax.experiment import Experiment
 from bert_jax.tasks.base.summary import DataSummary, TokenCounts, count_classes
 
@@ -39,6 +40,35 @@ def test_class_weights_are_of_the_training_alone():
         "class weights: balanced in the training loss; the metrics of an evaluation, also its "
         "loss, are not weighted"
     )
+
+
+def test_lines_about_files():
+    read = {"text": True, "label": True, "stars": False, "meta": False}
+    files = (
+        TableCounts("a.csv", 61, 46, columns=read),
+        TableCounts("b.csv", 5, 5, columns=read),
+        TableCounts("c.jsonl", columns={"text": True, "_id": False}, rejected=["c.jsonl:2"] * 3),
+    )
+    data = dataclasses.replace(GOOD, files=files)
+    assert data.lines()[1:4] == [
+        "a.csv: 61 lines → 46 rows",
+        "a.csv, b.csv: columns read: 'text', 'label'; not read: 'stars', 'meta'",
+        "c.jsonl: columns read: 'text'; not read: '_id'",
+    ]
+    assert data.warnings() == [
+        "c.jsonl:2: the answer of Prodigy is reject or ignore, and the row is left out (and 2 more)"
+    ]
+    assert json.loads(json.dumps(data.as_dict()))["files"][1]["columns"] == read
+
+
+def test_keys_without_end_are_not_all_kept():
+    counts = TableCounts("a.jsonl")
+    for number in range(2000):
+        counts.note(("text", f"id{number}"), ("text",))
+    assert len(counts.columns) == 1000
+    line = dataclasses.replace(GOOD, files=(counts,)).lines()[1]
+    assert line.startswith("a.jsonl: columns read: 'text'; not read: 'id0', 'id1', 'id2', ")
+    assert line.endswith("'id19' and 979 more")
 
 
 def test_lines_of_numbers_and_documents():
@@ -204,4 +234,92 @@ def test_every_task_has_a_summary(summary):
         (0.5, 0.75, 1.0),
         {},
         4,
+    )
+
+
+@pytest.mark.parametrize(
+    ("task", "row", "read", "unread"),
+    [
+        (
+            "classification",  # a question and its answer are no usual pair
+            {"question": "what", "answer": "the cat", "label": "x", "id": 1},
+            "'question', 'label', 'id'",
+            {"answer": False},
+        ),
+        (
+            "similarity",
+            {"text1": "the", "text2": "cat", "text": "a", "label": 1},
+            "'text1', 'text2', 'label'",
+            {"text": False},
+        ),
+        (
+            "tagging",
+            {"id": "1", "tokens": ["the", "cat"], "pos": ["X", "X"], "ner_tags": ["O", "B-A"]},
+            "'id', 'tokens', 'ner_tags'",
+            {"pos": False},
+        ),
+        (
+            "question_answering",
+            {"question": "what", "context": "cat", "answers": ["cat"], "title": "a", "x.y": 1},
+            "'question', 'context', 'answers'",
+            {"title": False, "x.y": False},
+        ),
+        (
+            "multiple_choice",
+            {"prompt": "the cat", "choices": ["sat", "ran"], "label": 0, "fold": 1, "id": 2},
+            "'prompt', 'choices', 'label', 'id'",
+            {"fold": False},
+        ),
+        (
+            "ranking",
+            {"query": "the", "positive": "cat", "negative": ["dog", "boy"], "kind": 1},
+            "'query', 'positive', 'negative'",
+            {"kind": False},
+        ),
+    ],
+)
+def test_columns_that_are_not_read_are_named(summary, task, row, read, unread):
+    rows = [row, row | {"label": "y"}] if task == "classification" else [row] * 2
+    train, validation = summary(task, rows, rows).files
+    assert train.columns == validation.columns == {**dict.fromkeys(row, True), **unread}
+    assert summary(task, rows, rows).lines()[1] == (
+        f"{train.name}, {validation.name}: columns read: {read}; not read: "
+        f"{', '.join(map(repr, unread))}"
+    )
+
+
+def test_one_label_in_a_list_and_negatives_that_are_not_read_are_warnings(summary):
+    rows = [{"text": "the cat", "label": ["x"]}, {"text": "the dog", "label": ["y"]}] * 20
+    data = summary("classification", rows, rows[:30])
+    assert data.warnings()[0] == (
+        "every training text has one label, in a list: data.problem_type="
+        "single_label_classification learns one class of each"
+    )
+    data = summary("classification", rows, problem_type="single_label_classification")
+    assert (data.classes, data.positive_class) == ({"x": 18, "y": 18}, "y")
+    assert not any("in a list" in warning for warning in data.warnings())
+
+    row = {"anchor": "the", "positive": "cat", "negative": "dog", "negative_2": "boy", "kind": "a"}
+    names = {"text_column": "anchor", "pair_column": "positive", "loss": "in_batch_negatives"}
+    data = summary("similarity", [row] * 20, **names)
+    assert data.warnings()[:2] == [
+        f"the column {name!r} is not read: a pair has no negatives; task retrieval learns them"
+        for name in ("negative", "negative_2")
+    ]
+
+
+@pytest.mark.parametrize("task", ["classification", "tagging"])
+def test_rows_that_are_rejected_in_prodigy_are_left_out(summary, task):
+    inputs = {"text": "the cat"} if task == "classification" else {"tokens": ["the"]}
+    labels = [{"label": "x", "tags": ["O"]}, {"label": "y", "tags": ["B-A"]}]
+    rows = [inputs | label | {"answer": "accept"} for label in labels]
+    rejected = [inputs | {"label": "z", "tags": ["B-B"], "answer": answer, "_task_hash": 1}
+                for answer in ("reject", "ignore")]  # fmt: skip
+    data = summary(task, [*rejected, *rows], rows)
+    assert (data.train, len(data.classes), data.validation) == (2, 2, {"validation": 2})
+    (file,) = (file for file in data.files if file.rejected)
+    assert file.columns["answer"]
+    assert data.warnings()[0] == (
+        f"{file.name}:1: the answer of Prodigy is reject or ignore, and the row is left out "
+        "(and 1 more)"
     )

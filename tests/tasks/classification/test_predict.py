@@ -118,6 +118,13 @@ def test_an_activation_that_is_not_known_is_refused_by_its_name(make_labelled):
     assert model.classify(["the cat"], raw_scores=True) == [-2]
 
 
+def test_a_dict_is_refused(classifier):
+    with pytest.raises(UserError, match="the texts are one dict, {'text': 'the cat', 'text_pair'"):
+        classifier.classify({"text": "the cat", "text_pair": "sat"})
+    with pytest.raises(UserError, match="^example 0: {'text': 'the cat'} is no text; give"):
+        classifier.classify([{"text": "the cat"}])
+
+
 def test_raw_scores_are_logits(make_labelled, predict_file, classifier):
     line = json.loads(predict_file(classifier, "the cat\n", "in.txt", raw_scores=True))
     assert line["label"] == "good"

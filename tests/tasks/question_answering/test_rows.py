@@ -20,8 +20,8 @@ def ask(question, passage, *answers, location="a:1"):
 
 @pytest.fixture
 def rows(tokenizer):
-    def rows(*questions, **options):
-        return SpanRows.of(questions, PassageWindows(tokenizer, **options))
+    def rows(*questions, answer_length=30, **options):
+        return SpanRows.of(questions, PassageWindows(tokenizer, **options), answer_length)
 
     return rows
 
@@ -53,6 +53,11 @@ def test_windows_without_the_answer_are_labelled_zero(rows):
     assert actual.sequences.lengths.tolist() == [8, 8, 8]
     beyond = rows(ask("it", PASSAGE, ("dogs ran up.", 4)), length=8, step=1)
     assert beyond.positions.tolist() == [[0, 0]] * 3
+    assert actual.report == ()
+    assert beyond.report == (
+        "1 of 1 training questions have an answer that is whole in no window, as if none: raise "
+        "data.length (a:1)",
+    )
 
 
 def test_the_first_answer_that_is_there_counts(rows):
@@ -86,6 +91,28 @@ def test_questions_that_are_left_out(rows):
     assert rows().positions.shape == (0, 2)
 
 
+def test_answers_that_are_too_long_or_in_the_passage_twice_are_counted(rows):
+    twice = "the sea, the sea"
+    actual = rows(
+        ask("it", PASSAGE, ("dogs", 4), location="a:1"),  # 2 tokens
+        ask("it", PASSAGE, ("dogs ran", 4), location="a:2"),
+        ask("it", PASSAGE, ("The dogs ran up.", -1), location="a:3"),
+        ask("it", twice, ("sea", -1), location="a:4"),
+        ask("it", twice, ("sea", 13), location="a:5"),  # the file says which
+        ask("it", twice, ("sea", 12), location="a:6"),  # the nearest
+        ask("it", twice, ("sea,", -1), location="a:7"),
+        ask("it", "he\u0301 he\u0301", ("h\u00e9", -1), location="a:8"),  # in another spelling
+        answer_length=2,
+    )
+    assert actual.report == (
+        "2 of 8 training questions have an answer that is in the passage several times, and no "
+        "position of it: the first is learned; give answer_start (a:4, a:8)",
+        "2 of 8 training questions have an answer of more than 2 tokens, which is never predicted: "
+        "raise data.answer_length (a:2, a:3)",
+        "answers at another position than the file says: 1",
+    )
+
+
 @given(data=st.data())
 def test_positions_are_those_of_the_answer(tokenizer, data):
     words = data.draw(st.lists(st.sampled_from(["dogs", "walked", "the", "."]), min_size=1))
@@ -96,7 +123,9 @@ def test_positions_are_those_of_the_answer(tokenizer, data):
     answer = " ".join(words[first : last + 1])
     length, step = data.draw(st.integers(6, 40)), data.draw(st.integers(1, 40))
     rows = SpanRows.of(
-        [ask("it", passage, (answer, int(starts[first])))], PassageWindows(tokenizer, length, step)
+        [ask("it", passage, (answer, int(starts[first])))],
+        PassageWindows(tokenizer, length, step),
+        answer_length=99,
     )
     expected = tokenizer.encode_batch([answer], add_special_tokens=False)[0].ids
     inside = 0

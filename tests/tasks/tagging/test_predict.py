@@ -209,6 +209,8 @@ def test_refused_sentences(knowing):
         list(taggings(knowing(), [["a", 1]]))
     with pytest.raises(UserError, match="the sentences are one string, 'boy'; give a list"):
         knowing().tag("boy")
+    with pytest.raises(UserError, match="the sentences are one dict, {'words': .*; give a list"):
+        knowing().tag({"words": ["a", "boy"], "id": "1"})
 
 
 def test_models_that_do_not_tag(model):

@@ -16,7 +16,7 @@ from bert_jax.data.pretraining.sources import (
     blocks_of,
     document_blocks,
 )
-from bert_jax.data.readers.lines import Lines, decompress, named_errors
+from bert_jax.data.readers.lines import Lines, decompress, named_errors, uncompressed_name
 from bert_jax.data.readers.tables import parse_object, string_field
 from bert_jax.errors import OptionError
 from bert_jax.files import is_remote, matching_files, open_binary, reachable, state_of
@@ -115,26 +115,52 @@ def _files_below(path: Path) -> Iterator[Path]:
 
 _DOCUMENT_TAG = re.compile(r"<doc(\s[^<>]*)?>$")
 _TITLE = re.compile(r'\btitle="([^"]*)"')
+# How JSON begins.
+_JSON = re.compile(r'\{\s*("|$)|\[\s*(\{|$)')
+_ENDINGS = {
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "JSON"),
+    **dict.fromkeys((".csv", ".tsv"), "a table"),
+}
 
 
 class TextSource(FileSource):
-    """Documents of text files in one of three layouts (`SourceSpec.format`)."""
+    """Documents of text files in one of three layouts (`SourceSpec.format`).
+
+    Raises:
+        OptionError: a file has the ending of JSON or of a table; or, during iteration, begins like
+            JSON. Only the layout "bert" reads it as text.
+    """
+
+    def __init__(self, spec: SourceSpec, pattern: str):
+        super().__init__(spec, pattern)
+        for path in self.paths:
+            self._check_is_prose(path, _ENDINGS.get(Path(uncompressed_name(path)).suffix, ""))
 
     def blocks(self) -> Iterator[Block]:
         for path in self.paths:
             layout = self.spec.format
+            first = next(
+                (line for _, line in self.numbered_lines(path) if line.strip()), ""
+            ).strip()
+            self._check_is_prose(path, "JSON" if _JSON.match(first) else "")
             if layout == "auto":
-                layout = self._detect(path)
+                layout = "wikiextractor" if _DOCUMENT_TAG.match(first) else "bert"
             is_tagged = layout == "wikiextractor"
             yield from blocks_of(
                 self._tagged_lines(path) if is_tagged else self._lines(path, layout == "lines")
             )
 
-    def _detect(self, path: Path) -> str:
-        for _, line in self.numbered_lines(path):
-            if line.strip():
-                return "wikiextractor" if _DOCUMENT_TAG.match(line.strip()) else "bert"
-        return "bert"
+    def _check_is_prose(self, path: Path, what: str) -> None:
+        """Raises OptionError for a file that looks like something else than prose."""
+        if what and self.spec.format != "bert":
+            pattern = self.spec.source.partition(":")[2]
+            rule = f"read JSON lines as jsonl:{pattern}" if what == "JSON" else "write JSON lines"
+            raise OptionError(
+                "data.source",
+                self.spec.source,
+                f"{rule}, or set {{data.format=bert}} if it is plain text",
+                f"{path} looks like {what}, not like prose",
+            )
 
     def _lines(self, path: Path, one_per_line: bool) -> Iterator[str | None]:
         """Lines, and None after each document: after every line, or where a line is blank."""
