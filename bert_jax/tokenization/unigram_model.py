@@ -251,8 +251,8 @@ def read_unigram_json(path: Path, definition: Mapping[str, Any]) -> UnigramModel
             _check_table(path, step.get(_TABLE_KEY))
         elif step["type"] == "Replace" and step not in REPLACEMENTS:
             raise UserError(f"{path}: the normalizer {step!s:.80} is not known, {_ONLY}")
-    checked_steps(path, definition, "pre_tokenizer", ("WhitespaceSplit", "Metaspace"))
-    splitter = definition.get("pre_tokenizer")
+    parts = checked_steps(path, definition, "pre_tokenizer", ("WhitespaceSplit", "Metaspace"))
+    splitter = definition["pre_tokenizer"] if parts else None
     with library_errors(path):
         of_file, usual = (
             bare_library({"pre_tokenizer": each}).pre_tokenizer for each in (splitter, SPLITTER)

@@ -102,6 +102,7 @@ OTHER_SEP = {"type": "BertProcessing", "cls": ["[CLS]", 2], "sep": ["[SEP]", 4]}
         ("unigram", "normalizer.precompiled_charsmap", None, "precompiled_charsmap is not base64"),
         ("unigram", "normalizer", REPLACE | RUNS, "the normalizer .* is not known, but only the U"),
         ("unigram", "pre_tokenizer", None, "there is no pre_tokenizer, so text is not split; give"),
+        ("unigram", "pre_tokenizer", sequence("pretokenizers"), "there is no pre_tokenizer, so"),
         ("unigram", "model.unk_id", 0, "unk_id is 0, not the id of <unk>"),
         ("unigram", "model.unk_id", None, "unk_id is None, not the id of <unk>"),
         ("unigram", "model.byte_fallback", True, r"pieces for bytes \(byte_fallback\), but only"),
