@@ -208,8 +208,8 @@ def set_key(config: ConfigDict, key: str, value: Any, *, where: str) -> None:
             "--config"
         )
     default = defaults[key]
-    if isinstance(default, float) and type(value) is int:
-        value = float(value)
+    if isinstance(default, float):
+        value = _with_point(value)
     if isinstance(default, tuple):
         value = tuple(value) if isinstance(value, list | tuple) else (value,)
         value = tuple(one for one in value if one != "")
@@ -217,7 +217,7 @@ def set_key(config: ConfigDict, key: str, value: Any, *, where: str) -> None:
             value = tuple(map(str, value))
     if default is not None and type(value) is not type(default):
         raise UserError(
-            f"{where}: {key} is {value!r}, a {type(value).__name__}; "
+            f"{where}: {key} is {value!r:.80}, a {type(value).__name__}; "
             f"it must be of type {type(default).__name__}, as {default!r} is"
         )
     section = config
@@ -343,8 +343,7 @@ def _call(path: Path, arguments: str) -> Any:
         default = parameters[name].default
         kind = str if default is inspect.Parameter.empty else type(default)
         value = text if kind is str else _parse(text)
-        if kind is float and type(value) is int:
-            value = float(value)
+        value = _with_point(value) if kind is float else value
         if type(value) is not kind:
             rule = f"it must be of type {kind.__name__}"
             raise UserError(f"{path}: argument {name} is {text!r}; {rule}")
@@ -370,6 +369,14 @@ def _parse(text: str) -> Any:
         return ast.literal_eval(text.capitalize() if text.lower() in ("true", "false") else text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text
+
+
+def _with_point(value: Any) -> Any:
+    """A whole number as a float; one that is too large, and other values, as they are."""
+    try:
+        return float(value) if type(value) is int else value
+    except OverflowError:
+        return value
 
 
 @functools.cache

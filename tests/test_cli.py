@@ -85,6 +85,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(arguments, message, capsys):
         ("learning_rate=3", "the nearest known is 'optimizer.learning_rate'"),
         ("train=3", "unknown key 'train'"),
         ("train.steps=many", "train.steps is 'many', a str; it must be"),
+        (f"optimizer.learning_rate={10**400}", "0, a int; it must be of type float"),
         ("model.scan_layers=1", "model.scan_layers is 1; it must be True or False"),
         ("model.hidden_size=wide", "model.hidden_size"),
         ("task=translation", "this is a config of task pretraining, not 'translation'; choose"),

@@ -74,12 +74,12 @@ def checked_pieces(path: Path, vocabulary: Any) -> dict[str, int]:
     return vocabulary
 
 
-def check_unknown(origin: Any, unknown: str | None, pieces: Collection[str]) -> None:
+def check_unknown(origin: Any, unknown: Any, pieces: Collection[str]) -> None:
     """Raises UserError if a vocabulary lacks the token for unknown words."""
-    if unknown not in pieces:
+    if not isinstance(unknown, str) or unknown not in pieces:
         raise UserError(
-            f"{origin}: the vocabulary has no {unknown or 'unk_token':.80}; copy all files of the "
-            "model's tokenizer, or name its token as unk_token in tokenizer_config.json"
+            f"{origin}: the vocabulary has no {unknown or 'unk_token'!s:.80}; copy all files of "
+            "the model's tokenizer, or name its token as unk_token in tokenizer_config.json"
         )
 
 

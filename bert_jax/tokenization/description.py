@@ -353,17 +353,19 @@ def _named(
 ) -> tuple[dict[str, Token], list[Token]]:
     """The named tokens and the further ones of a config."""
     extra = fields.get("extra_special_tokens") or []
+    specific = fields.get("model_specific_special_tokens") or {}
     named = dict(default.named)
     keys = [key for key in fields if key.endswith("_token") and isinstance(fields[key], str | dict)]
     values = {key: fields[key] for key in keys}
     if isinstance(extra, dict):
         values, extra = values | extra, []
-    values |= fields.get("model_specific_special_tokens") or {}
     for key in (key for key in _NAMED if key in fields and fields[key] is None):
         named.pop(key, None)
     if not isinstance(extra, list):
         raise UserError(f"{path}: extra_special_tokens is {extra!r:.80}; {_REMEDY}")
-    for key, value in values.items():
+    if not isinstance(specific, dict):
+        raise UserError(f"{path}: model_specific_special_tokens is {specific!r:.80}; {_REMEDY}")
+    for key, value in {**values, **specific}.items():
         token = _token(path, key, value)
         before = named.get(key)
         if before is None or isinstance(value, dict) or before.content != token.content:

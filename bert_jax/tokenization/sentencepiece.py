@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from bert_jax.errors import UserError, first_line
 from bert_jax.files import VOCABULARY_BYTES, read_limited
+from bert_jax.tokenization.charsmap import check_charsmap
 from bert_jax.tokenization.cleaning import TextCleaner, has_accents, looks_lowercased
 from bert_jax.tokenization.description import (
     ALBERT,
@@ -358,8 +359,8 @@ def read_model(path: Path) -> tuple[bytes, Any]:
     """The content of a .model file, and its parts (sentencepiece_model.proto).
 
     Raises:
-        UserError: it is not such a file, or was cut off after a piece, so that the part after the
-            pieces is missing.
+        UserError: it is not such a file, was cut off after a piece, so that the part after the
+            pieces is missing, or has a damaged table of normalisation.
     """
     content = read_limited(path, VOCABULARY_BYTES, remedy="give a .model file of SentencePiece")
     return content, parse_model(content, str(path))
@@ -381,4 +382,7 @@ def parse_model(content: bytes, origin: str) -> Any:
             f"{origin}: the SentencePiece model is cut off: its last parts are missing; copy the "
             "file again"
         )
+    for spec in (proto.normalizer_spec, proto.denormalizer_spec):
+        if spec.precompiled_charsmap:
+            check_charsmap(origin, spec.precompiled_charsmap)
     return proto

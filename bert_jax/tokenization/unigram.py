@@ -3,7 +3,7 @@
 import base64
 import dataclasses
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,12 @@ import numpy as np
 
 from bert_jax.errors import UserError
 from bert_jax.tokenization.cleaning import without_spaces_before_punctuation
-from bert_jax.tokenization.definition import bare_library, library_errors, model_type
+from bert_jax.tokenization.definition import (
+    OTHER_MODEL,
+    bare_library,
+    library_errors,
+    model_type,
+)
 from bert_jax.tokenization.description import ALBERT, Description
 from bert_jax.tokenization.interface import SENTENCEPIECE, T5
 from bert_jax.tokenization.library import LIBRARY_CLASS, TOKENIZER_FILE, LibraryTokenizer
@@ -21,11 +26,12 @@ from bert_jax.tokenization.unigram_model import (
     ACCENTS,
     ALBERT_CLASS,
     CASE,
-    QUOTES,
     SENTINELS,
+    SPLITTER,
     T5_CLASS,
     UNIGRAM,
     UnigramModel,
+    albert_cleaning,
     read_unigram_json,
     t5_description,
     unigram_model,
@@ -37,22 +43,14 @@ if TYPE_CHECKING:
 MAX_PIECE_CHARACTERS = 1000
 """The time for a text is in proportion to the length of the longest piece; XLM-R's have 16."""
 
-_SPLITTER = {
-    "type": "Sequence",
-    "pretokenizers": [
-        {"type": "WhitespaceSplit"},
-        {"type": "Metaspace", "replacement": WORD_MARKER, "prepend_scheme": "always"},
-    ],
-}
-
 
 class UnigramTokenizer(LibraryTokenizer):
     """Normalises text, splits it at white space, and each word into the most probable pieces.
 
     This is what Hugging Face's classes do with the models of CamemBERT, XLM-R and T5, and with a
-    `tokenizer.json` of ALBERT (without the rule for numbers of `SentencePieceTokenizer`).
-    The SentencePiece library differs where a text has the character "▁" itself. The mask token
-    takes the space before it.
+    `tokenizer.json` of ALBERT (without the rule for numbers of `SentencePieceTokenizer`); one that
+    decides by itself may have other rules. The SentencePiece library differs where a text has the
+    character "▁" itself. The mask token takes the space before it.
     """
 
     _word_markers = (WORD_MARKER,)
@@ -88,15 +86,12 @@ class UnigramTokenizer(LibraryTokenizer):
             (f"{piece} " if piece in hidden else piece, score)
             for piece, score in self._model.pieces
         ]
-        steps = [*self._model.cleaning]
-        if charsmap := self._model.charsmap:
-            encoded = base64.b64encode(charsmap).decode()
-            steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
+        steps = list(self._model.normalizer)
         normalizer = {"type": "Sequence", "normalizers": steps} if len(steps) > 1 else None
         library = bare_library(
             {
                 "normalizer": normalizer or next(iter(steps), None),
-                "pre_tokenizer": self._model.splitter or _SPLITTER,
+                "pre_tokenizer": self._model.splitter,
             }
         )
         # From Python, scores are exact; the library's parser of JSON may round them.
@@ -127,27 +122,36 @@ class UnigramTokenizer(LibraryTokenizer):
         return without_spaces_before_punctuation(text) if is_cleaned else text
 
     def fingerprint(self) -> str:
-        """A hash of pieces, cleaning and added tokens: the same for all files of a tokenizer."""
+        """A hash of pieces, rules and added tokens: the same for all files of a tokenizer."""
         added = json.loads(self._library.to_str())["added_tokens"]
-        parts = [UNIGRAM, list(self._model.pieces), added, list(self._model.cleaning)]
-        parts += [self._model.splitter] if self._model.splitter else []
-        return self._digest(parts, self._model.charsmap)
+        model = self._model
+        steps, table = list(model.normalizer), b""
+        if steps and steps[-1] in model.tables:  # it is most often the last step
+            table = base64.b64decode(steps.pop()["precompiled_charsmap"])
+        parts = [UNIGRAM, list(model.pieces), added, steps]
+        parts += [model.splitter] if model.splitter != SPLITTER else []
+        return self._digest(parts, table)
 
     def save(self, directory: str | Path, *, max_length: int | None = None) -> None:
         """Writes `tokenizer.json` and `tokenizer_config.json`.
 
         Hugging Face's `AutoTokenizer` reads them, as a `CamembertTokenizer`, `XLMRobertaTokenizer`,
-        `T5Tokenizer` or `AlbertTokenizer` by the first ids, and returns the same ids and offsets.
+        `T5Tokenizer` or `AlbertTokenizer` by the first ids if the rules for text are those of the
+        class, and returns the same ids and offsets.
         """
-        layout = self._model.layout
+        model, layout, cleaning = self._model, self._model.layout, list[Mapping[str, Any]]()
         rules: dict[str, Any] = {"tokenizer_class": layout.class_name if layout else LIBRARY_CLASS}
+        if self.class_description is ALBERT_CLASS:
+            rules = {
+                "do_lower_case": CASE in model.normalizer,
+                "keep_accents": ACCENTS not in model.normalizer,
+            }
+            cleaning = albert_cleaning(**rules)
+            rules["tokenizer_class"] = "AlbertTokenizer"
+        if model.with_rules(cleaning) != model:
+            rules = {"tokenizer_class": LIBRARY_CLASS}
         if self.class_description is T5_CLASS:
             rules["extra_ids"] = len(self.sentinel_ids())
-        if self.class_description is ALBERT_CLASS:
-            steps = {step["type"] for step in self._model.cleaning}
-            rules["tokenizer_class"] = "AlbertTokenizer"
-            rules["do_lower_case"] = "Lowercase" in steps
-            rules["keep_accents"] = "StripAccents" not in steps
         self._save(directory, rules, max_length)
 
 
@@ -179,15 +183,18 @@ def load(source: TokenizerSource) -> UnigramTokenizer:
     pieces = dict(model.pieces)
     if ALBERT[2] in pieces and not source.named:
         source.check_kind(path, SENTENCEPIECE)
-    if kind != LIBRARY:
-        model = dataclasses.replace(model, splitter=None)
-    if kind == SENTENCEPIECE and source.named:
-        steps = (
-            *QUOTES,
-            *(() if source.switch("keep_accents", False) else ACCENTS),
-            *(CASE if source.switch("do_lower_case", True) else ()),
+    if kind == SENTENCEPIECE:
+        named, steps = source.named is not None, model.normalizer
+        model = model.with_rules(
+            albert_cleaning(
+                do_lower_case=bool(source.switch("do_lower_case", named or CASE in steps)),
+                keep_accents=bool(source.switch("keep_accents", not (named or ACCENTS in steps))),
+            )
         )
-        model = dataclasses.replace(model, cleaning=steps)
+    elif kind != LIBRARY:
+        model = model.with_rules()
+    elif model.splitter is None:
+        raise UserError(f"{path}: there is no pre_tokenizer, so text is not split; {OTHER_MODEL}")
     default = t5_description(sentinels) if kind == T5 else model.class_description
     described = source.describe(default, pieces)
     return UnigramTokenizer(model, described, str(path), source.rows)

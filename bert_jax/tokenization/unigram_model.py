@@ -1,24 +1,58 @@
 """The parts of a Unigram tokenizer, read from a .model file or a `tokenizer.json`."""
 
 import base64
-import binascii
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bert_jax.errors import UserError
-from bert_jax.tokenization.definition import OTHER_MODEL, READ_REMEDY, checked_steps
+from bert_jax.tokenization.charsmap import check_charsmap
+from bert_jax.tokenization.definition import (
+    OTHER_MODEL,
+    READ_REMEDY,
+    bare_library,
+    checked_steps,
+    library_errors,
+)
 from bert_jax.tokenization.description import ALBERT, FAIRSEQ, Description, SpecialTokens, Token
 from bert_jax.tokenization.encoding import DEFAULT_TEMPLATE, FAIRSEQ_TEMPLATE, Template
 from bert_jax.tokenization.interface import CAMEMBERT, SENTINEL, T5, XLM_ROBERTA
 from bert_jax.tokenization.library import TOKENIZER_FILE
+from bert_jax.tokenization.sentencepiece import WORD_MARKER
 
 UNIGRAM = "Unigram"
 """The type of the model in a `tokenizer.json`."""
 
 SENTINELS = 100
 """The number of sentinels of T5, where the files give no `extra_ids`."""
+
+SPLITTER: Mapping[str, Any] = {
+    "type": "Sequence",
+    "pretokenizers": [
+        {"type": "WhitespaceSplit"},
+        {"type": "Metaspace", "replacement": WORD_MARKER, "prepend_scheme": "always"},
+    ],
+}
+"""The `pre_tokenizer` of the classes of CamemBERT, XLM-R, T5 and ALBERT."""
+
+_TABLE, _TABLE_KEY = "Precompiled", "precompiled_charsmap"
+NORMALIZERS = (_TABLE, "NFC", "NFD", "NFKC", "NFKD", "StripAccents", "Lowercase", "Strip")
+"""What a `tokenizer.json` may do to text. Each takes time in proportion to the text."""
+
+QUOTES = (
+    {"type": "Replace", "pattern": {"String": "``"}, "content": '"'},
+    {"type": "Replace", "pattern": {"String": "''"}, "content": '"'},
+)
+_SQUEEZING = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+REPLACEMENTS = (*QUOTES, _SQUEEZING, _SQUEEZING | {"content": WORD_MARKER})
+"""The replacements of transformers' converters; no other pattern is admitted."""
+
+ACCENTS, CASE = {"type": "StripAccents"}, {"type": "Lowercase"}
+_ONLY = (
+    "but only the Unigram models of CamemBERT, XLM-R, T5 and ALBERT are read from a "
+    f"{TOKENIZER_FILE}: {OTHER_MODEL}"
+)
 
 # In a .model file: types of pieces, and of the model.
 _CONTROL, _USER_DEFINED = 3, 4
@@ -98,20 +132,31 @@ class UnigramModel:
 
     Attributes:
         pieces: V pieces with their scores, the logarithms of probabilities, in the order of ids.
-        charsmap: SentencePiece's compiled table of normalisation; empty for none.
-        cleaning: steps before the table of normalisation, as in a `tokenizer.json`: ALBERT's.
-        user_defined: further tokens of a .model file, matched before the model sees a text.
+        normalizer: the steps of the `normalizer` of a `tokenizer.json`.
         unknown: id of the piece for unknown characters.
-        splitter: the `pre_tokenizer` of a `tokenizer.json` that splits text in another way than
-            the classes of CamemBERT, XLM-R, T5 and ALBERT; else None.
+        user_defined: further tokens of a .model file, matched before the model sees a text.
+        splitter: the `pre_tokenizer` of a `tokenizer.json`; None: there is none.
     """
 
     pieces: Sequence[tuple[str, float]]
-    charsmap: bytes
+    normalizer: Sequence[Mapping[str, Any]]
     unknown: int
     user_defined: tuple[Token, ...] = ()
-    cleaning: Sequence[Mapping[str, Any]] = ()
-    splitter: Mapping[str, Any] | None = None
+    splitter: Mapping[str, Any] | None = dataclasses.field(default_factory=lambda: SPLITTER)
+
+    @property
+    def tables(self) -> list[Mapping[str, Any]]:
+        """The steps of the normaliser that are tables of SentencePiece."""
+        return [step for step in self.normalizer if step["type"] == _TABLE]
+
+    def with_rules(self, cleaning: Sequence[Mapping[str, Any]] = ()) -> "UnigramModel":
+        """The model with the rules of one of Hugging Face's classes, which takes only the table.
+
+        Args:
+            cleaning: steps before the table: ALBERT's, see `albert_cleaning`.
+        """
+        steps = [*cleaning, *self.tables[:1]]
+        return dataclasses.replace(self, normalizer=steps, splitter=SPLITTER)
 
     @property
     def layout(self) -> IdLayout | None:
@@ -130,6 +175,12 @@ def t5_description(sentinels: int) -> Description:
     """The special tokens and the template of T5 with so many sentinels."""
     extra = tuple(Token(SENTINEL.format(number)) for number in range(sentinels))
     return dataclasses.replace(T5_CLASS, tokens=dataclasses.replace(T5_CLASS.tokens, extra=extra))
+
+
+def albert_cleaning(*, do_lower_case: bool, keep_accents: bool) -> list[Mapping[str, Any]]:
+    """What ALBERT's class does to text before the table, as steps of a `tokenizer.json`."""
+    accents = [] if keep_accents else [{"type": "NFKD"}, ACCENTS]
+    return [*QUOTES, *accents, *([CASE] if do_lower_case else [])]
 
 
 def unigram_model(proto: Any, origin: str, kind: str, sentinels: int) -> UnigramModel:
@@ -163,71 +214,58 @@ def unigram_model(proto: Any, origin: str, kind: str, sentinels: int) -> Unigram
         for piece in proto.pieces
         if piece.type in (_CONTROL, _USER_DEFINED)
     )
-    charsmap = proto.normalizer_spec.precompiled_charsmap
+    table = base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode()
+    steps = [{"type": _TABLE, _TABLE_KEY: table}] if table else []
     unknown = [name for name, _ in layout.first].index(FAIRSEQ[1])
-    return UnigramModel(pieces, charsmap, unknown, added)
+    return UnigramModel(pieces, steps, unknown, added)
 
 
 def read_unigram_json(path: Path, definition: Mapping[str, Any]) -> UnigramModel:
     """The tokenizer that a `tokenizer.json` with a Unigram model defines.
-
-    Its normaliser may be Precompiled, after ALBERT's cleaning; ` {2,}` → " " after it changes
-    nothing, since text is split at white space.
 
     Args:
         path: file to name in errors.
         definition: the content of the file.
 
     Raises:
-        UserError: a part is damaged, or is not as in CamemBERT, XLM-R and T5.
+        UserError: a part is damaged, or its normaliser has other steps than `NORMALIZERS` and
+            `REPLACEMENTS`, or its pre-tokenizer than WhitespaceSplit and Metaspace.
     """
     model = definition["model"]
     try:
         pieces = [(piece, float(score)) for piece, score in model["vocab"]]
-    except (AttributeError, KeyError, TypeError, ValueError):
+        ids = dict(pieces)
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         raise UserError(
             f"{path}: vocab is not a list of pieces with scores; {READ_REMEDY}"
         ) from None
     unknown = model.get("unk_id")
     is_id = type(unknown) is int and 0 <= unknown < len(pieces)
-    if not is_id or (pieces[unknown][0] != FAIRSEQ[1] and FAIRSEQ[1] in dict(pieces)):
+    if not is_id or (pieces[unknown][0] != FAIRSEQ[1] and FAIRSEQ[1] in ids):
         raise UserError(f"{path}: unk_id is {unknown!r:.80}, not the id of <unk>; {READ_REMEDY}")
     if model.get("byte_fallback"):
         raise UserError(f"{path}: the model has pieces for bytes (byte_fallback), {_ONLY}")
-    charsmap, cleaning = b"", []
-    for step in checked_steps(path, definition, "normalizer", _NORMALIZERS):
-        if step["type"] == "Precompiled":
-            charsmap = _decoded(path, step.get("precompiled_charsmap"))
-        elif step in _CLEANING and not charsmap:
-            cleaning.append(step)
-        elif step != _SQUEEZING:
+    steps = checked_steps(path, definition, "normalizer", (*NORMALIZERS, "Replace"))
+    for step in steps:
+        if step["type"] == _TABLE:
+            _check_table(path, step.get(_TABLE_KEY))
+        elif step["type"] == "Replace" and step not in REPLACEMENTS:
             raise UserError(f"{path}: the normalizer {step!s:.80} is not known, {_ONLY}")
-    splitter = checked_steps(path, definition, "pre_tokenizer", ("WhitespaceSplit", "Metaspace"))
-    kinds = [step["type"] for step in splitter]
-    schemes = [step.get("prepend_scheme", "always") for step in splitter if len(step) > 1]
-    is_usual = kinds == ["WhitespaceSplit", "Metaspace"] and schemes == ["always"]
-    other = None if is_usual else definition.get("pre_tokenizer")
-    return UnigramModel(pieces, charsmap, unknown, cleaning=cleaning, splitter=other)
+    parts = checked_steps(path, definition, "pre_tokenizer", ("WhitespaceSplit", "Metaspace"))
+    splitter = definition["pre_tokenizer"] if parts else None
+    with library_errors(path):
+        of_file, usual = (
+            bare_library({"pre_tokenizer": each}).pre_tokenizer for each in (splitter, SPLITTER)
+        )
+    if of_file and of_file.__getstate__() == usual.__getstate__():
+        # Squeezing spaces changes nothing where text is split at them.
+        steps, splitter = [step for step in steps if step != _SQUEEZING], SPLITTER
+    return UnigramModel(pieces, steps, unknown, splitter=splitter)
 
 
-_NORMALIZERS = ("Precompiled", "Replace", "NFKD", "StripAccents", "Lowercase")
-_ONLY = (
-    "but only the Unigram models of CamemBERT, XLM-R, T5 and ALBERT are read from a "
-    f"{TOKENIZER_FILE}: {OTHER_MODEL}"
-)
-_CLEANING = (
-    {"type": "Replace", "pattern": {"String": "``"}, "content": '"'},
-    {"type": "Replace", "pattern": {"String": "''"}, "content": '"'},
-    {"type": "NFKD"},
-    {"type": "StripAccents"},
-    {"type": "Lowercase"},
-)
-QUOTES, ACCENTS, CASE = _CLEANING[:2], _CLEANING[2:4], _CLEANING[4:]
-_SQUEEZING = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
-
-
-def _decoded(path: Path, text: Any) -> bytes:
+def _check_table(path: Path, text: Any) -> None:
     try:
-        return base64.b64decode(text or "", validate=True)
-    except (binascii.Error, TypeError, ValueError):
-        raise UserError(f"{path}: precompiled_charsmap is not base64; {READ_REMEDY}") from None
+        table = base64.b64decode(text, validate=True)
+    except (TypeError, ValueError):
+        raise UserError(f"{path}: {_TABLE_KEY} is not base64; {READ_REMEDY}") from None
+    check_charsmap(path, table)

@@ -44,7 +44,10 @@ REMEMBERED_CHARACTERS = 2_000_000
 # What a `tokenizer.json` may do to text. Nothing here takes a pattern, and each takes time in
 # proportion to the text.
 STEPS = {
-    "normalizer": ("BertNormalizer", "Lowercase", "StripAccents", "NFC", "NFD", "NFKC", "NFKD"),
+    "normalizer": (
+        *("BertNormalizer", "Lowercase", "StripAccents", "Strip"),
+        *("NFC", "NFD", "NFKC", "NFKD"),
+    ),
     "pre_tokenizer": (
         "BertPreTokenizer",
         "Whitespace",
@@ -334,7 +337,8 @@ def read_vocabulary(path: Path, vocab_size: int | None = None) -> list[str]:
     """Reads and checks a vocabulary file.
 
     UTF-8, with or without a byte order mark; lines end in LF or CRLF. Only LF separates lines:
-    `bert-base-chinese` contains U+2028, which `str.splitlines` would treat as a line end.
+    `bert-base-chinese` contains U+2028, which `str.splitlines` would treat as a line end. White
+    space at the end of a line is no part of a piece, as in transformers.
 
     Args:
         path: path of the file.
@@ -354,7 +358,7 @@ def read_vocabulary(path: Path, vocab_size: int | None = None) -> list[str]:
             f"{path}: the last line, {len(pieces)}, has no line end, and there are {len(pieces):,} "
             f"pieces for a model with {vocab_size:,} ids: the file is cut off, copy it again"
         )
-    return pieces
+    return [piece.rstrip() for piece in pieces]
 
 
 def is_padded(count: int, rows: int) -> bool:

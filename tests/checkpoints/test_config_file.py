@@ -212,6 +212,7 @@ def test_options_of_heads_that_only_bert_jax_has(tmp_path, head, field, value):
             "pad_token_id; give the whole roberta config",
         ),
         ({"hidden_act": "prelu"}, "hidden_act is 'prelu'; known are gelu, gelu_python, "),
+        ({"hidden_act": ["gelu"]}, r"hidden_act is \['gelu'\]; known are gelu, gelu_python, "),
         ({"hidden_size": "768"}, "hidden_size is '768'; it must be a whole number"),
         (
             {"trained_length": "64"},

@@ -140,6 +140,11 @@ def test_the_file_of_the_model(read):
          "the module sentence_transformers.models.LSTM as the second is not supported"),
         ({MODULES: modules(first=("", "my.Transformer"))}, "the module my.Transformer is not supp"),
         ({POOLING: {"pooling_mode": "median"}}, "pooling_mode 'median' is not supported"),
+        ({POOLING: {"pooling_mode": [["cls"]]}},
+         "1_Pooling/config.json: pooling_mode [['cls']] is not supported"),
+        ({POOLING: {"pooling_mode": {"cls": True}}}, "pooling_mode {'cls': True} is not supported"),
+        ({POOLING: {"pooling_mode": None}}, "pooling_mode None is not supported"),
+        ({MODEL: {"model_type": ["SentenceTransformer"]}}, "model_type ['SentenceTransformer']"),
         ({ENCODER: {"processing_kwargs": {"text": {"truncation": False}}}},
          "processing_kwargs.truncation False is not supported"),
     ],
@@ -226,6 +231,12 @@ EVERY = TextVectors(
     max_length=20,
     lower_case=True,
 )
+
+
+def test_half_of_a_surrogate_pair_is_written_back(read):
+    vectors = read({MODULES: [{**entry, "name": "\ud800"} for entry in POOLED[MODULES]]})
+    written = json.loads(vector_files(vectors, 16)[MODULES])
+    assert [entry["name"] for entry in written] == ["\ud800", "\ud800"]
 
 
 def without_other(vectors):

@@ -70,6 +70,8 @@ def linked(path):
         (flipped, "is damaged; remove .* to start anew"),
         (lambda path: path.write_bytes(saved(SCORES.view(np.int32))), "is damaged"),
         (lambda path: path.write_bytes(saved(SCORES[:2])), "is damaged"),
+        (lambda path: path.write_bytes(b""), "is damaged"),
+        (lambda path: path.write_bytes(b"PK\3\4" + SCORES.tobytes()), "is damaged"),
         (lambda path: path.unlink(), "is damaged"),
         (linked, "is a link, not a file of bert_jax; remove it"),
     ],

@@ -296,6 +296,10 @@ def test_bad_use_of_an_index_is_one_line(saved, tmp_path):
         UserError, match=r"vectors/00001\.parquet is missing or damaged; copy the index"
     ):
         list(Index.load(path)._files.vectors())
+    contents = (path / "index.json").read_text()
+    (path / "index.json").write_text(contents.replace("vectors/00001", "../00001"))
+    with pytest.raises(UserError, match=r"index\.json names '\.\./00001\.parquet', which is not"):
+        Index.load(path)
     (path / "index.json").write_text(json.dumps({"shards": 7}))
     with pytest.raises(UserError, match=r"index\.json is damaged; copy the index again"):
         Index.load(path)

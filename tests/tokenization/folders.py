@@ -8,7 +8,15 @@ from typing import Any
 
 import sentencepiece
 import tokenizers
-from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import (
+    AddedToken,
+    Regex,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
 
 PIECES = [
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "dog", "##s", "The", "cafe", "café"),
@@ -90,13 +98,20 @@ def bpe(post: Any, *added: Any, prefix_space: bool = False) -> Content:
 
 
 def unigram(
-    *added: Any, pieces: list[tuple[str, float]] = UNIGRAM, splitter: Any = None
+    *added: Any, pieces: list[tuple[str, float]] = UNIGRAM, splitter: Any = None, **parts: Any
 ) -> Content:
     usual = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
     special = [*(piece for piece, _ in UNIGRAM[:4]), AddedToken("<mask>", lstrip=True)]
     post = template("<s> $A </s>", "<s> $A </s> </s> $B </s>", **{"<s>": 0, "</s>": 2})
     model, splitter = models.Unigram(pieces, unk_id=3), splitter or pre_tokenizers.Sequence(usual)
-    return definition(model, splitter, post, special, added, decoder=decoders.Metaspace())
+    return definition(model, splitter, post, special, added, decoder=decoders.Metaspace(), **parts)
+
+
+def of_converter(content: str = "▁") -> Content:
+    """As a converter of transformers writes a SentencePiece model: spaces split nothing else."""
+    strip, runs = normalizers.Strip(left=False, right=True), Regex(" {2,}")
+    steps = normalizers.Sequence([strip, normalizers.Replace(runs, content)])
+    return unigram(splitter=pre_tokenizers.Metaspace(), normalizer=steps)
 
 
 BERT = {"tokenizer_class": "BertTokenizer", "do_lower_case": True}
@@ -198,6 +213,7 @@ FOLDERS: dict[str, Callable[[], Content]] = {
         BERT, NAMED_PIECES, special_tokens_map__json=named(FAIRSEQ_NAMES)
     ),
     "pieces twice": lambda: bert(BERT, [*PIECES, "the", "##s", "zebra"]),
+    "blanks after pieces": lambda: bert(BERT, [p + " \t"[i % 2] for i, p in enumerate(PIECES)]),
     # Templates and token types.
     "a template with [CLS] only": lambda: bert(
         FAST, tokenizer__json=wordpiece(template("[CLS] $A", "[CLS] $A $B:1"))
@@ -227,7 +243,9 @@ FOLDERS: dict[str, Callable[[], Content]] = {
         FAST | EXTRA | {"cls_token": "[CLS]"},
         tokenizer__json=wordpiece(
             template("[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]"),
-            normalizer=normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()]),
+            normalizer=normalizers.Sequence(
+                [normalizers.Strip(), normalizers.NFKC(), normalizers.Lowercase()]
+            ),
             splitter=pre_tokenizers.Whitespace(),
         ),
     ),
@@ -322,6 +340,9 @@ FOLDERS: dict[str, Callable[[], Content]] = {
         XLM_R,
         tokenizer__json=unigram(pieces=[*UNIGRAM[:-1], ("▁dog", -1.0), UNIGRAM[-1]]),
     ),
+    "XLM-R of a converter": lambda: of("xlm-roberta", XLM_R, tokenizer__json=of_converter()),
+    "Unigram of a converter": lambda: of("xlm-roberta", FAST, tokenizer__json=of_converter()),
+    "Unigram, runs of spaces": lambda: of("xlm-roberta", FAST, tokenizer__json=of_converter(" ")),
     "Unigram, tokenizer.json decides": lambda: of(
         "xlm-roberta",
         FAST,

@@ -20,7 +20,8 @@ DEFINITIONS = {
 PATTERN = {"Regex": "(a+)+$"}
 SPLIT = {"type": "Split", "pattern": PATTERN, "behavior": "Isolated"}
 REPLACE = {"type": "Replace", "pattern": PATTERN, "content": "x"}
-SPACES = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+RUNS = {"pattern": {"Regex": " {2,}"}}
+SPACES = {"type": "Replace", "content": " ", **RUNS}
 LOWERCASE = {"type": "Lowercase"}
 A, B = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
 
@@ -68,6 +69,8 @@ OTHER_SEP = {"type": "BertProcessing", "cls": ["[CLS]", 2], "sep": ["[SEP]", 4]}
         ("wordpiece", "model.max_input_chars_per_word", 0, "per_word is 0; give a number from 1 t"),
         ("wordpiece", "model.max_input_chars_per_word", True, "per_word is True; give a number"),
         ("wordpiece", "model.unk_token", "[FOO]", r"no \[FOO\]; copy all files"),
+        ("wordpiece", "model.unk_token", ["[UNK]"], r"no \['\[UNK\]'\]; copy all files"),
+        ("wordpiece", "model.unk_token", True, "the vocabulary has no True; copy all files"),
         ("wordpiece", "model.continuing_subword_prefix", "_", "begin with '_'; only '##' is supp"),
         ("wordpiece", "model.vocab", {"[UNK]": 10**12}, "the id of .* is 1000000000000; give a n"),
         ("wordpiece", "post_processor", {"type": "My"}, "the post_processor My cannot be read; kn"),
@@ -90,11 +93,22 @@ OTHER_SEP = {"type": "BertProcessing", "cls": ["[CLS]", 2], "sep": ["[SEP]", 4]}
         ("unigram", "normalizer", {"type": "Sequence"}, "'Sequence' is not supported"),
         ("unigram", "pre_tokenizer", SPLIT, "the pre_tokenizer 'Split' is not supported"),
         ("unigram", "normalizer.precompiled_charsmap", "?", "precompiled_charsmap is not base64"),
-        ("unigram", "normalizer.precompiled_charsmap", "AAAA", "cannot read it: Precompiled: "),
+        (
+            "unigram",
+            "normalizer.precompiled_charsmap",
+            "AAAA",
+            "table of normalisation .* is damaged",
+        ),
+        ("unigram", "normalizer.precompiled_charsmap", None, "precompiled_charsmap is not base64"),
+        ("unigram", "normalizer", REPLACE | RUNS, "the normalizer .* is not known, but only the U"),
+        ("unigram", "pre_tokenizer", None, "there is no pre_tokenizer, so text is not split; give"),
+        ("unigram", "pre_tokenizer", sequence("pretokenizers"), "there is no pre_tokenizer, so"),
         ("unigram", "model.unk_id", 0, "unk_id is 0, not the id of <unk>"),
         ("unigram", "model.unk_id", None, "unk_id is None, not the id of <unk>"),
         ("unigram", "model.byte_fallback", True, r"pieces for bytes \(byte_fallback\), but only"),
         ("unigram", "model.vocab", {"a": 1}, "vocab is not a list of pieces"),
+        ("unigram", "model.vocab.9", [["x"], 0.0], "vocab is not a list of pieces with scores"),
+        ("unigram", "model.vocab.9", ["x", 10**400], "vocab is not a list of pieces with scores"),
         ("unigram", "model.vocab.9", ["▁" * 1001, 0.0], "piece 9 is .*, not a text of at most 100"),
         ("unigram", "model.vocab.9", ["x", float("nan")], "piece 9 is 'x' with the score nan, not"),
     ],
@@ -112,6 +126,7 @@ def test_what_is_admitted_is_known_to_the_library(load):
     """Every name is one of the library, single and in a sequence; parts for other uses are left."""
     switches = ("clean_text", "handle_chinese_chars", "strip_accents", "lowercase")
     flags = {"behavior": "Isolated", "individual_digits": True, **dict.fromkeys(switches, True)}
+    flags |= {"strip_left": True, "strip_right": True}
     for key, kinds in STEPS.items():
         for kind in kinds:
             step = {"type": kind, **flags}

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tokenizers import pre_tokenizers
 
 from bert_jax.errors import UserError
 from bert_jax.families.family import find_family
@@ -71,6 +72,39 @@ def test_the_ids_are_those_of_transformers_also_when_saved(tmp_path):
     assert saved == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "of_lines"),
+    [
+        ("XLM-R of a converter", [4, 5]),  # its class splits at all white space
+        ("Unigram of a converter", [4, 3, 8, 9, 10]),  # a line end is a character
+        ("Unigram, runs of spaces", [4, 3, 8, 9, 10]),
+    ],
+)
+def test_the_spaces_of_a_converter(tmp_path, name, of_lines):
+    """By transformers 5.24.0; with each space kept, the first text is 4 6 5 6."""
+    model_type = write_folder(tmp_path / "model", name)
+    tokenizer = load(tmp_path / "model", model_type)
+    tokenizer.save(tmp_path / "saved")
+    for each in (tokenizer, load(tmp_path / "saved", model_type)):
+        ids = each.encode_sentences(["the  dog ", " the dog", "the   dog  the", "the\ndog"])
+        assert ids == [[4, 5], [4, 5], [4, 5, 4], of_lines]
+
+
+def test_rules_that_are_not_those_of_a_class_are_saved_without_it(tmp_path):
+    never = pre_tokenizers.Metaspace(prepend_scheme="never")
+    for splitter, class_name, ids in (
+        (None, "XLMRobertaTokenizer", [4, 5]),
+        (never, "PreTrainedTokenizerFast", [7, 5]),
+    ):
+        path = write(tmp_path / class_name, bert(None, tokenizer__json=unigram(splitter=splitter)))
+        tokenizer = load(path, "bert")
+        tokenizer.save(path / "saved")
+        config = json.loads((path / "saved" / "tokenizer_config.json").read_text())
+        assert config["tokenizer_class"] == class_name
+        for each in (tokenizer, load_tokenizer(path / "saved")):
+            assert each.encode_sentences(["the dog"]) == [ids]
+
+
 def write(path: Path, files) -> Path:
     path.mkdir()
     for name, content in files.items():
@@ -98,6 +132,11 @@ SPLIT_SPECIAL, NO_CLS = NAMED | {"split_special_tokens": True}, NAMED | {"cls_to
         (bert(NO_CLS, rows=V), "vocab.txt: the vocabulary has no <s>; copy all files of the model"),
         (bert(added_tokens__json={"\ud800": V}), r"the id of '\\ud800' is 25; copy"),
         (bert(BERT | {"cls_token": "\ud800"}), r"cls_token has '\\ud800' for a token"),
+        (
+            bert(BERT | {"model_specific_special_tokens": ["y"]}),
+            r"_special_tokens is \['y'\]; copy",
+        ),
+        (bert(BERT | {"model_specific_special_tokens": "y"}), "_special_tokens is 'y'; copy the"),
         (bert(BERT | {"model_input_names": 1}), "model_input_names is 1; give a list of names"),
         (of("bert", XLM_R), r"has no \*.model file, and no tokenizer.json with a Unigram model"),
         (

@@ -4,6 +4,7 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
 
 from bert_jax.errors import UserError
 from bert_jax.tokenization import (
@@ -234,6 +235,17 @@ def test_what_is_no_model_is_refused(cat_model):
     ):
         with pytest.raises(UserError, match=rf"^x\.model: {message}"):
             SentencePieceTokenizer(content, origin="x.model")
+
+
+def test_a_model_that_is_cut_between_pieces_is_refused(cat_model, tmp_path):
+    """Each beginning of the pieces is itself a message of protobuf, and an empty file, too."""
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString(cat_model)
+    for kept in (0, 1, 20, len(proto.pieces)):
+        part = sentencepiece_model_pb2.ModelProto(pieces=proto.pieces[:kept])
+        (tmp_path / "spiece.model").write_bytes(part.SerializeToString())
+        with pytest.raises(UserError, match=r"spiece\.model: .* is cut off: its last parts"):
+            load_tokenizer(tmp_path / "spiece.model")
 
 
 @pytest.mark.parametrize(

@@ -141,17 +141,33 @@ def test_saved_files_give_the_same_tokenizer(load, kind, tmp_path):
     assert load_tokenizer(tmp_path).fingerprint() == tokenizer.fingerprint()
 
 
-def test_a_damaged_table_of_normalisation_is_an_error_of_one_line(load, tmp_path):
-    """The library panics: at loading, or at the first character that leads out of the table."""
-    load(XLM_ROBERTA).save(tmp_path)
-    path = tmp_path / "tokenizer.json"
+def with_table(content, table):
+    """A .model file with another table of normalisation."""
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString(content)
+    proto.normalizer_spec.precompiled_charsmap = table
+    return proto.SerializeToString()
+
+
+def test_a_damaged_table_of_normalisation_is_an_error_of_one_line(content, tmp_path, capfd):
+    """The libraries end the process, print a panic, or read beyond the table."""
+    (tmp_path / MODEL_FILE).write_bytes(content)
+    load_tokenizer(tmp_path, kind=XLM_ROBERTA).save(tmp_path / "saved")
+    path = tmp_path / "saved" / "tokenizer.json"
     definition = json.loads(path.read_text())
-    charsmap = base64.b64decode(definition["normalizer"]["precompiled_charsmap"])
-    for content in (charsmap[:5000], charsmap[:4] + b"\x00\xfc\xff\x7f" + charsmap[8:]):
-        definition["normalizer"]["precompiled_charsmap"] = base64.b64encode(content).decode()
+    _, table = pieces_of(content)
+    for damaged in (table[:5000], table[:4] + b"\x00\xfc\xff\x7f" + table[8:]):
+        (tmp_path / MODEL_FILE).write_bytes(with_table(content, damaged))
+        definition["normalizer"]["precompiled_charsmap"] = base64.b64encode(damaged).decode()
         path.write_text(json.dumps(definition))
-        with pytest.raises(UserError, match=r"tokenizer.json: the tokenizers library cannot read"):
-            load(XLM_ROBERTA).encode_batch(["\ufb01n"])
+        for folder, kind, name in (
+            (path.parent, XLM_ROBERTA, "tokenizer.json"),
+            (tmp_path, XLM_ROBERTA, MODEL_FILE),
+            (tmp_path, SENTENCEPIECE, MODEL_FILE),
+        ):
+            with pytest.raises(UserError, match=f"{name}: the table of normalisation .* damaged"):
+                load_tokenizer(folder, kind=kind).encode_batch(["\ufb01n"])
+    assert "panicked" not in capfd.readouterr().err
 
 
 def test_a_tokenizer_json_of_albert_with_its_cleaning(content, tmp_path):

@@ -12,6 +12,7 @@ import tokenizers
 from bert_jax.errors import UserError
 from bert_jax.tokenization import BertSwitches, WordPieceTokenizer, load_tokenizer
 from bert_jax.tokenization.wordpiece import MAX_CHARACTERS_PER_WORD
+from tests.tokenization.folders import BPE_FILES, V, bert
 
 
 def pieces_of(tokenizer, text: str) -> list[str]:
@@ -223,6 +224,22 @@ def test_a_piece_of_the_vocabulary_may_be_a_marker(tmp_path):
         assert each.token_to_id("[MASK]") == old.special_ids.mask
 
 
+def test_many_added_tokens_and_repeated_merges_are_read_in_linear_time(tmp_path):
+    """Less than two seconds; 8,000 tokens one by one took a minute."""
+    begin = time.process_time()
+    tokens = {f"[E{number}]": V + number for number in range(8000)}
+    for name, content in bert(added_tokens__json=tokens, rows=V + 8000).items():
+        text = content if isinstance(content, str) else json.dumps(content)
+        (tmp_path / name).write_text(text)
+    tokenizer = load_tokenizer(tmp_path)
+    assert tokenizer.encode_sentences(["the [E7999]"]) == [[5, V + 7999]]
+    (tmp_path / "bpe").mkdir()
+    (tmp_path / "bpe" / "vocab.json").write_text(json.dumps(BPE_FILES["vocab.json"]))
+    (tmp_path / "bpe" / "merges.txt").write_text(BPE_FILES["merges.txt"] * 10_000)
+    assert load_tokenizer(tmp_path / "bpe").encode_sentences(["dog"]) == [[265]]
+    assert time.process_time() - begin < 20
+
+
 def test_many_words_and_markers_take_linear_time(uncased, byte_level):
     """Less than a second each; 8,000 one by one took a minute."""
     markers = [f"[E{number}]" for number in range(8000)]
@@ -233,6 +250,14 @@ def test_many_words_and_markers_take_linear_time(uncased, byte_level):
         longer = tokenizer.with_words(words)
         assert longer.vocab_size >= tokenizer.vocab_size + 7990
         assert time.process_time() - begin < 20
+
+
+@pytest.mark.slow
+def test_a_long_word_takes_linear_time(uncased):
+    """Some two seconds; a word of 5 MB took half a minute, and 3 GB."""
+    begin = time.process_time()
+    assert uncased.encode_batch(["a" * 5_000_000])[0].ids == [2, 1, 3]
+    assert time.process_time() - begin < 15
 
 
 @pytest.mark.slow

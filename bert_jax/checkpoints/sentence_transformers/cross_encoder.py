@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.checkpoints.sentence_transformers import (
+    CONFIG,
     ENCODER,
     MODEL,
     MODULES,
     OF_OTHER_METHODS,
+    REMEDY,
     entries_of,
 )
 from bert_jax.errors import UserError
@@ -48,8 +50,11 @@ def with_activation(directory: Path, other: Mapping[str, Any]) -> dict[str, Any]
 
 
 def check_computed(other: Mapping[str, Any]) -> None:
-    """Raises UserError if the files set a prompt or other rules for texts, or have more modules."""
-    for kind in _section(other).get(MODULES, ()):
+    """Raises UserError if the files set a prompt or other rules for texts, or have more modules.
+
+    Also if a field that would say so has a wrong type.
+    """
+    for kind in _typed(_section(other), MODULES, list):
         raise UserError(
             f"{MODULES}: the module {kind} is not supported for cross-encoders; give a model with "
             "the classifier of its family alone"
@@ -59,7 +64,7 @@ def check_computed(other: Mapping[str, Any]) -> None:
             f"{MODEL}: {_PROMPT} is {name!r}; prompts of cross-encoders are not supported: put the "
             "prompt before the texts, and remove the key"
         )
-    for key, value in _section(other).get(ENCODER, {}).items():
+    for key, value in _typed(_section(other), ENCODER, dict).items():
         raise UserError(
             f"{ENCODER}: {key} is {value!r:.80}; it is not supported for cross-encoders: remove "
             "the key, and set model_max_length or do_lower_case in tokenizer_config.json"
@@ -77,6 +82,22 @@ def stored_as(activation: str) -> dict[str, Any]:
     return {_SECTION: {_KEY: f"torch.nn.modules.{module}.{activation}"}}
 
 
-def _section(other: Mapping[str, Any]) -> Mapping[str, Any]:
-    section = other.get(_SECTION)
-    return section if isinstance(section, dict) else {}
+def _section(other: Mapping[str, Any]) -> dict[str, Any]:
+    section: dict[str, Any] = _typed(other, _SECTION, dict)
+    return section
+
+
+def _typed(
+    fields: Mapping[str, Any], key: str, kind: type[dict[Any, Any]] | type[list[Any]]
+) -> Any:
+    """A field of `config.json` that is a list or a dict; empty if there is none.
+
+    Raises:
+        UserError: it is something else.
+    """
+    if (value := fields.get(key)) is None:
+        return kind()
+    if not isinstance(value, kind):
+        needed = "a list" if kind is list else "an object"
+        raise UserError(f"{CONFIG}: {key} is {value!r:.80}; it must be {needed}: {REMEDY}")
+    return value

@@ -49,7 +49,7 @@ def read_vectors(directory: Path) -> StoredVectors | None:
         return None  # as in that library, such a model makes vectors like any encoder
     if not entries:
         return read_colbert(directory)
-    if (layout := LAYOUTS.get(model_type)) is None:
+    if (layout := LAYOUTS.get(str(model_type))) is None:
         return TextVectors(unsupported=f"{directory / MODEL}: model_type {model_type!r}")
     carried = {
         MODULES: [_without(entry, ("idx", "path", "type")) for entry in entries],

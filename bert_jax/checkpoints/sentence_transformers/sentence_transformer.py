@@ -76,7 +76,8 @@ def _pooling_in(path: Path, directory: Path) -> dict[str, Any]:
     flags = [name for name, flag in FLAGS.items() if fields.get(flag)]
     poolings = fields.get("pooling_mode", flags or "mean")
     poolings = [poolings] if isinstance(poolings, str) else poolings
-    if not isinstance(poolings, list) or not poolings or set(poolings) - set(TOKEN_POOLINGS):
+    known = list(TOKEN_POOLINGS)  # a value of the file may have no hash
+    if not isinstance(poolings, list) or not poolings or any(p not in known for p in poolings):
         raise not_supported(path, f"pooling_mode {fields.get('pooling_mode')!r}")
     include = bool(fields.get("include_prompt", True))
     return {"poolings": tuple(poolings), "include_prompt": include}

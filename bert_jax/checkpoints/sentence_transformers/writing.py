@@ -102,10 +102,9 @@ def vector_files(vectors: StoredVectors, hidden_size: int) -> dict[str, bytes]:
     for folder, (_, fields) in zip(folders, modules, strict=True):
         if fields:
             files[f"{folder}/{CONFIG}"] = fields
-    return {
-        name: (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
-        for name, value in files.items()
-    }
+    texts = {name: json.dumps(files[name], indent=2, ensure_ascii=False) + "\n" for name in files}
+    # Half of a surrogate pair, as JSON spells it.
+    return {name: text.encode(errors="backslashreplace") for name, text in texts.items()}
 
 
 def _folders(modules: list[tuple[str, dict[str, Any]]]) -> dict[str, str]:

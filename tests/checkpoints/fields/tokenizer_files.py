@@ -180,6 +180,11 @@ TOKENIZERS: Mapping[str, Mapping[str, Field]] = {
             "test_saved_files_give_the_same_tokenizer",
         ),
         **all_tested(
+            "normalizer.strip_left normalizer.strip_right normalizer.pattern normalizer.content",
+            COMPUTED,
+            "test_the_spaces_of_a_converter",
+        ),
+        **all_tested(
             "pre_tokenizer.pretokenizers",
             COMPUTED,
             "test_a_tokenizer_json_of_albert_with_its_cleaning",

@@ -125,6 +125,21 @@ def test_a_dict_is_refused(classifier):
         classifier.classify([{"text": "the cat"}])
 
 
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        (["Tanh"], r"config.json: sentence_transformers is \['Tanh'\]; it must be an object: copy"),
+        ({"modules.json": 3}, "config.json: modules.json is 3; it must be a list: copy it again"),
+        ({"sentence_bert_config.json": "x"}, "bert_config.json is 'x'; it must be an object: copy"),
+    ],
+)
+def test_a_section_of_a_wrong_type(make_labelled, section, message):
+    other = {"sentence_transformers": section}
+    model = make_labelled("classification", ("x",), (-2.0,), other=other)
+    with pytest.raises(UserError, match=message):
+        model.classify(["the cat"])
+
+
 def test_raw_scores_are_logits(make_labelled, predict_file, classifier):
     line = json.loads(predict_file(classifier, "the cat\n", "in.txt", raw_scores=True))
     assert line["label"] == "good"
