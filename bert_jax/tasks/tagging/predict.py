@@ -65,12 +65,13 @@ from bert_jax.tasks.tagging.tags import (
     viterbi_decode,
 )
 from bert_jax.tokenization import Encoding
+from bert_jax.tokenization.wordpiece import WordPieceTokenizer
 
 Words = str | Sequence[str]
 """A sentence: a text, which is split into words, or its words.
 
-In scripts without spaces between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese) the pieces of
-a text are its words.
+The words of a text are its pieces where the tokenizer knows no words (SentencePiece, byte-level
+BPE), and in scripts without spaces between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese).
 """
 
 
@@ -199,7 +200,13 @@ class TagPredictor(Predictor[Any, Tagging]):
             raise OptionError("scheme", scheme, "leave {scheme} out", problem)
 
     def encode(self, examples: Sequence[Any]) -> list[EncodedExample | ExampleError]:
-        split = [self._split(_sentence(example)) for example in examples]
+        sentences = [_checked(_sentence(example)) for example in examples]
+        texts = [each for each in sentences if isinstance(each, str) and self._has_pieces(each)]
+        tokens = iter(self.model.tokenizer.encode_batch(texts, add_special_tokens=False))
+        split = [
+            each if isinstance(each, ExampleError) else self._split(each, tokens)
+            for each in sentences
+        ]
         in_words = (each for each in split if isinstance(each, _Split) and each.tokens is None)
         windows = iter(self._rows([sentence.texts for sentence in in_words]))
 
@@ -213,19 +220,24 @@ class TagPredictor(Predictor[Any, Tagging]):
 
         return [each if isinstance(each, ExampleError) else encoded(each) for each in split]
 
-    def _split(self, sentence: Any) -> "_Split | ExampleError":
-        texts = (sentence,) if isinstance(sentence, str) else sentence
-        if not is_sequence_of_texts(texts):
-            rule = "give a string or a list of words"
-            return ExampleError(f"{sentence!r:.80} is not a sentence; {rule}")
-        if error := text_error(*texts):
-            return error
+    @property
+    def _has_words(self) -> bool:
+        """Whether the tokenizer splits texts into words as `split_words` does."""
+        return isinstance(self.model.tokenizer, WordPieceTokenizer)
+
+    def _has_pieces(self, text: str) -> bool:
+        """Whether pieces of a text are its words."""
+        return not self._has_words or has_unspaced(text)
+
+    def _split(self, sentence: Words, tokens: Iterator[Encoding]) -> "_Split":
+        """The words of a sentence; `tokens` has the next one that `_has_pieces`."""
         if not isinstance(sentence, str):
             return _Split(" ".join(sentence), join_words(sentence))
-        if not has_unspaced(sentence):
+        if not self._has_pieces(sentence):
             return _Split(sentence, split_words(sentence))
-        (tokens,) = self.model.tokenizer.encode_batch([sentence], add_special_tokens=False)
-        return _Split(sentence, piece_words(sentence, tokens), tokens)
+        own = next(tokens)
+        words = piece_words(sentence, own, whole=self._has_words)
+        return _Split(sentence, words, own if words else None)
 
     def decode(self, example: Any, encoded: Any, outputs: list[Any]) -> Any:
         return encoded.sentence, *_word_scores(encoded.rows, outputs)
@@ -265,6 +277,14 @@ class _Split:
 @dataclasses.dataclass(frozen=True)
 class _EncodedSentence(EncodedExample):
     sentence: _Split = dataclasses.field(kw_only=True)
+
+
+def _checked(sentence: Any) -> Words | ExampleError:
+    texts = (sentence,) if isinstance(sentence, str) else sentence
+    if not is_sequence_of_texts(texts):
+        rule = "give a string or a list of words"
+        return ExampleError(f"{sentence!r:.80} is not a sentence; {rule}")
+    return text_error(*texts) or sentence
 
 
 def _sentence(example: Any) -> Any:
