@@ -1,6 +1,7 @@
 """Tags of words, and the entities that they mark (paper, figure 4d; section 5.3)."""
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -11,13 +12,7 @@ import numpy as np
 from bert_jax.data.examples import Example, Examples, Sentence
 from bert_jax.data.outputs import float32_repr
 from bert_jax.data.readers.columns import TextOptions
-from bert_jax.data.readers.conll import (
-    CONLL,
-    CONLL_ENDINGS,
-    OUTSIDE,
-    ColumnOptions,
-    with_tag_column,
-)
+from bert_jax.data.readers.conll import CONLL, CONLL_ENDINGS, ColumnOptions, with_tag_column
 from bert_jax.data.readers.lines import uncompressed_name
 from bert_jax.data.readers.tables import FORMATS, format_of
 from bert_jax.data.readers.tagged import SentenceParser, TaggedOptions, open_sentences
@@ -31,12 +26,13 @@ from bert_jax.data.windows.words import (
     split_words,
 )
 from bert_jax.errors import OptionError, require_one_of
-from bert_jax.metrics.entities import Scheme, convert, spans
+from bert_jax.metrics.entities import OUTSIDE, Scheme, spans
+from bert_jax.metrics.tag_names import TagNames
 from bert_jax.models.crf import CRFParams
 from bert_jax.models.heads.tagging import TaggingOptions
 from bert_jax.options import from_keys
 from bert_jax.process import say
-from bert_jax.sharding.hosts import fetch
+from bert_jax.sharding.hosts import fetch, is_main_host
 from bert_jax.tasks.base.labels import label_names
 from bert_jax.tasks.base.predict_spec import (
     InputReader,
@@ -59,9 +55,7 @@ from bert_jax.tasks.base.predictor import (
 from bert_jax.tasks.tagging.tags import (
     Decoded,
     argmax_decode,
-    entity_tags,
     mask_invalid_transitions,
-    scheme_of,
     viterbi_decode,
 )
 from bert_jax.tokenization import Encoding
@@ -194,8 +188,9 @@ class TagPredictor(Predictor[Any, Tagging]):
         super().__init__(model, options)
         self._rows = WordWindows(model.tokenizer, self.limit)
         self._labels = label_names(model.description)
+        self._names = _names_of(self._labels)
         self._scheme = cast(Scheme, scheme)
-        if scheme and scheme_of(self._labels) is None:
+        if scheme and self._names.scheme is None:
             problem = f"the tags of this model have no scheme: {', '.join(self._labels):.80}"
             raise OptionError("scheme", scheme, "leave {scheme} out", problem)
 
@@ -250,9 +245,10 @@ class TagPredictor(Predictor[Any, Tagging]):
         else:
             tagged = argmax_decode(sentences)
         for (sentence, numbers, _), tags in zip(decoded, tagged, strict=True):
-            tagging = _tagging(sentence, numbers, tags, self._labels)
+            tagging = _tagging(sentence, numbers, tags, self._labels, self._names)
             if self._scheme:
-                tagging = tagging.with_tags(convert(tagging.tags, self._scheme))
+                own = [self._names.tags[label] for label in tagging.tags]
+                tagging = tagging.with_tags(self._names.convert(own, self._scheme))
             yield tagging
 
     def characters(self, example: Any) -> int:
@@ -277,6 +273,15 @@ class _Split:
 @dataclasses.dataclass(frozen=True)
 class _EncodedSentence(EncodedExample):
     sentence: _Split = dataclasses.field(kw_only=True)
+
+
+@functools.cache
+def _names_of(labels: tuple[str, ...]) -> TagNames:
+    """What the labels of a model stand for; one line says it once, unless it is plain."""
+    names = TagNames.of(labels)
+    if names.marks_entities and not names.is_plain and is_main_host():
+        say(f"labels of the model: {names.as_text(names.scheme)}")
+    return names
 
 
 def _checked(sentence: Any) -> Words | ExampleError:
@@ -306,9 +311,13 @@ def _word_scores(
 
 
 def _tagging(
-    sentence: _Split, numbers: np.ndarray, decoded: Decoded, labels: Sequence[str]
+    sentence: _Split,
+    numbers: np.ndarray,
+    decoded: Decoded,
+    labels: Sequence[str],
+    names: TagNames,
 ) -> Tagging:
-    outside = OUTSIDE if OUTSIDE in labels else labels[0]
+    outside = next((label for label in labels if names.tags[label] == OUTSIDE), labels[0])
     tags = [(outside, 0.0)] * len(sentence.words)
     for number, tag, score in zip(numbers.tolist(), *map(np.ndarray.tolist, decoded), strict=True):
         tags[number] = labels[tag], score
@@ -316,13 +325,13 @@ def _tagging(
         TaggedWord(word.text, tag, score, word.start, word.end)
         for word, (tag, score) in zip(sentence.words, tags, strict=True)
     )
-    return Tagging(words, _entities(sentence.text, words, labels))
+    return Tagging(words, _entities(sentence.text, words, names))
 
 
-def _entities(text: str, words: Sequence[TaggedWord], labels: Sequence[str]) -> tuple[Entity, ...]:
-    tags = entity_tags([word.tag for word in words], labels)
+def _entities(text: str, words: Sequence[TaggedWord], names: TagNames) -> tuple[Entity, ...]:
+    tags = names.of_entities(names.tags[word.tag] for word in words)
     entities = []
-    for first, end, entity_type in spans(tags) if tags else ():
+    for first, end, entity_type in spans(tags) if names.marks_entities else ():
         inside = words[first:end]
         score = sum(word.score for word in inside) / len(inside)
         start, stop = inside[0].start, inside[-1].end
@@ -357,7 +366,7 @@ def _conll(options: PredictOptions) -> Sequence[OutputFile[Any, Tagging]]:
 
 def _predictor(model: Model, options: TaggingPredictOptions) -> TagPredictor:
     predictor = TagPredictor(model, options.batches, options.scheme)
-    scheme = scheme_of(label_names(model.description))
+    scheme = TagNames.of(label_names(model.description)).scheme
     if options.output_format == CONLL and scheme and not options.scheme:
         # A file that has tags may have them in another one.
         other = "iob2" if scheme == "iob1" else "iob1"
