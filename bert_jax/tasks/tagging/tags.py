@@ -78,7 +78,8 @@ class TagSet:
         """Gold and predicted tags in the scheme of the gold tags.
 
         So conlleval, which compares the columns of our files as strings, gives the same metrics.
-        (It also counts lines of -DOCSTART- as words.)
+        (It also counts lines of -DOCSTART- as words.) Where both are in one scheme, predicted tags
+        stay as predicted, also an I- that begins an entity: seqeval counts them like this.
 
         Args:
             examples: sentences with tags.
@@ -92,7 +93,8 @@ class TagSet:
         if scheme is None:
             return gold, predicted
         gold = [each if names.fit(each) else names.convert(each, scheme) for each in gold]
-        predicted = [names.convert(sentence, scheme) for sentence in predicted]
+        if scheme != self.scheme:
+            predicted = [names.convert(sentence, scheme) for sentence in predicted]
         return gold, predicted
 
     def knows(self, tag: str) -> bool:

@@ -7,6 +7,7 @@ import pytest
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import ColumnLines, Example, Sentence
 from bert_jax.errors import UserError
+from bert_jax.metrics.entities import EntityCounts
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.base.model_init import ModelInit
@@ -183,6 +184,23 @@ def test_gold_and_predicted_tags_are_compared_in_the_scheme_of_the_gold_ones(
     predicted = ["B-PER", "B-PER", "O", "B-LOC"]
     actual = TagSet(IOB2, "iob2").comparable([sentence(*gold)], [predicted])
     assert actual == ([expected_gold or gold], [expected])
+
+
+def test_tags_of_the_same_scheme_are_compared_as_predicted():
+    """As seqeval does; entities are read leniently, an accuracy counts tags."""
+    gold, predicted = [sentence("B-PER", "I-PER", "O", "B-LOC")], [["I-PER", "I-PER", "O", "I-LOC"]]
+    actual = TagSet(IOB2, "iob2").comparable(gold, predicted)
+    assert actual == ([gold[0].label], predicted)
+    counts = EntityCounts.of(*actual)
+    assert (counts.accuracy, counts.overall.f1) == (0.5, 1)
+    # Labels as the model writes them, and a type without a prefix.
+    labels = ("0", "B_PER", "I_PER", "MISC")
+    gold, predicted = [sentence("B-PER", "O", "MISC", "MISC")], [["I_PER", "0", "0", "MISC"]]
+    actual = TagSet(labels, "iob2").comparable(gold, predicted)
+    assert actual == ([gold[0].label], [["I-PER", "O", "O", "MISC"]])
+    # It has prefixes in one of both only.
+    gold = [sentence("B-PER", "O", "B-MISC", "I-MISC")]
+    assert TagSet(labels, "iob2").comparable(gold, predicted)[0] == [["B-PER", "O", "MISC", "MISC"]]
 
 
 def test_tags_of_no_scheme_are_compared_as_they_are():
