@@ -290,7 +290,7 @@ class LoadedModel(Model):
         """The tag of every word of each sentence, and the entities that the tags mark.
 
         Args:
-            sentences: strings, which are split into words, or lists of words.
+            sentences: strings, which are split into words (see `Words`), or lists of words.
             batch_size: maximum number of rows computed together; short windows share rows.
             max_length: maximum number of tokens of a window.
 

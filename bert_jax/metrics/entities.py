@@ -17,6 +17,9 @@ Scheme = Literal["iob1", "iob2", "bioes"]
 """How tags write entities. Where one begins, IOB1 has B- only after another of the same type,
 IOB2 always; BIOES also marks its last token (E-) and an entity of a single token (S-)."""
 
+OUTSIDE = "O"
+"""The tag of tokens outside of all entities."""
+
 # Other names of the prefixes: BMES, BMEWO, BILOU.
 _OTHER_NAMES = {"M": "I", "L": "E", "U": "S", "W": "S"}
 _PREFIXES = frozenset("BIOES")

@@ -4,7 +4,7 @@
     rejects  VBZ  I-VP  O
 
 A blank line ends a sentence; lines that begin with `-DOCSTART-` separate documents and are not
-words. Tags are read unchanged; `metrics.entities` interprets them in whichever scheme.
+words. Tags are read unchanged; `metrics.tag_names` interprets them, however they are written.
 
 CoNLL-U (universaldependencies.org/format.html) is known by the ID and the ten columns of its first
 row: words are FORM, tags UPOS; comments, ranges (1-2) and empty nodes (1.1) are no words.
@@ -21,11 +21,11 @@ from bert_jax.data.examples import ColumnLines, Example, Sentence
 from bert_jax.data.readers.columns import USUAL_TAGS, USUAL_WORDS, usual_column
 from bert_jax.data.readers.lines import Lines
 from bert_jax.errors import INT32_MAX, OptionError, UserError, require_at_least
+from bert_jax.metrics.entities import OUTSIDE
 
 CONLL = "conll"
 CONLL_ENDINGS = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".bioes")
 DOCUMENT_START = "-DOCSTART-"
-OUTSIDE = "O"
 
 SEPARATORS = ("", "tab")
 
@@ -219,6 +219,14 @@ def _tag_of_no_word(line: str) -> str:
     if line.startswith(DOCUMENT_START):
         return OUTSIDE
     return "_" if _NO_WORD.match(line) else ""
+
+
+def with_added_column(sentence: Sentence, tags: Sequence[str]) -> Sentence:
+    """The sentence; if it has lines of a file in columns, these with a tag as one more column."""
+    if sentence.lines is None:
+        return sentence
+    lines = dataclasses.replace(sentence.lines, text=with_tag_column(sentence, None, tags))
+    return dataclasses.replace(sentence, lines=lines)
 
 
 def as_columns(words: Iterable[str], *tags: Iterable[str]) -> str:

@@ -1,8 +1,9 @@
 """Words of sentences: plain text split into words, and words as rows of tokens.
 
 A row is `[CLS] words [SEP]`. A word is represented by its first token, which carries its label
-(paper, section 5.3), or by the second where the first is a bare "▁". Windows slide over a sentence
-that is too long for a row; each word is read in only one window, where it has most context.
+(paper, section 5.3), or by the next where that is a space, such as a bare "▁". Windows slide over a
+sentence that is too long for a row; each word is read in only one window, where it has most
+context.
 """
 
 import bisect
@@ -81,21 +82,22 @@ def has_unspaced(text: str) -> bool:
     return _UNSPACED.search(text) is not None
 
 
-def piece_words(text: str, tokens: Pieces) -> list[Word]:
-    """The words of a text with characters of such scripts, see `has_unspaced`.
+def piece_words(text: str, tokens: Pieces, *, whole: bool) -> list[Word]:
+    """The words of a text: a word for each piece, as in Hugging Face's pipelines.
 
-    A run of characters without spaces that contains one has a word for each piece, as in Hugging
-    Face's pipelines (`aggregation_strategy="simple"`); any other has the words of `split_words`.
-    Characters that the tokenizer drops are in no word.
+    These are pipelines with `aggregation_strategy="simple"`. Characters that the tokenizer drops
+    are in no word, nor is a piece of spaces alone.
 
     Args:
         text: the text.
         tokens: its pieces.
+        whole: whether runs of characters without spaces have the words of `split_words`, unless one
+            is of a script without spaces between words, see `has_unspaced`.
     """
     spaced = [
         Word(word.text, run.start() + word.start, run.start() + word.end)
         for run in re.finditer(r"\S+", text)
-        if not has_unspaced(run[0])
+        if whole and not has_unspaced(run[0])
         for word in split_words(run[0])
     ]
     starts = [word.start for word in spaced]
@@ -130,8 +132,8 @@ class WordWindow(Encoding):
     Attributes:
         words: ascending indices of the words of the sentence that are read in this window. Words
             without tokens are read in no window.
-        positions: position in the row of the first token of each of these words, or of the second
-            where the first is a bare "▁".
+        positions: position in the row of the first token of each of these words that is more than
+            a space; of the first where the row has no other.
     """
 
     words: tuple[int, ...]
@@ -170,27 +172,35 @@ class WordWindows:
 
     def of_tokens(self, tokens: Encoding, words: Sequence[Word], text: str) -> list[WordWindow]:
         """The rows of a text that is encoded, without special tokens, and split into words."""
-        return self._windows(tokens, _word_ids(tokens.offsets, words, text))
+        word_ids = _word_ids(tokens.offsets, words, text)
+        return self._windows(tokens, word_ids, _deciding(tokens, word_ids, text))
 
-    def _windows(self, tokens: Encoding, word_ids: list[int]) -> list[WordWindow]:
+    def _windows(
+        self, tokens: Encoding, word_ids: list[int], deciding: list[int]
+    ) -> list[WordWindow]:
         firsts = [  # the first token of each word that has any
             token for token, word in enumerate(word_ids) if not token or word != word_ids[token - 1]
         ]
         capacity = self._capacity
         if len(tokens) <= capacity:
-            return [self._window(tokens, word_ids, range(len(tokens)), firsts)]
+            return [self._window(tokens, word_ids, deciding, range(len(tokens)), firsts)]
         kept, starts = _shorten(firsts, len(tokens), max(capacity // 2, 1))
         ranges = window_ranges(starts, capacity, capacity - capacity // 2)
         return [
-            self._window(tokens, word_ids, kept[starts[begin] : starts[end]], firsts[first:last])
+            self._window(tokens, word_ids, deciding, kept[starts[begin] : starts[end]], read)
             for (begin, end), (first, last) in zip(
                 ranges, max_context_ranges(starts, ranges), strict=True
             )
-            if first < last
+            if (read := firsts[first:last])
         ]
 
     def _window(
-        self, tokens: Encoding, word_ids: list[int], inside: Sequence[int], firsts: Sequence[int]
+        self,
+        tokens: Encoding,
+        word_ids: list[int],
+        deciding: list[int],
+        inside: Sequence[int],
+        firsts: Sequence[int],
     ) -> WordWindow:
         """A row of the tokens `inside`; `firsts` are the first tokens of the words read in it."""
         pieces = Pieces(
@@ -202,18 +212,10 @@ class WordWindows:
         row = self._tokenizer.join([pieces])
         (begin,) = self._tokenizer.template.text_starts([len(pieces)])
         position = {token: begin + index for index, token in enumerate(inside)}
-
-        def deciding(first: int) -> int:
-            """The position of the first token of a word that is more than a space."""
-            following = first + 1
-            is_bare = tokens.tokens[first] == _SPACE_PIECE and following in position
-            same_word = is_bare and word_ids[following] == word_ids[first]
-            return position[following if same_word else first]
-
         return WordWindow(
             **vars(row),
             words=tuple(word_ids[token] for token in firsts),
-            positions=tuple(map(deciding, firsts)),
+            positions=tuple(position.get(deciding[first], position[first]) for first in firsts),
         )
 
 
@@ -222,6 +224,17 @@ def _word_ids(offsets: Sequence[tuple[int, int]], words: Sequence[Word], text: s
     ends = [word.end for word in words]
     starts = (_skip_spaces(text, start, end) for start, end in offsets)
     return [min(bisect.bisect_right(ends, start), len(words) - 1) for start in starts]
+
+
+def _deciding(tokens: Pieces, word_ids: Sequence[int], text: str) -> list[int]:
+    """For each token the next one of its word that is more than a space, if there is one."""
+    deciding = list(range(len(tokens)))
+    for token in reversed(deciding[:-1]):
+        start, end = tokens.offsets[token]
+        is_bare = tokens.tokens[token] == _SPACE_PIECE or not text[start:end].strip()
+        if is_bare and word_ids[token + 1] == word_ids[token]:
+            deciding[token] = deciding[token + 1]
+    return deciding
 
 
 def _skip_spaces(text: str, start: int, end: int) -> int:

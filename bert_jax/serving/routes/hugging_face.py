@@ -89,7 +89,7 @@ class TextClassification(RequestForm):
 
 
 class TokenClassification(RequestForm):
-    """Parameters of token-classification; a word has the tag of its first piece."""
+    """Parameters of token-classification; words are those of `LoadedModel.tag`."""
 
     aggregation_strategy: Literal["none", "simple", "first"] = "simple"
     ignore_labels: list[str] = Field(default_factory=lambda: [_OUTSIDE])

@@ -1,6 +1,7 @@
 """Tags of words, and the entities that they mark (paper, figure 4d; section 5.3)."""
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -11,13 +12,7 @@ import numpy as np
 from bert_jax.data.examples import Example, Examples, Sentence
 from bert_jax.data.outputs import float32_repr
 from bert_jax.data.readers.columns import TextOptions
-from bert_jax.data.readers.conll import (
-    CONLL,
-    CONLL_ENDINGS,
-    OUTSIDE,
-    ColumnOptions,
-    with_tag_column,
-)
+from bert_jax.data.readers.conll import CONLL, CONLL_ENDINGS, ColumnOptions, with_tag_column
 from bert_jax.data.readers.lines import uncompressed_name
 from bert_jax.data.readers.tables import FORMATS, format_of
 from bert_jax.data.readers.tagged import SentenceParser, TaggedOptions, open_sentences
@@ -31,12 +26,13 @@ from bert_jax.data.windows.words import (
     split_words,
 )
 from bert_jax.errors import OptionError, require_one_of
-from bert_jax.metrics.entities import Scheme, convert, spans
+from bert_jax.metrics.entities import OUTSIDE, Scheme, spans
+from bert_jax.metrics.tag_names import TagNames
 from bert_jax.models.crf import CRFParams
 from bert_jax.models.heads.tagging import TaggingOptions
 from bert_jax.options import from_keys
 from bert_jax.process import say
-from bert_jax.sharding.hosts import fetch
+from bert_jax.sharding.hosts import fetch, is_main_host
 from bert_jax.tasks.base.labels import label_names
 from bert_jax.tasks.base.predict_spec import (
     InputReader,
@@ -59,18 +55,17 @@ from bert_jax.tasks.base.predictor import (
 from bert_jax.tasks.tagging.tags import (
     Decoded,
     argmax_decode,
-    entity_tags,
     mask_invalid_transitions,
-    scheme_of,
     viterbi_decode,
 )
 from bert_jax.tokenization import Encoding
+from bert_jax.tokenization.wordpiece import WordPieceTokenizer
 
 Words = str | Sequence[str]
 """A sentence: a text, which is split into words, or its words.
 
-In scripts without spaces between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese) the pieces of
-a text are its words.
+The words of a text are its pieces where the tokenizer knows no words (SentencePiece, byte-level
+BPE), and in scripts without spaces between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese).
 """
 
 
@@ -193,13 +188,20 @@ class TagPredictor(Predictor[Any, Tagging]):
         super().__init__(model, options)
         self._rows = WordWindows(model.tokenizer, self.limit)
         self._labels = label_names(model.description)
+        self._names = _names_of(self._labels)
         self._scheme = cast(Scheme, scheme)
-        if scheme and scheme_of(self._labels) is None:
+        if scheme and self._names.scheme is None:
             problem = f"the tags of this model have no scheme: {', '.join(self._labels):.80}"
             raise OptionError("scheme", scheme, "leave {scheme} out", problem)
 
     def encode(self, examples: Sequence[Any]) -> list[EncodedExample | ExampleError]:
-        split = [self._split(_sentence(example)) for example in examples]
+        sentences = [_checked(_sentence(example)) for example in examples]
+        texts = [each for each in sentences if isinstance(each, str) and self._has_pieces(each)]
+        tokens = iter(self.model.tokenizer.encode_batch(texts, add_special_tokens=False))
+        split = [
+            each if isinstance(each, ExampleError) else self._split(each, tokens)
+            for each in sentences
+        ]
         in_words = (each for each in split if isinstance(each, _Split) and each.tokens is None)
         windows = iter(self._rows([sentence.texts for sentence in in_words]))
 
@@ -213,19 +215,24 @@ class TagPredictor(Predictor[Any, Tagging]):
 
         return [each if isinstance(each, ExampleError) else encoded(each) for each in split]
 
-    def _split(self, sentence: Any) -> "_Split | ExampleError":
-        texts = (sentence,) if isinstance(sentence, str) else sentence
-        if not is_sequence_of_texts(texts):
-            rule = "give a string or a list of words"
-            return ExampleError(f"{sentence!r:.80} is not a sentence; {rule}")
-        if error := text_error(*texts):
-            return error
+    @property
+    def _has_words(self) -> bool:
+        """Whether the tokenizer splits texts into words as `split_words` does."""
+        return isinstance(self.model.tokenizer, WordPieceTokenizer)
+
+    def _has_pieces(self, text: str) -> bool:
+        """Whether pieces of a text are its words."""
+        return not self._has_words or has_unspaced(text)
+
+    def _split(self, sentence: Words, tokens: Iterator[Encoding]) -> "_Split":
+        """The words of a sentence; `tokens` has the next one that `_has_pieces`."""
         if not isinstance(sentence, str):
             return _Split(" ".join(sentence), join_words(sentence))
-        if not has_unspaced(sentence):
+        if not self._has_pieces(sentence):
             return _Split(sentence, split_words(sentence))
-        (tokens,) = self.model.tokenizer.encode_batch([sentence], add_special_tokens=False)
-        return _Split(sentence, piece_words(sentence, tokens), tokens)
+        own = next(tokens)
+        words = piece_words(sentence, own, whole=self._has_words)
+        return _Split(sentence, words, own if words else None)
 
     def decode(self, example: Any, encoded: Any, outputs: list[Any]) -> Any:
         return encoded.sentence, *_word_scores(encoded.rows, outputs)
@@ -238,9 +245,10 @@ class TagPredictor(Predictor[Any, Tagging]):
         else:
             tagged = argmax_decode(sentences)
         for (sentence, numbers, _), tags in zip(decoded, tagged, strict=True):
-            tagging = _tagging(sentence, numbers, tags, self._labels)
+            tagging = _tagging(sentence, numbers, tags, self._labels, self._names)
             if self._scheme:
-                tagging = tagging.with_tags(convert(tagging.tags, self._scheme))
+                own = [self._names.tags[label] for label in tagging.tags]
+                tagging = tagging.with_tags(self._names.convert(own, self._scheme))
             yield tagging
 
     def characters(self, example: Any) -> int:
@@ -267,6 +275,23 @@ class _EncodedSentence(EncodedExample):
     sentence: _Split = dataclasses.field(kw_only=True)
 
 
+@functools.cache
+def _names_of(labels: tuple[str, ...]) -> TagNames:
+    """What the labels of a model stand for; one line says it once, unless it is plain."""
+    names = TagNames.of(labels)
+    if names.marks_entities and not names.is_plain and is_main_host():
+        say(f"labels of the model: {names.as_text(names.scheme)}")
+    return names
+
+
+def _checked(sentence: Any) -> Words | ExampleError:
+    texts = (sentence,) if isinstance(sentence, str) else sentence
+    if not is_sequence_of_texts(texts):
+        rule = "give a string or a list of words"
+        return ExampleError(f"{sentence!r:.80} is not a sentence; {rule}")
+    return text_error(*texts) or sentence
+
+
 def _sentence(example: Any) -> Any:
     return example.words if isinstance(example, Sentence) else example
 
@@ -286,9 +311,13 @@ def _word_scores(
 
 
 def _tagging(
-    sentence: _Split, numbers: np.ndarray, decoded: Decoded, labels: Sequence[str]
+    sentence: _Split,
+    numbers: np.ndarray,
+    decoded: Decoded,
+    labels: Sequence[str],
+    names: TagNames,
 ) -> Tagging:
-    outside = OUTSIDE if OUTSIDE in labels else labels[0]
+    outside = next((label for label in labels if names.tags[label] == OUTSIDE), labels[0])
     tags = [(outside, 0.0)] * len(sentence.words)
     for number, tag, score in zip(numbers.tolist(), *map(np.ndarray.tolist, decoded), strict=True):
         tags[number] = labels[tag], score
@@ -296,13 +325,13 @@ def _tagging(
         TaggedWord(word.text, tag, score, word.start, word.end)
         for word, (tag, score) in zip(sentence.words, tags, strict=True)
     )
-    return Tagging(words, _entities(sentence.text, words, labels))
+    return Tagging(words, _entities(sentence.text, words, names))
 
 
-def _entities(text: str, words: Sequence[TaggedWord], labels: Sequence[str]) -> tuple[Entity, ...]:
-    tags = entity_tags([word.tag for word in words], labels)
+def _entities(text: str, words: Sequence[TaggedWord], names: TagNames) -> tuple[Entity, ...]:
+    tags = names.of_entities(names.tags[word.tag] for word in words)
     entities = []
-    for first, end, entity_type in spans(tags) if tags else ():
+    for first, end, entity_type in spans(tags) if names.marks_entities else ():
         inside = words[first:end]
         score = sum(word.score for word in inside) / len(inside)
         start, stop = inside[0].start, inside[-1].end
@@ -337,7 +366,7 @@ def _conll(options: PredictOptions) -> Sequence[OutputFile[Any, Tagging]]:
 
 def _predictor(model: Model, options: TaggingPredictOptions) -> TagPredictor:
     predictor = TagPredictor(model, options.batches, options.scheme)
-    scheme = scheme_of(label_names(model.description))
+    scheme = TagNames.of(label_names(model.description)).scheme
     if options.output_format == CONLL and scheme and not options.scheme:
         # A file that has tags may have them in another one.
         other = "iob2" if scheme == "iob1" else "iob1"

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -12,16 +12,19 @@ import numpy as np
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Example, Sentence
 from bert_jax.data.padding import bucket_length, bucket_rows
-from bert_jax.data.readers.conll import OUTSIDE
-from bert_jax.errors import OptionError, UserError, require_one_of
-from bert_jax.metrics.entities import Scheme, convert, detect_scheme, spans, split_tag
+from bert_jax.data.readers.conll import with_added_column
+from bert_jax.errors import OptionError, require_one_of
+from bert_jax.metrics.entities import OUTSIDE, Scheme, detect_scheme
+from bert_jax.metrics.tag_names import TagNames
 from bert_jax.models.crf import IMPOSSIBLE, CRFParams, marginals, viterbi
+from bert_jax.process import say
+from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tasks.base.labels import choose_labels, drop_labels
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import softmax
 from bert_jax.tasks.base.splits import EvalSet
 
-# A prefix of BIOES and the type of the entity.
+# A prefix of BIOES, "" without one, and the type of the entity.
 Tag = tuple[str, str]
 
 SCHEMES = ("iob2", "bioes")
@@ -36,26 +39,38 @@ _WORDS = 1 << 14
 class TagSet:
     """The tags of a model.
 
+    Tags of data are as `read_tags` writes them.
+
     Attributes:
         labels: names of the tags, in the order of their numbers.
-        scheme: scheme that marks entities; None: the tags mark none, such as parts of speech.
+        scheme: scheme that marks entities; None: no tag has a prefix.
     """
 
     labels: tuple[str, ...]
     scheme: Scheme | None
 
     @functools.cached_property
-    def types(self) -> set[str]:
-        """The types of entities."""
-        return _types(self.labels)
+    def names(self) -> TagNames:
+        """What the labels stand for."""
+        return TagNames.of(self.labels)
+
+    @functools.cached_property
+    def tags(self) -> tuple[str, ...]:
+        """The tags that the labels stand for, in the order of their numbers."""
+        return tuple(self.names.tags[label] for label in self.labels)
 
     def translate(self, tags: Sequence[str]) -> list[str]:
         """Tags of any scheme, translated to the scheme of the model."""
-        return list(tags) if self.scheme is None else convert(tags, self.scheme)
+        return list(tags) if self.scheme is None else self.names.convert(tags, self.scheme)
 
     def numbers(self, tags: Sequence[str]) -> np.ndarray:
         """Numbers of tags of any scheme, int32 [W]; the tags must be known, see `check`."""
-        return np.array([self.labels.index(tag) for tag in self.translate(tags)], np.int32)
+        return np.array([self.tags.index(tag) for tag in self.translate(tags)], np.int32)
+
+    def scheme_of_gold(self, examples: Iterable[Example[Sentence]]) -> Scheme | None:
+        """The scheme of the tags of sentences; None where the model's tags have no prefixes."""
+        gold = (self.names.prefixed(example.label or ()) for example in examples)
+        return detect_scheme(gold) if self.scheme else None
 
     def comparable(
         self, examples: Sequence[Example[Sentence]], tags: Sequence[Sequence[str]]
@@ -63,26 +78,30 @@ class TagSet:
         """Gold and predicted tags in the scheme of the gold tags.
 
         So conlleval, which compares the columns of our files as strings, gives the same metrics.
-        (It also counts lines of -DOCSTART- as words, and does not know M, L, U and W, which are
-        read as BIOES by this module.)
+        (It also counts lines of -DOCSTART- as words.) Where both are in one scheme, predicted tags
+        stay as predicted, also an I- that begins an entity: seqeval counts them like this.
 
         Args:
             examples: sentences with tags.
-            tags: predicted tags of each sentence.
+            tags: predicted labels, or tags, of each sentence.
         """
+        names, scheme = self.names, self.scheme_of_gold(examples)
         gold: list[Sequence[str]] = [example.label or () for example in examples]
-        scheme = detect_scheme(gold) if self.scheme else None
+        predicted: list[Sequence[str]] = [
+            [names.tags.get(tag, tag) for tag in sentence] for sentence in tags
+        ]
         if scheme is None:
-            return gold, list(tags)
-        if any(tag[0] not in "BIOES" for sentence in gold for tag in sentence):
-            gold = [convert(sentence, scheme) for sentence in gold]
-        return gold, [convert(sentence, scheme) for sentence in tags]
+            return gold, predicted
+        gold = [each if names.fit(each) else names.convert(each, scheme) for each in gold]
+        if scheme != self.scheme:
+            predicted = [names.convert(sentence, scheme) for sentence in predicted]
+        return gold, predicted
 
     def knows(self, tag: str) -> bool:
         """Whether a tag of any scheme corresponds to a tag of the model."""
         if self.scheme is None:
-            return tag in self.labels
-        return split_tag(tag) is not None and _types([tag]) <= self.types
+            return tag in self.tags
+        return tag == OUTSIDE or self.names.split(tag)[1] in self.names.types
 
     def check(self, sentences: Iterable[Example[Sentence]]) -> None:
         """Refuses tags that the model does not know.
@@ -93,7 +112,7 @@ class TagSet:
         for sentence, word, tag in self._unknown(sentences):
             has_types = self.scheme is not None and not self.knows(tag)
             what = "types of entities" if has_types else "tags"
-            known = sorted(self.types) if has_types else self.labels
+            known = sorted(self.names.types) if has_types else self.labels
             raise OptionError(
                 "data.labels",
                 self.labels,
@@ -122,7 +141,7 @@ class TagSet:
             unknown = [not self.knows(tag) for tag in tags]
             if not any(unknown):
                 tags = self.translate(tags)
-                unknown = [tag not in self.labels for tag in tags]
+                unknown = [tag not in self.tags for tag in tags]
             for word, tag, is_unknown in zip(sentence.input.words, tags, unknown, strict=False):
                 if is_unknown:
                     yield sentence, word, tag
@@ -147,35 +166,29 @@ def find_tag_set(
             name its own (LABEL_0, LABEL_1, … are not names).
 
     Raises:
-        UserError: a tag marks no entity although others do, or the tags of the model, the config
-            and the data differ.
+        UserError: the tags of the model, the config and the data differ.
     """
     require_one_of("data.scheme", scheme, SCHEMES)
     if model_init.is_finished and model_init.description:
         return _of_finished_model(model_init.description, named)
-    tags = {tag for sentence in train for tag in sentence.label or ()}
-    if not any("-" in tag and split_tag(tag) for tag in tags):
-        return TagSet(_ordered(tags, model_init, named), None)
-    for sentence in train:
-        for word, tag in zip(sentence.input.words, sentence.label or (), strict=False):
-            if split_tag(tag) is None:
-                raise UserError(
-                    f"{sentence.location}: {tag!r}, the tag of {word!r}, marks no entity, as "
-                    "others do; give O, or B-, I-, E-, S- and a type"
-                )
+    names = TagNames.of(tag for sentence in train for tag in sentence.label or ())
+    if names.types == {""} or not names.has_prefixes:
+        labels = _ordered({*names.tags.values()}, model_init, named)
+        return TagSet(labels, TagNames.of(labels).scheme)
+    learned = cast(Scheme, scheme)
     if named:
         locations = {
             tag: sentence.location
             for sentence in train
-            for tag in convert(sentence.label or (), cast(Scheme, scheme))
+            for tag in names.convert(sentence.label or (), learned)
         }
-        return TagSet(choose_labels(locations, model_init, named), cast(Scheme, scheme))
+        return TagSet(_ordered(locations, model_init, named), learned)
     prefixes = "BI" if scheme == "iob2" else "BIES"
-    required = {OUTSIDE}
-    for entity_type in _types(tags):
+    required = {OUTSIDE, *names.whole}
+    for entity_type in names.types - names.whole:
         suffix = f"-{entity_type}" if entity_type else ""
         required |= {prefix + suffix for prefix in prefixes}
-    return TagSet(_ordered(required, model_init, named), cast(Scheme, scheme))
+    return TagSet(_ordered(required, model_init, named), learned)
 
 
 def _of_finished_model(description: ModelDescription, named: tuple[str, ...]) -> TagSet:
@@ -189,42 +202,48 @@ def _of_finished_model(description: ModelDescription, named: tuple[str, ...]) ->
         rule = f"name them in their order with {{data.labels}}, {outputs} in all"
         problem = "the model does not name its tags (id2label in config.json)"
         raise OptionError("data.labels", named, rule, problem)
-    return TagSet(labels, scheme_of(labels))
+    return TagSet(labels, TagNames.of(labels).scheme)
 
 
-def scheme_of(labels: Sequence[str]) -> Scheme | None:
-    """The scheme of a model's labels; None where they mark no entities."""
-    if detect_scheme([labels]) is None:
-        return None
-    if any(label[0] in "ES" for label in labels):
-        return "bioes"
-    beginning = _types(label for label in labels if label.startswith("B"))
-    return "iob2" if beginning == _types(labels) else "iob1"
+def _ordered(
+    tags: Collection[str], model_init: ModelInit, named: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The labels of these tags: named ones, the initial model's, or the tags, O first.
 
-
-def _ordered(tags: set[str], model_init: ModelInit, named: tuple[str, ...]) -> tuple[str, ...]:
-    """The tags as ordered by `choose_labels`; where that leaves the order open, O is first."""
-    labels = choose_labels(tags, model_init, named)
-    known = model_init.description.labels if model_init.description else ()
-    if OUTSIDE not in labels or named or labels == known:
-        return labels
-    return (OUTSIDE, *(label for label in labels if label != OUTSIDE))
-
-
-def _types(tags: Iterable[str]) -> set[str]:
-    return {entity.type for tag in tags for entity in spans([tag])}
-
-
-def entity_tags(tags: Sequence[str], labels: Sequence[str]) -> Sequence[str] | None:
-    """The tags of a model that mark entities; None if its labels do not.
-
-    If labels have no prefixes but one is O, adjacent words with the same label are one entity.
+    Labels may be written in any way that `TagNames` reads. A mapping has the location of each tag.
     """
-    if detect_scheme([labels]) is not None:
-        return tags
-    if OUTSIDE in labels:
-        return [tag if tag == OUTSIDE else f"I-{tag}" for tag in tags]
-    return None
+    if named:
+        choose_labels(tags, model_init, TagSet(named, None).tags)
+        return named
+    known = model_init.description.labels if model_init.description else ()
+    if {*TagSet(known, None).tags} == {*tags}:
+        return known
+    labels = choose_labels(tags, model_init)
+    return tuple(sorted(labels, key=lambda label: label != OUTSIDE))
+
+
+def read_tags(source: str, sentences: Iterable[Example[Sentence]]) -> list[Example[Sentence]]:
+    """The sentences of a file, with tags as `TagNames` writes them; a line says what was read.
+
+    Sentences of a file in columns get these tags as one more column, where they differ.
+    """
+    sentences = list(sentences)
+    names = TagNames.of(tag for sentence in sentences for tag in sentence.label or ())
+    changed = any(label != tag for label, tag in names.tags.items())
+
+    def read(sentence: Example[Sentence]) -> Example[Sentence]:
+        if sentence.label is None or not changed:
+            return sentence
+        tags = tuple(names.tags[label] for label in sentence.label)
+        return dataclasses.replace(
+            sentence, input=with_added_column(sentence.input, tags), label=tags
+        )
+
+    tagged = [*map(read, sentences)]
+    if names.marks_entities and is_main_host():
+        scheme = detect_scheme(names.prefixed(sentence.label or ()) for sentence in tagged)
+        say(f"{source}: {names.as_text(scheme if names.has_prefixes else None)}")
+    return tagged
 
 
 class Decoded(NamedTuple):
@@ -275,12 +294,13 @@ def mask_invalid_transitions(crf_params: CRFParams, labels: Sequence[str]) -> CR
     """The parameters without the transitions that IOB2 or BIOES forbid, such as from O to I-PER.
 
     Training data have none of them, so their scores would hardly be learned. Labels without a
-    scheme may follow each other in any order.
+    prefix may stand anywhere.
     """
-    if detect_scheme([labels]) is None:
+    names = TagNames.of(labels)
+    if not names.has_prefixes:
         return crf_params
-    tags = [split_tag(label) or ("O", "") for label in labels]
-    closed = any(prefix in "ES" for prefix, _ in tags)
+    tags = [names.split(names.tags[label]) for label in labels]
+    closed = any(prefix in ("E", "S") for prefix, _ in tags)
 
     def penalty(before: Tag, after: Tag) -> float:
         return 0.0 if _may_follow(before, after, closed=closed) else IMPOSSIBLE

@@ -13,13 +13,14 @@ import numpy as np
 from bert_jax.data.examples import Example, Sentence
 from bert_jax.data.padding import Sequences
 from bert_jax.data.pipeline import Batch
-from bert_jax.data.readers.conll import CONLL, OUTSIDE, add_tag_column, as_columns
+from bert_jax.data.readers.conll import CONLL, add_tag_column, as_columns
 from bert_jax.data.readers.tagged import TaggedOptions, read_tagged
 from bert_jax.data.windows.words import WordWindow, WordWindows
 from bert_jax.errors import OptionError
 from bert_jax.files import write_atomically
 from bert_jax.metrics.classification import ConfusionMatrix
-from bert_jax.metrics.entities import EntityCounts, detect_scheme
+from bert_jax.metrics.entities import OUTSIDE, EntityCounts
+from bert_jax.metrics.tag_names import TagNames
 from bert_jax.models import crf
 from bert_jax.models.heads.tagging import TaggingOptions
 from bert_jax.models.layers import gather_positions
@@ -45,7 +46,7 @@ from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
 from bert_jax.tasks.base.task import Distillable, Sums, classification_sums, weighted_sums
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tasks.tagging.predict import PREDICT, Tagging, TagPredictor
-from bert_jax.tasks.tagging.tags import TagSet, entity_tags, find_tag_set, mask_invalid_transitions
+from bert_jax.tasks.tagging.tags import TagSet, find_tag_set, mask_invalid_transitions, read_tags
 from bert_jax.tokenization import Tokenizer
 
 
@@ -178,7 +179,7 @@ _METRICS = ("f1", "precision", "recall", "accuracy")
 
 
 def _metric_names(labels: tuple[str, ...]) -> tuple[str, ...]:
-    return ("accuracy",) if entity_tags((), labels) is None else _METRICS
+    return _METRICS if TagNames.of(labels).marks_entities else ("accuracy",)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -262,7 +263,7 @@ class TaggingEvaluator(LabelledEvaluator[Sentence, Tagging]):
         matrix = self._confusion(eval_set.examples, tags)
         text = matrix.as_text()
         if counts:
-            scheme = detect_scheme(example.label or () for example in eval_set.examples)
+            scheme = self.tag_set.scheme_of_gold(eval_set.examples)
             named = f" in {scheme.upper()}, the scheme of the file" if scheme else ""
             text = f"{counts.as_text()}\n\nBy tag{named}:\n\n{text}"
         write_atomically(directory / f"{eval_set.name}.report.txt", text.encode())
@@ -284,14 +285,11 @@ class TaggingEvaluator(LabelledEvaluator[Sentence, Tagging]):
         self, examples: Sequence[Example[Sentence]], tags: Sequence[Sequence[str]]
     ) -> EntityCounts | None:
         """Counts of entities; None if the tags mark none."""
-        labels = self.tag_set.labels
-        if entity_tags((), labels) is None:
+        names = self.tag_set.names
+        if not names.marks_entities:
             return None
-        gold, predicted = self.tag_set.comparable(examples, tags)
-        if self.tag_set.scheme is None:  # tags without prefixes
-            gold = [entity_tags(sentence, labels) or () for sentence in gold]
-            predicted = [entity_tags(sentence, labels) or () for sentence in predicted]
-        return EntityCounts.of(gold, predicted)
+        sides = self.tag_set.comparable(examples, tags)
+        return EntityCounts.of(*(map(names.of_entities, side) for side in sides))
 
     def _confusion(
         self, examples: Sequence[Example[Sentence]], tags: Sequence[Sequence[str]]
@@ -299,7 +297,7 @@ class TaggingEvaluator(LabelledEvaluator[Sentence, Tagging]):
         """Gold and predicted tags of the words, in the scheme of the gold ones."""
         of_sentences = self.tag_set.comparable(examples, tags)
         gold, predicted = ([tag for tags in each for tag in tags] for each in of_sentences)
-        labels, present = self.tag_set.labels, {*gold, *predicted}
+        labels, present = tuple(dict.fromkeys(self.tag_set.tags)), {*gold, *predicted}
         if not present <= {*labels}:  # of another scheme
             labels = (OUTSIDE, *sorted(present - {OUTSIDE}))
         numbers = {label: number for number, label in enumerate(labels)}
@@ -392,8 +390,8 @@ def create(config: TaskConfig[TaggingData], model_init: ModelInit) -> TaggingTas
     tokenizer = model_tokenizer(model_init)
     splits = read_splits(
         data,
-        lambda source, split, report: read_tagged(
-            source, data, needs_tags=split == "train", report=report
+        lambda source, split, report: read_tags(
+            source, read_tagged(source, data, needs_tags=split == "train", report=report)
         ),
         with_train=not model_init.is_finished,
     )

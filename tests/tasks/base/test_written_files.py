@@ -7,12 +7,13 @@ import pytest
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Example, Sentence
+from bert_jax.data.readers.tagged import read_tagged
 from bert_jax.models.head import with_fields
 from bert_jax.tasks.base.splits import EvalSet
 from bert_jax.tasks.classification.problems import SingleLabel
 from bert_jax.tasks.classification.task import ClassificationEvaluator
 from bert_jax.tasks.tagging.predict import TaggedWord, Tagging
-from bert_jax.tasks.tagging.tags import TagSet
+from bert_jax.tasks.tagging.tags import TagSet, read_tags
 from bert_jax.tasks.tagging.task import TaggingEvaluator
 
 
@@ -94,3 +95,35 @@ O                 0      1      0
 B-PER             0      1      0
 I-PER             0      1      1"""
     )
+
+
+@pytest.mark.parametrize(
+    ("file", "columns"),
+    [
+        # An I- that begins an entity stays one, as in seqeval: two of four tags are right.
+        ("Ada B-PER\nBob I-PER\nmet O\nCid B-PER\n",
+         "Ada B-PER I-PER\nBob I-PER I-PER\nmet O I-PER\nCid B-PER B-PER\n"),
+        # Written otherwise, the file also has the tags that are compared.
+        ("Ada x PER_B\nBob x PER_I\nmet x 0\nCid x PER_B\n",
+         "Ada x PER_B B-PER I-PER\nBob x PER_I I-PER I-PER\nmet x 0 O I-PER\n"
+         "Cid x PER_B B-PER B-PER\n"),
+    ],
+)  # fmt: skip
+def test_every_file_has_the_tags_as_predicted(write_set, tmp_path, file, columns):
+    (tmp_path / "a.txt").write_text(file)
+    examples = read_tags("a.txt", read_tagged(tmp_path / "a.txt"))
+    labels, tags = ("O", "B-PER", "I-PER"), ("I-PER", "I-PER", "I-PER", "B-PER")
+    tagged = [
+        TaggedWord(*pair, 0.5, 0, 1) for pair in zip(examples[0].input.words, tags, strict=True)
+    ]
+    predictions = [Tagging(tuple(tagged), ())]
+    problem = (TagSet(labels, "iob2"),)
+    read = write_set(TaggingEvaluator, labels, problem, examples, predictions)
+    assert read("conll") == columns
+    record = json.loads(read("jsonl"))
+    assert (record["expected"], record["tags"]) == (["B-PER", "I-PER", "O", "B-PER"], [*tags])
+    report = read("report.txt")
+    assert "accuracy:  50.00%; precision:  50.00%; recall:  50.00%; FB1:  50.00" in report
+    assert "By tag in IOB2, the scheme of the file:" in report
+    metrics = TaggingEvaluator(None, None, None, *problem).metrics(examples, predictions)
+    assert metrics == {"f1": 0.5, "precision": 0.5, "recall": 0.5, "accuracy": 0.5}

@@ -12,7 +12,8 @@ def label_by_piece(make_model):
     """Makes a model that gives each piece of a mapping its label number, and all others 0."""
 
     def make(tokenizer, labels, numbers):
-        plain = make_model("tagging", num_labels=len(labels), max_position_embeddings=32)
+        sizes = {"vocab_size": tokenizer.vocab_size, "max_position_embeddings": 32}
+        plain = make_model("tagging", num_labels=len(labels), **sizes)
         params = jax.tree_util.tree_map_with_path(
             lambda path, leaf: np.full(leaf.shape, float(path[-1].key == "scale"), np.float32),
             plain.params,

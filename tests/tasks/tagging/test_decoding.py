@@ -76,6 +76,19 @@ def test_tags_of_no_scheme_follow_as_they_like():
     assert mask_invalid_transitions(params, labels) is params
 
 
+def test_a_label_without_a_prefix_stands_anywhere():
+    pairs, starts, ends = allowed(("0", "B_PER", "I_PER", "MISC"))
+    assert pairs == {
+        *("0 0", "0 B_PER", "0 MISC", "MISC 0", "MISC B_PER", "MISC MISC"),
+        *("B_PER 0", "B_PER B_PER", "B_PER I_PER", "B_PER MISC"),
+        *("I_PER 0", "I_PER B_PER", "I_PER I_PER", "I_PER MISC"),
+    }
+    assert (starts, ends) == ({"0", "B_PER", "MISC"}, {"0", "B_PER", "I_PER", "MISC"})
+    assert "MISC B-PER" in allowed((*BIOES, "MISC"))[0]
+    assert allowed((*BIOES, "MISC"))[1:] == ({"O", "B-PER", "S-PER", "MISC"},
+                                             {"O", "E-PER", "S-PER", "MISC"})  # fmt: skip
+
+
 def test_each_word_by_itself():
     scores = np.log(np.array([[1, 2, 1], [6, 3, 1]], np.float32))
     (actual,) = argmax_decode([scores])

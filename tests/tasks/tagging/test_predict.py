@@ -17,7 +17,6 @@ from bert_jax.inference.streams import predict_examples
 from bert_jax.models.head import with_fields
 from bert_jax.tasks.base.predictor import BatchOptions, ExampleError
 from bert_jax.tasks.tagging.predict import PREDICT, TagPredictor
-from bert_jax.tasks.tagging.tags import entity_tags
 from bert_jax.tokenization import Template
 
 IOB2 = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
@@ -152,6 +151,13 @@ def test_a_chain_reads_the_neighbours(knowing, with_chain):
         (("O", "PER", "LOC", "ORG", "MISC"), [("PER", "boy"), ("LOC", "bird"), ("ORG", "sea"),
                                               ("MISC", "tree")]),
         (("DT", "NN", "VB", "JJ", "IN"), []),
+        (("0", "B_X", "I_X", "B_Y", "I_Y"), [("X", "boy bird"), ("Y", "sea tree")]),
+        (("none", "X:B", "X:I", "Y:B", "Y:I"), [("X", "boy bird"), ("Y", "sea tree")]),
+        (("o", "b-x", "i-x", "b-y", "i-y"), [("x", "boy bird"), ("y", "sea tree")]),
+        (("O", "B-X", "I-X", "MISC", "[PAD]"), [("X", "boy bird"), ("MISC", "sea"),
+                                                ("[PAD]", "tree")]),
+        (("0", "PER", "LOC", "ORG", "MISC"), [("PER", "boy"), ("LOC", "bird"), ("ORG", "sea"),
+                                              ("MISC", "tree")]),
         ((), []),
     ],
 )  # fmt: skip
@@ -164,9 +170,28 @@ def test_labels_as_others_name_them(knowing, labels, entities):
     assert [(entity.type, entity.text) for entity in actual.entities] == entities
 
 
-def test_neighbours_of_a_label_without_prefix_are_one_entity():
-    assert entity_tags(["PER", "PER", "O"], ("O", "PER")) == ["I-PER", "I-PER", "O"]
-    assert entity_tags(["NN"], ("NN",)) is None
+@pytest.mark.parametrize("labels", [("O", "B-X", "I-X", "Y", "Z"), ("O", "A", "X", "Y", "Z")])
+def test_neighbours_of_a_label_without_prefix_are_one_entity(knowing, labels):
+    model = knowing()
+    described = dataclasses.replace(model.description, labels=labels)
+    actual = tag(dataclasses.replace(model, description=described), "sea sea bird tree sea")
+    assert [(entity.type, entity.text) for entity in actual.entities] == [
+        *(("Y", "sea sea"), ("X", "bird"), ("Z", "tree"), ("Y", "sea"))
+    ]
+
+
+def test_what_labels_mean_is_said_once(knowing, capsys):
+    model, words = knowing(), ["boy", "sea", "tree"]
+    labels = ("OUTSIDE", "B_X", "I_X", "B_Y", "<unk>")
+    named = dataclasses.replace(
+        model, description=dataclasses.replace(model.description, labels=labels)
+    )
+    capsys.readouterr()
+    assert tag(named, words).tags == tag(named, words).tags == ("B_X", "B_Y", "<unk>")
+    said = "scheme BIO, 3 types; O is 'OUTSIDE'; B-X is 'B_X'; without a prefix: <unk>"
+    assert capsys.readouterr().err == f"labels of the model: {said}\n"
+    tag(model, words)
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.slow

@@ -5,13 +5,14 @@ import dataclasses
 import pytest
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.examples import Example, Sentence
+from bert_jax.data.examples import ColumnLines, Example, Sentence
 from bert_jax.errors import UserError
+from bert_jax.metrics.entities import EntityCounts
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.splits import EvalSet
-from bert_jax.tasks.tagging.tags import TagSet, find_tag_set, scheme_of
+from bert_jax.tasks.tagging.tags import TagSet, find_tag_set, read_tags
 
 INIT = ModelInit(Execution())
 IOB2 = ("O", "B-LOC", "B-PER", "I-LOC", "I-PER")
@@ -38,6 +39,8 @@ def finished(labels, *, is_finished=True):
         (("NN", "VB", "DT", "O"), "iob2", ("O", "DT", "NN", "VB")),  # parts of speech
         (("PER", "O"), "bioes", ("O", "PER")),
         (("I", "O", "NN"), "iob2", ("O", "I", "NN")),  # no hyphen, so no entity
+        # What has no prefix is a type of its own.
+        (("B-LOC", "MISC", "O"), "bioes", ("O", "B-LOC", "E-LOC", "I-LOC", "MISC", "S-LOC")),
     ],
 )
 def test_labels_of_data(tags, scheme, labels):
@@ -82,7 +85,6 @@ def test_a_finished_model_keeps_its_labels(labels, scheme):
     # Its outputs have names already, in whatever order a config has them.
     named = tuple(reversed(labels))
     assert find_tag_set([], finished(labels), "iob2", named) == TagSet(labels, scheme)
-    assert scheme_of(labels) == scheme
 
 
 def test_a_finished_model_must_name_them():
@@ -94,11 +96,34 @@ def test_a_finished_model_must_name_them():
         find_tag_set([], named, "iob2", ("O",))
 
 
-def test_a_misspelt_tag_among_entities():
-    with pytest.raises(
-        UserError, match=r"f:7: 'B_PER', the tag of 'b', marks no entity, as others do"
-    ):
-        find_tag_set([sentence("B-PER", "I-PER"), sentence("O", "B_PER", line=7)], INIT, "iob2", ())
+def test_tags_of_a_file_however_they_are_written(capsys):
+    lines = ColumnLines("# a\na x B_PER\nb x 0\n\n", (1, 2), "")
+    first = dataclasses.replace(sentence("B_PER", "0"), input=Sentence(("a", "b"), lines))
+    actual = read_tags("train.txt", [first, sentence("I_PER", "MISC"), sentence()])
+    assert [each.label for each in actual] == [("B-PER", "O"), ("I-PER", "MISC"), ()]
+    # The column beside the predicted tags, which conlleval compares with them.
+    assert actual[0].input.lines.text == "# a\na x B_PER B-PER\nb x 0 O\n\n"
+    assert capsys.readouterr().err == (
+        "train.txt: scheme BIO, 2 types; O is '0'; B-PER is 'B_PER'; without a prefix: MISC\n"
+    )
+    assert find_tag_set(actual, INIT, "iob2", ()).labels == ("O", "B-PER", "I-PER", "MISC")
+    plain = [sentence("B-PER", "O"), sentence("I-PER")]
+    assert read_tags("dev.txt", plain) == plain
+    assert capsys.readouterr().err == "dev.txt: scheme BIO, 1 type\n"
+    assert read_tags("pos.txt", [sentence("NN", "VB")])
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("labels", [("0", "B_PER", "I_PER", "X"), ("none", "PER-B", "PER-I", "X")])
+def test_labels_of_the_config_and_of_a_model_stay_as_they_are_written(labels):
+    data = [sentence("B-PER", "I-PER", "X", "O")]
+    tag_set = find_tag_set(data, INIT, "iob2", labels)
+    assert tag_set == TagSet(labels, "iob2")
+    assert tag_set.numbers(("B-PER", "I-PER", "X", "X", "O")).tolist() == [1, 2, 3, 3, 0]
+    assert find_tag_set(data, finished(labels, is_finished=False), "iob2", ()).labels == labels
+    assert find_tag_set([], finished(labels), "iob2", ()) == tag_set
+    with pytest.raises(UserError, match="label 'B-LOC' is not a label of the config"):
+        find_tag_set([sentence("B-LOC")], INIT, "iob2", labels)
 
 
 def test_an_unknown_scheme():
@@ -149,9 +174,7 @@ def test_a_test_file_without_a_column_of_tags(capsys):
         (("I-PER", "B-PER", "O", "I-LOC"), None, ["I-PER", "B-PER", "O", "I-LOC"]),  # IOB1
         (("B-PER", "B-PER", "O", "B-LOC"), None, ["B-PER", "B-PER", "O", "B-LOC"]),
         (("S-PER", "S-PER", "O", "S-LOC"), None, ["S-PER", "S-PER", "O", "S-LOC"]),
-        # BILOU, and a file with nothing in it
-        (("B-PER", "L-PER", "O", "U-LOC"), ["B-PER", "E-PER", "O", "S-LOC"],
-         ["S-PER", "S-PER", "O", "S-LOC"]),
+        # a file with nothing in it
         (("O", "O", "O", "O"), None, ["B-PER", "B-PER", "O", "B-LOC"]),
     ],
 )  # fmt: skip
@@ -161,6 +184,23 @@ def test_gold_and_predicted_tags_are_compared_in_the_scheme_of_the_gold_ones(
     predicted = ["B-PER", "B-PER", "O", "B-LOC"]
     actual = TagSet(IOB2, "iob2").comparable([sentence(*gold)], [predicted])
     assert actual == ([expected_gold or gold], [expected])
+
+
+def test_tags_of_the_same_scheme_are_compared_as_predicted():
+    """As seqeval does; entities are read leniently, an accuracy counts tags."""
+    gold, predicted = [sentence("B-PER", "I-PER", "O", "B-LOC")], [["I-PER", "I-PER", "O", "I-LOC"]]
+    actual = TagSet(IOB2, "iob2").comparable(gold, predicted)
+    assert actual == ([gold[0].label], predicted)
+    counts = EntityCounts.of(*actual)
+    assert (counts.accuracy, counts.overall.f1) == (0.5, 1)
+    # Labels as the model writes them, and a type without a prefix.
+    labels = ("0", "B_PER", "I_PER", "MISC")
+    gold, predicted = [sentence("B-PER", "O", "MISC", "MISC")], [["I_PER", "0", "0", "MISC"]]
+    actual = TagSet(labels, "iob2").comparable(gold, predicted)
+    assert actual == ([gold[0].label], [["I-PER", "O", "O", "MISC"]])
+    # It has prefixes in one of both only.
+    gold = [sentence("B-PER", "O", "B-MISC", "I-MISC")]
+    assert TagSet(labels, "iob2").comparable(gold, predicted)[0] == [["B-PER", "O", "MISC", "MISC"]]
 
 
 def test_tags_of_no_scheme_are_compared_as_they_are():

@@ -235,7 +235,6 @@ def test_evaluation_and_its_baseline(make_task):
     ("text", "keys", "message"),
     [
         ("a\nb\n", {}, r"train.txt:1: the words have no tags; .*data.tag_column"),
-        ("a B-X\n\nb B_X\n" * 9, {}, r"'B_X', the tag of 'b', marks no entity"),
         ("a B-X\n\n" * 9, {"data__scheme": "iob"}, r"data.scheme is 'iob'"),
         ("a B-X\n\n" * 9, {"data__class_weights": "x"}, r"data.class_weights is 'x'"),
         (

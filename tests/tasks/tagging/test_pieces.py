@@ -1,4 +1,4 @@
-"""Entities in scripts without spaces between words: a piece is a word."""
+"""Entities in texts whose words are their pieces: of SentencePiece, and without spaces."""
 
 import dataclasses
 import random
@@ -9,7 +9,7 @@ import pytest
 import tokenizers
 
 from bert_jax.data.windows.words import WordWindows, piece_words
-from bert_jax.tokenization import load_tokenizer
+from bert_jax.tokenization import load_tokenizer, train_byte_level_bpe
 from bert_jax.tokenization.encoding import Pieces
 from bert_jax.tokenization.interface import XLM_ROBERTA
 
@@ -69,6 +69,50 @@ def test_entities_are_where_the_pieces_are(tagger, text, entities):
     assert all(text[word.start : word.end] == word.text for word in actual.words)
 
 
+@pytest.fixture(scope="module")
+def byte_level():
+    """A tokenizer as RoBERTa's, with "berlin" and " berlin" as pieces."""
+    texts = ["(berlin) berlin"] * 3
+    return train_byte_level_bpe(texts, vocab_size=274, add_prefix_space=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "entities"),
+    [
+        # As transformers 5.24 finds them with aggregation_strategy="simple".
+        ("the berlin.", [(4, 10), (10, 11)]),
+        ("theberlin", []),
+        ("the berlining a", [(4, 13)]),
+        ("(berlin)", []),
+        ("the  berlin . ", [(5, 11), (12, 13)]),
+        ("東京.", [(0, 2), (2, 3)]),
+    ],
+)
+def test_texts_have_their_own_pieces(label_by_piece, unigram, text, entities):
+    numbers = dict.fromkeys((*PLACES, "."), 1) | {"ing": 2}
+    model = label_by_piece(unigram, ("O", "B-LOC", "I-LOC"), numbers)
+    (actual,) = model.tag([text])
+    assert [(entity.start, entity.end) for entity in actual.entities] == entities
+
+
+def test_a_list_of_words_is_split_as_given(label_by_piece, byte_level, unigram):
+    model = label_by_piece(byte_level, ("O", "B-IN", "B-AFTER"), {"berlin": 1, "Ġberlin": 2})
+    # Nothing is before the first word of a text, and a space before each word of a list.
+    sentences = ["(berlin)", "berlin berlin", "\n a  berlin", ["(", "berlin", ")"], ["(berlin)"]]
+    actual = [[(e.type, e.start, e.end) for e in each.entities] for each in model.tag(sentences)]
+    assert actual == [
+        [("IN", 1, 7)],
+        [("IN", 0, 6), ("AFTER", 7, 13)],
+        [("AFTER", 5, 11)],
+        [("AFTER", 2, 8)],
+        [],  # a word has the tag of its first piece
+    ]
+    assert [word.text for word in model.tag(["(berlin)"])[0].words] == ["(", "berlin", ")"]
+    for tokenizer in (byte_level, unigram):
+        model = label_by_piece(tokenizer, ("O", "B-X"), {})
+        assert [each.words for each in model.tag(["", " ", "\n \t", []])] == [()] * 4
+
+
 @pytest.mark.slow
 def test_a_long_text_is_read_in_windows(tagger):
     text = "ฉันที่กรงเทพ" * 20
@@ -104,7 +148,7 @@ def test_a_long_text_is_read_in_windows(tagger):
 def test_words_of_pieces_by_hand(text, pieces, words):
     tokens, starts, ends = zip(*pieces, strict=True)
     encoded = Pieces([0] * len(pieces), list(tokens), [*zip(starts, ends, strict=True)], [])
-    actual = piece_words(text, encoded)
+    actual = piece_words(text, encoded, whole=True)
     assert [word.text for word in actual] == words
     assert [text[word.start : word.end] for word in actual] == words
 
@@ -124,7 +168,10 @@ def test_a_bare_space_decides_no_word(unigram):
 
 @pytest.mark.slow
 def test_entities_are_those_of_transformers(tagger, tmp_path):
-    """Of random texts, where each piece has a random tag; a bare space is outside."""
+    """Of random texts, where each piece has a random tag.
+
+    A bare space is outside there, and no word here, so that only the first piece may be one.
+    """
     pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     draw = random.Random(0)
@@ -134,9 +181,9 @@ def test_entities_are_those_of_transformers(tagger, tmp_path):
     model = dataclasses.replace(tagger, params=params)
     model.save(tmp_path / "model")
     pipeline = transformers.pipeline("ner", str(tmp_path / "model"), aggregation_strategy="simple")
-    pieces = [piece.removeprefix("▁") for piece, score in PIECES if score] + [" ", " ", "京", "x"]
+    pieces = [piece.replace("▁", " ") for piece, score in PIECES[5:] if score] + ["京", "x"]
     for _ in range(200):
-        text = "東" + "".join(draw.choices(pieces, k=draw.randrange(1, 9))).replace(" ", " 東")
+        text = draw.choice(["東", "a", ""]) + "".join(draw.choices(pieces, k=draw.randrange(1, 9)))
         (actual,) = model.tag([text])
         ours = [(entity.type, entity.start, entity.end) for entity in actual.entities]
         peer = pipeline(text)
