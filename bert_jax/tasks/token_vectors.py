@@ -236,4 +236,5 @@ PREDICT = PredictSpec(
     TokenVectorsPredictOptions,
     lambda model, options: TokenVectorsPredictor(model, options.batches, side=options.side),
     lambda text, result: {"tokens": result.tokens, "vectors": result.vectors},
+    variants=lambda description: [{"side": side} for side in SIDES],
 )

@@ -84,6 +84,7 @@ def _loss(logits: Arrays, labels: Arrays, problem_type: str) -> list[jax.Array]:
 
 HEAD = Head(
     ClassificationModel,
+    makes_vectors=False,
     axes=(
         *dense_axes("classifier(/dense|/out_proj)?"),
         ("prediction_head/dense/kernel", ("embed", None)),
@@ -95,5 +96,8 @@ HEAD = Head(
     ),
     options=ClassifierOptions,
     label_parameters=("classifier/",),
-    comparison=Comparison(("logits",), ("classification",), _labels, loss=_loss),
+    label_kernels=("classifier/out_proj/kernel", "classifier/kernel"),
+    comparison=Comparison(
+        ("logits",), ("classification",), _labels, loss=_loss, reads_problem_type=True
+    ),
 )
