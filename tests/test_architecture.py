@@ -186,6 +186,16 @@ def test_heads_and_tasks_are_named_by_no_other_file():
             assert not of_tasks & (tasks - {"base"}), name
 
 
+def test_the_arrays_of_a_model_are_listed_in_its_record_only():
+    """A model takes `EncoderInputs`, or their arrays by position or name; it spells none again."""
+    arrays = {"token_type_ids", "attention_mask", "segment_ids", "packed_rows", "row_indices"}
+    for name, tree in TREES.items():
+        for node in ast.walk(tree) if name.startswith("models/") else ():
+            if isinstance(node, ast.FunctionDef):
+                own = {arg.arg for arg in (*node.args.args, *node.args.kwonlyargs)}
+                assert len(own & arrays) <= 1, f"{name}: {node.name}"
+
+
 def test_the_documentation_shows_every_part():
     page = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
     assert [name for name in LAYER_OF if name not in page] == []

@@ -26,7 +26,7 @@ from bert_jax.inference.loading import load
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
 from bert_jax.models.encoder import Encoder, RequestedOutputs, abstract_params
-from bert_jax.models.encoder_with_head import ClassifierOptions, apply_model
+from bert_jax.models.encoder_with_head import ClassifierOptions
 from bert_jax.models.head import fields_of, find_head
 from bert_jax.models.vectors import TEXT_VECTORS
 from bert_jax.parity.causes import Case, causes_in_config, causes_in_rounding, causes_in_tensors
@@ -185,11 +185,11 @@ def compute(model: LoadedModel, batch: ParityInput) -> Values:
     head = model.description.head
     assert head is not None
     compared = find_head(head).compared
-    features = {name: jnp.asarray(value) for name, value in batch.features.items()}
+    features: dict[str, Any] = {name: jnp.asarray(value) for name, value in batch.features.items()}
     labels = {name: jnp.asarray(value) for name, value in batch.labels.items()}
 
     def loss(params: Any) -> tuple[jax.Array, tuple[dict[str, jax.Array], dict[str, jax.Array]]]:
-        output = apply_model(model.module, params, features)
+        output: Any = model.module.apply({"params": params}, **features)
         of_head = compared.named_losses(output, labels, problem_type(model.description))
         return list(of_head.values())[-1], (compared.named_logits(output), of_head)
 
@@ -226,12 +226,12 @@ def hidden_states(config: EncoderConfig, params: Any, batch: ParityInput) -> np.
         return np.asarray(jax.jit(states)(encoder))
 
 
-def _decoder_states(model: LoadedModel, features: Mapping[str, jax.Array]) -> np.ndarray:
+def _decoder_states(model: LoadedModel, features: Mapping[str, Any]) -> np.ndarray:
     """Embeddings and outputs of the decoder's layers, [L + 1, B, U, D]."""
 
     def states(params: Any) -> jax.Array:
-        *_, decoded = apply_model(model.module, params, features, encoder_outputs=_STATES)
-        return decoded.hidden_states
+        outputs: Any = model.module.apply({"params": params}, **features, encoder_outputs=_STATES)
+        return outputs[-1].hidden_states
 
     with jax.default_matmul_precision("highest"):
         return np.asarray(jax.jit(states)(model.params))
