@@ -27,7 +27,7 @@ from bert_jax.options import from_keys, keys_of
 from bert_jax.presets import keys_of_preset, model_fields
 from bert_jax.process import say
 from bert_jax.sharding.mesh import MeshShape
-from bert_jax.tasks import find_task
+from bert_jax.tasks import DEFAULT_TASK, find_task
 from bert_jax.tasks.base.model_init import ModelInit, ModelOptions, model_init
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.training_options import ALTERNATIVES, OptimizerOptions, TrainOptions
@@ -97,7 +97,7 @@ def complete_config(keys: Any, *, where: str) -> ConfigDict:
     """
     if not isinstance(keys, Mapping | ConfigDict):
         raise UserError(f"{where}: the config is {keys!r}, not a mapping of keys")
-    config = default_config(keys.get("task", "pretraining"))
+    config = default_config(keys.get("task", DEFAULT_TASK))
     return set_keys(config, dict(_flat(keys)), where=where)
 
 

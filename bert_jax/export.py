@@ -46,7 +46,7 @@ def export(workdir: Path, output: Path, *, which: str = "", part: str = "") -> i
         description = chosen.description
         params = without_padding(chosen.params(params), description.config)
     # A bare encoder is trained with a loss on top.
-    elif description.head == "encoder":
+    elif description.is_bare:
         params = params.pop(ENCODER_SCOPE) | params
     model_directory.save(output, description, params, tokenizer)
     return step

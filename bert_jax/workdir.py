@@ -330,7 +330,7 @@ def description_of(workdir: Path) -> ModelDescription:
     description = read_config(workdir / MODEL_CONFIG)
     # Only the tensors show whether there is a pooler; a bare encoder is trained without one, as no
     # loss would reach it.
-    has_pooler = description.head != "encoder"
+    has_pooler = not description.is_bare
     vectors = read_vectors(workdir / _VECTORS)
     return dataclasses.replace(description, add_pooling_layer=has_pooler, stored_vectors=vectors)
 
@@ -363,7 +363,7 @@ def restore_params(
         # With several hosts, each must take part.
         mesh = one_device_mesh() if jax.process_count() == 1 else make_mesh(MeshShape())
     abstract = abstract_params(module or description.make_module(run.execution()))
-    if module is None and description.head == "encoder":
+    if module is None and description.is_bare:
         modules = module_shapes(description.stored_vectors, description.config.hidden_size)
         abstract = {ENCODER_SCOPE: abstract, **modules}
     train = run.train

@@ -163,6 +163,39 @@ def test_plug_ins_are_named_by_no_other_file():
         assert not [text for text in compared if "type_vocab_size" in text], name
 
 
+def test_heads_and_tasks_are_named_by_no_other_file():
+    """What another file needs to know of one is in its record: `Head`, `PredictSpec`."""
+    # A preset and the form of a client are for some tasks.
+    own = ("models/heads/", "families/", "presets.py", "serving/routes/")
+    heads = {Path(name).stem for name in TREES if name.startswith("models/heads/")}
+    tasks = {Path(name.split("/")[1]).stem for name in TREES if name.startswith("tasks/")}
+    # Some are also words for other things: a folder, an axis, an option, a field of outputs.
+    also = {"__init__", "base", "encoder", "embed", "text_vectors"}
+    also |= {"attentions", "reader", "similarity"}
+    for name, tree in TREES.items():
+        is_of_task = name.startswith("tasks/") and not name.startswith("tasks/base/")
+        if is_of_task or name.startswith(own):
+            continue
+        assert not [word for word in spelled(tree) if word in (heads | tasks) - also], name
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Compare) and re.search(r"\b(head|task)\b", ast.unparse(node)):
+                assert not (heads | tasks) & set(spelled(node)), f"{name}: {ast.unparse(node)}"
+        # A method of a model or a verb is the form of a task; what lies below knows none.
+        if not name.startswith(("inference/", "cli/", "serving/", "tasks/base/")):
+            of_tasks = {module.split(".")[2] for module in imports_of(tree) if ".tasks." in module}
+            assert not of_tasks & (tasks - {"base"}), name
+
+
+def test_the_arrays_of_a_model_are_listed_in_its_record_only():
+    """A model takes `EncoderInputs`, or their arrays by position or name; it spells none again."""
+    arrays = {"token_type_ids", "attention_mask", "segment_ids", "packed_rows", "row_indices"}
+    for name, tree in TREES.items():
+        for node in ast.walk(tree) if name.startswith("models/") else ():
+            if isinstance(node, ast.FunctionDef):
+                own = {arg.arg for arg in (*node.args.args, *node.args.kwonlyargs)}
+                assert len(own & arrays) <= 1, f"{name}: {node.name}"
+
+
 def test_the_documentation_shows_every_part():
     page = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
     assert [name for name in LAYER_OF if name not in page] == []

@@ -25,7 +25,7 @@ from bert_jax.files.paths import DESCRIPTION
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution
-from bert_jax.models.head import find_head, option_keys
+from bert_jax.models.head import BARE_ENCODER, find_head, option_keys
 from bert_jax.models.heads.text_vectors import TextVectors
 from bert_jax.models.vectors import StoredVectors
 from bert_jax.tokenization.encoding import half_surrogate
@@ -116,6 +116,11 @@ class ModelDescription:
                 raise UserError(f"label {label!r}, {problem}")
 
     @property
+    def is_bare(self) -> bool:
+        """Whether the model is an encoder without a head."""
+        return self.head == BARE_ENCODER
+
+    @property
     def class_name(self) -> str:
         """Hugging Face's class of this model; "" if the head is unknown."""
         return self.family.class_name(self.head) if self.head else ""
@@ -152,9 +157,24 @@ class ModelDescription:
                     f"{DESCRIPTION}: {key} is {self.other[key]!r:.80}; the head {self.head} has "
                     f"only {value!r}: give another model"
                 )
-        if self.head == "encoder":
+        if self.is_bare:
             return Encoder(self.config, execution, add_pooling_layer=self.add_pooling_layer)
         return find_head(self.head).make(self.config, execution)
+
+
+def problem_type(description: ModelDescription) -> str:
+    """Hugging Face's `problem_type` of a classifier; one output means regression.
+
+    Raises:
+        UserError: it is unknown.
+    """
+    stored = description.problem_type
+    if stored not in (None, *PROBLEM_TYPES):
+        known = ", ".join(PROBLEM_TYPES)
+        raise UserError(f"config.json: problem_type is {stored!r}; known are {known}")
+    if description.config.num_labels == 1 and stored != MULTI_LABEL:
+        return REGRESSION
+    return stored or SINGLE_LABEL
 
 
 def read_config(path: Path, default_type: str = DEFAULT_MODEL_TYPE) -> ModelDescription:

@@ -24,13 +24,13 @@ from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import ModelDescription, read_config, write_config
 from bert_jax.checkpoints.parameters import (
-    CLASSIFIER,
     POOLER,
     WORD_EMBEDDINGS,
     LoadReport,
     check_sizes,
-    head_in,
+    heads_in,
     locate,
+    number_of_labels,
     parameters_in,
     read_parameters,
     to_tensors,
@@ -46,7 +46,7 @@ from bert_jax.files import atomic_directory, check_undamaged, is_there, read_lim
 from bert_jax.files.paths import DESCRIPTION
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
-from bert_jax.models.head import fields_of
+from bert_jax.models.head import fields_of, find_head
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tokenization import SentencePieceTokenizer, Tokenizer, WordPieceTokenizer
 from bert_jax.tokenization.interface import SENTENCEPIECE
@@ -63,9 +63,6 @@ CHECKPOINT = "bert_model.ckpt"
 _ENDING = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})")
 _STATE_BYTES = 2**20
 _STATE = re.compile(r'^model_checkpoint_path: "(.*)"$', re.MULTILINE)
-
-# Third-party scripts for these heads name their variables like run_classifier.py.
-_LIKE_CLASSIFICATION = ("tagging", "multiple_choice")
 
 # Name of an activation in bert_jax → name in google-research/bert.
 _ACTIVATIONS = {
@@ -154,9 +151,9 @@ def load_description(files: GoogleFiles, head: str | None = None) -> ModelDescri
         located = locate(file, names, described.config)
         check_sizes(file, located, names.rules, described.config)
         parameters = parameters_in(located, names)
-        if CLASSIFIER in parameters and not described.labels:
-            outputs = file.tensors[located[names.rule(CLASSIFIER).tensor]].shape[0]
-            fields["num_labels"] = outputs
+        count = number_of_labels(file, located, names)
+        if count is not None and not described.labels:
+            fields["num_labels"] = count
     return dataclasses.replace(
         described,
         config=dataclasses.replace(described.config, **fields),
@@ -287,8 +284,13 @@ def _head_of(parameters: set[str], named: str | None) -> str:
     `bert_config.json` is used only if the variables are ambiguous: Google's scripts do not update
     the file when they put another head on the model.
     """
-    head = head_in(parameters | {POOLER})  # taggers of google-research/bert have a pooler, too
-    return named if head == "classification" and named in _LIKE_CLASSIFICATION else head
+    parameters = parameters | {POOLER}  # taggers of google-research/bert have a pooler, too
+    head = heads_in(parameters)[-1]
+    if named is None or named not in heads_in(parameters, is_score=True):
+        return head
+    # Third-party scripts for other heads with labels name their variables like run_classifier.py.
+    own, other = (find_head(name).label_parameters for name in (head, named))
+    return named if set(own) & set(other) else head
 
 
 def _check_config(path: Path, config: EncoderConfig, family: Family) -> None:

@@ -24,15 +24,14 @@ from bert_jax.checkpoints.generation_config import (
 )
 from bert_jax.checkpoints.hub import TOKENIZER_PATTERNS
 from bert_jax.checkpoints.parameters import (
-    CLASSIFIER,
-    CLASSIFIER_OUTPUT,
     POOLER,
     WORD_EMBEDDINGS,
     LoadReport,
     check_sizes,
     decoder_tensor,
-    head_in,
+    heads_in,
     locate,
+    number_of_labels,
     parameters_in,
     read_parameters,
     to_tensors,
@@ -52,7 +51,7 @@ from bert_jax.files.paths import DESCRIPTION
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
-from bert_jax.models.head import find_head
+from bert_jax.models.head import BARE_ENCODER, find_head
 from bert_jax.models.heads.token_vectors import TokenVectors
 from bert_jax.models.vectors import TEXT_VECTORS
 from bert_jax.sharding.hosts import is_main_host, wait_for_all_hosts
@@ -155,13 +154,8 @@ def load_description(directory: Path, head: str | None = None) -> ModelDescripti
             config = dataclasses.replace(config, tie_word_embeddings=_are_equal(file, *tables))
         head = head or described.head
         if head is None:
-            head = head_in(parameters)
-            if head == "classification":
-                kernels = map(names.tensor_of, (CLASSIFIER_OUTPUT, CLASSIFIER))
-                kernel = next(located[name] for name in kernels if name in located)
-                outputs = file.tensors[kernel].shape[0]
-                if outputs == 1 != config.num_labels:
-                    head = "multiple_choice"  # one score per choice, regardless of the labels
+            is_score = number_of_labels(file, located, names) == 1 != config.num_labels
+            head = heads_in(parameters, is_score=is_score)[-1]
     return dataclasses.replace(
         described,
         config=config,
@@ -171,7 +165,7 @@ def load_description(directory: Path, head: str | None = None) -> ModelDescripti
         generation=_generation(encoder, head),
         mixed_dtypes=by_name if len(dtypes) > 1 else {},
         dtype=dtypes.pop() if len(dtypes) == 1 else "float32",
-        add_pooling_layer=head != "encoder" or _has_pooler(config, parameters),
+        add_pooling_layer=head != BARE_ENCODER or _has_pooler(config, parameters),
     )
 
 
@@ -234,7 +228,7 @@ def _tensors(description: ModelDescription, params: Any) -> dict[str, np.ndarray
     tensors = to_tensors(params, names, description.make_module(Execution()))
     if decoder_tensor(names) in tensors:
         tensors |= {alias: tensors[name] for alias, name in names.aliases.items()}
-    prefix = names.prefix if description.head == "encoder" else ""
+    prefix = names.prefix if description.is_bare else ""
 
     def dtype_of(name: str) -> np.dtype:
         dtype = description.mixed_dtypes.get(name, description.dtype)

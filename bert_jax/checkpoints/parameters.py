@@ -17,7 +17,7 @@ from bert_jax.errors import UserError, listed, one_line
 from bert_jax.families.family import Rule, TensorNames
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
 from bert_jax.models.encoder import Encoder, abstract_params, init_params
-from bert_jax.models.head import all_heads, head_parameters
+from bert_jax.models.head import BARE_ENCODER, all_heads, head_parameters
 from bert_jax.models.parameter_sharding import sharded_shapes, state_shardings
 from bert_jax.models.surgery import WORD_ROWS
 from bert_jax.models.vectors import TEXT_VECTORS
@@ -29,8 +29,6 @@ POOLER = f"{ENCODER}pooler/dense/kernel"
 DECODERS = ("mlm_head/decoder", "lm_head/decoder")
 POSITION_EMBEDDINGS = f"{ENCODER}embeddings/position_embeddings/embedding"
 WORD_EMBEDDINGS = f"{ENCODER}embeddings/word_embeddings/embedding"
-CLASSIFIER = "classifier/kernel"
-CLASSIFIER_DENSE, CLASSIFIER_OUTPUT = "classifier/dense/kernel", "classifier/out_proj/kernel"
 
 # Sizes of an encoder: a field of its config, a parameter, and the axis of the parameter's tensor.
 _SIZES = (
@@ -155,15 +153,32 @@ def _missing(file: TensorFile, tensor: str) -> UserError:
     )
 
 
-def head_in(parameters: set[str]) -> str:
-    """The head of the model that has these parameters."""
-    shown = {
-        len(needed): name
+def number_of_labels(
+    file: TensorFile, located: Mapping[str, str], names: TensorNames
+) -> int | None:
+    """The number of outputs for labels that a file has; None if its head has no labels."""
+    for head in all_heads().values():
+        for tensor in map(names.tensor_of, head.label_kernels):
+            if tensor in located:
+                return file.tensors[located[tensor]].shape[0]
+    return None
+
+
+def heads_in(parameters: set[str], *, is_score: bool = False) -> list[str]:
+    """The heads that these parameters show, the head of their model last.
+
+    Args:
+        parameters: parameters of a file.
+        is_score: whether there is one output for labels, and `num_labels` is more.
+    """
+    shown = [
+        (len(needed), kind, name)
         for name, head in all_heads().items()
-        for needed in head.shown_by
+        for kind, sets in enumerate((head.shown_by, head.shown_by_score if is_score else ()))
+        for needed in sets
         if parameters.issuperset(needed)
-    }
-    return shown[max(shown)] if shown else "encoder"
+    ]
+    return [BARE_ENCODER, *(name for *_, name in sorted(shown))]
 
 
 def read_parameters(

@@ -14,9 +14,9 @@ from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
 from bert_jax.process import say
 from bert_jax.sharding.hosts import from_main_host, is_main_host, to_global
+from bert_jax.tasks.base.corpus_task import CorpusTask
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.task import Task
-from bert_jax.tasks.pretraining.task import PretrainingTask
 
 # Validation texts that are timed, and how often: the fastest pass counts.
 _TEXTS, _PASSES = 256, 5
@@ -78,7 +78,7 @@ def _prediction(task: Task, params: Any, mesh: Mesh) -> tuple[Callable[[], Any],
         items = [example.input for example in evaluator.splits.validation[0].examples[:_TEXTS]]
         engine = Engine(evaluator.predictor(task.model(params, mesh)))
         return lambda: engine.predict(items), len(items)
-    assert isinstance(task, PretrainingTask), "the only other task"
+    assert isinstance(task, CorpusTask), "the only other kind"
     rows = next(task.evaluation_batches(host=0, hosts=1))
     batch = to_global(mesh, rows)
     step = functools.partial(task.loss_step, mesh, params, batch)

@@ -16,7 +16,7 @@ from bert_jax.checkpoints.hub import model_files, resolve
 from bert_jax.errors import OptionError, UserError
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
-from bert_jax.models.heads.question_answering import QuestionAnsweringOptions
+from bert_jax.models.head import fields_of, find_head, heads_with
 from bert_jax.models.parameter_sharding import sharded_shapes
 from bert_jax.tasks.base.labels import label_names
 from bert_jax.tasks.base.model_init import ModelInit
@@ -145,27 +145,25 @@ class Teacher:
 def _check(path: str, description: ModelDescription, task: Distillable) -> None:
     """Raises OptionError if a teacher's outputs cannot be compared with the student's."""
     student, head = task.description, task.description.head
-    word_heads = ("pretraining", "masked_lm")
-    sizes = description.config.vocab_size, student.config.vocab_size
-    names = [each or "no" for each in (description.head, head)]
-    qa_heads = [
-        described.config.of_head(QuestionAnsweringOptions).qa_head
-        for described in (description, student)
-    ]
+    assert head is not None
+    fills_masks = find_head(head).fills_masks
+    its, own = fields_of(description.config), fields_of(student.config)
+    differing = [key for key in find_head(head).output_keys if its[key] != own[key]]
     problems = description.problem_type, student.problem_type
-    if head in word_heads and sizes[0] != sizes[1]:
-        problem = f"knows {sizes[0]:,} words, and the student {sizes[1]:,}"
+    if fills_masks and its["vocab_size"] != own["vocab_size"]:
+        problem = f"knows {its['vocab_size']:,} words, and the student {own['vocab_size']:,}"
         rule = "give a teacher with the student's vocabulary"
-    elif description.head not in (word_heads if head in word_heads else (head,)):
-        problem = f"has the head {names[0]}, and the task needs {names[1]}"
+    elif description.head not in (heads_with("fills_masks") if fills_masks else (head,)):
+        problem = f"has the head {description.head or 'no'}, and the task needs {head}"
         rule = "give a model that was trained for this task"
-    elif qa_heads[0] != qa_heads[1]:
-        problem = f"has {qa_heads[0]!r} as qa_head, the student {qa_heads[1]!r}"
-        rule = "train the student with the teacher's qa_head"
-    elif head == "classification" and problems[0] not in (None, problems[1]):
+    elif differing:
+        key = differing[0]
+        problem = f"has {its[key]!r} as {key}, the student {own[key]!r}"
+        rule = f"train the student with the teacher's {key}"
+    elif problems[1] and problems[0] not in (None, problems[1]):
         problem = f"was trained for {problems[0]}, the student is for {problems[1]}"
         rule = "train the student for the same, or give another teacher"
-    elif head in ("classification", "tagging") and (
+    elif head in heads_with("label_kernels") and (
         labels := _different_labels(label_names(description), label_names(student))
     ):
         problem = f"{labels}; the student's labels are {', '.join(label_names(student))}"

@@ -20,16 +20,19 @@ from bert_jax.inference.model import LoadedModel, Origin, parts_of, states_of
 from bert_jax.inference.resizing import MOST_POSITIONS
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import resolve_execution
-from bert_jax.models.head import all_heads, find_head, label_parameters
+from bert_jax.models.head import (
+    BARE_ENCODER,
+    all_heads,
+    find_head,
+    heads_with,
+    label_parameters,
+)
 from bert_jax.models.heads.text_vectors import SIMILARITIES
 from bert_jax.process import say
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.sharding.mesh import check_mesh, one_device_mesh
 from bert_jax.sharding.runtime import keep_freed_memory
 from bert_jax.tasks import find_task, task_names
-
-# Heads with named outputs.
-_NAMED_OUTPUTS = ("classification", "tagging")
 
 
 def load(
@@ -91,11 +94,11 @@ def load(
         module = description.make_module(execution)
         params, report = read(description, module, reinitialize=reinitialize)
     except HeadError as error:
-        if task is not None or "encoder" not in description.family.class_names:
+        if task is not None or BARE_ENCODER not in description.family.class_names:
             raise
         if is_main_host():
             say(f"{error}; the model is loaded without its head")
-        description = _described(files, source, "encoder", hidden_act)
+        description = _described(files, source, BARE_ENCODER, hidden_act)
         description = dataclasses.replace(description, head_error=str(error))
         module = description.make_module(execution)
         params, report = read(description, module)
@@ -146,9 +149,9 @@ def _with_requested_labels(
         labels: labels, see `load`.
     """
     reinitialize: tuple[str, ...] = ()
-    head, default = description.head, EncoderConfig.num_labels
-    if labels is not None and head not in _NAMED_OUTPUTS:
-        able = " or ".join(_NAMED_OUTPUTS)
+    head = description.head
+    if labels is not None and head not in heads_with("label_kernels"):
+        able = " or ".join(heads_with("label_kernels"))
         raise OptionError(
             "labels",
             labels,
@@ -158,15 +161,14 @@ def _with_requested_labels(
     of_labels = {name for name, one in all_heads().items() if one.label_parameters}
     if stored_head != head and {stored_head, head} <= of_labels:
         # These heads' parameters have the same names and another meaning.
-        description = _with_labels(description, default)
+        description = _with_labels(description, EncoderConfig.num_labels)
         description = dataclasses.replace(description, problem_type=None)
         reinitialize = label_parameters()
     if labels is not None and tuple(labels) != description.labels:
         description = _with_labels(description, len(labels), tuple(labels))
         reinitialize = label_parameters()
-    if head == "question_answering":
-        # Its outputs are first and last token, regardless of the labels of the initial model.
-        description = _with_labels(description, default)
+    if head and (count := find_head(head).num_labels) is not None:
+        description = _with_labels(description, count)
     return description, reinitialize
 
 
@@ -186,10 +188,10 @@ def _requested_head(task: str | None) -> str | None:
     """
     if task is None:
         return None
-    heads = {name: name for name, head in all_heads().items() if head.module and name != "encoder"}
-    heads["embedding"] = "encoder"
+    heads = {name: name for name, head in all_heads().items() if head.module}
+    heads["embedding"] = heads.pop(BARE_ENCODER)
     for name in task_names("PREDICT"):
-        heads.setdefault(name, (*find_task(name, "PREDICT").PREDICT.heads, "encoder")[0])
+        heads.setdefault(name, (*find_task(name, "PREDICT").PREDICT.heads, BARE_ENCODER)[0])
     if task in heads:
         return heads[task]
     family_and_head = find_class(task)
@@ -269,7 +271,7 @@ def _with_vectors(model: LoadedModel, pooling: str | None, similarity: str | Non
     Raises:
         OptionError: it has a head, or cannot make such vectors.
     """
-    if model.description.head != "encoder":
+    if not model.description.is_bare:
         raise OptionError("task", model.description.head, "leave it out: vectors need no head")
     vectors = model.description.vectors.chosen(pooling, None)
     vectors.width(model.config.hidden_size)  # the pooling fits the modules after it

@@ -37,8 +37,6 @@ from bert_jax.tasks.base.predictor import ExampleError
 # The attribute of a task's module.
 _PREDICT = "PREDICT"
 _NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
-# The task of a model without a head.
-_ENCODER_TASK = "embed"
 
 
 def predict(
@@ -297,8 +295,8 @@ def _default_task(description: ModelDescription) -> str:
     stored, head = description.stored_vectors, description.head
     if stored is not None and head in stored.heads:
         return stored.method
-    if head == "encoder":
-        return _ENCODER_TASK
+    if description.is_bare:
+        return description.vectors.method
     names = task_names(_PREDICT)
     specs = {name: find_task(name, _PREDICT).PREDICT for name in names}
     able = [name for name, spec in specs.items() if head in spec.heads and spec.is_default]

@@ -27,7 +27,7 @@ from bert_jax.tasks.base.vector_kinds import (
     check_makes_vectors,
     vector_kind,
 )
-from bert_jax.tasks.ranking.predict import CrossEncoderPredictor, candidates_error
+from bert_jax.tasks.ranking.predict import RERANK, CrossEncoderPredictor, candidates_error
 from bert_jax.tasks.similarity.predict import Match
 
 # Documents with their vectors in memory together: 400 MB of 200 token vectors of width 128.
@@ -87,7 +87,7 @@ def score_windows(
     Raises:
         UserError: see `rank`; or `raw_scores` are of vectors.
     """
-    if model.description.head == "classification":
+    if model.description.head in RERANK.heads:
         engine = Engine(CrossEncoderPredictor(model, options, raw_scores=raw_scores))
         return predict_windows(engine, examples, advance=advance)
     if raw_scores:

@@ -28,11 +28,11 @@ class BottleneckLayer(nn.Module):
     def __call__(
         self,
         hidden: jax.Array,
-        number: jax.Array,
-        cache: DecoderCache | None,
         tokens: Tokens,
         deterministic: bool,
         requested: RequestedOutputs,
+        number: jax.Array,
+        cache: DecoderCache | None,
     ) -> tuple[jax.Array, LayerValues]:
         """[B, T, D] → [B, T, D], and values that `nn.scan` stacks to [L, ...]."""
         config, execution = self.config, self.execution

@@ -73,6 +73,7 @@ class Comparison:
         losses_of_class: output of the class, labels, and `cross_entropy` for its tensors →
             `losses`; None: its only loss.
         reads_padding: whether the loss depends on the logits of padding.
+        reads_problem_type: whether the loss depends on the problem type.
         choices: K, the number of rows of an example.
         features: further arguments of the models for a drawn batch, by name, beside token ids,
             token types and mask; [B · K, ...].
@@ -86,6 +87,7 @@ class Comparison:
     loss: Callable[[Arrays, Arrays, str], list[jax.Array]] | None = None
     losses_of_class: Callable[..., list[Any]] | None = None
     reads_padding: bool = False
+    reads_problem_type: bool = False
     choices: int = 1
     features: Callable[[DrawnBatch], Mapping[str, np.ndarray]] = lambda draw: {}
     has_decoder: bool = False

@@ -99,6 +99,9 @@ class HeadOptions:
     keys: ClassVar[tuple[str, ...]] = ()
     """The fields that are keys of `config.json` and of section `model`; families set the rest."""
 
+    output_keys: ClassVar[tuple[str, ...]] = ()
+    """The keys that choose what the outputs are; Hugging Face's models have the defaults."""
+
     def check(self, config: "EncoderConfig") -> None:
         """Checks the options with the sizes of the encoder.
 

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
+from flax import struct
 
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.text_vectors import TextPooling
-from bert_jax.models.packed_rows import EncoderInputs, PackedRows
-from bert_jax.models.vectors import Module
+from bert_jax.models.packed_rows import EncoderInputs
+from bert_jax.models.vectors import DOCUMENT, QUERY, SIDES, Module
 
 DOCUMENT_TOWER = "document_tower"
 """The scope of the parameters of a separate encoder of documents."""
@@ -31,6 +31,17 @@ class RankedVectors(NamedTuple):
 
     query: Any
     document: Any
+
+
+@struct.dataclass
+class VectorInputs(EncoderInputs):
+    """Texts, and the tokens that their vectors are made of.
+
+    Attributes:
+        vector_mask: int32 [B, …, T], 0 for tokens that do not count; None: `attention_mask`.
+    """
+
+    vector_mask: jax.Array | None = None
 
 
 class Towers(nn.Module):
@@ -57,64 +68,33 @@ class Towers(nn.Module):
             self.document_tower = self.clone(towers=1)  # the name is DOCUMENT_TOWER
 
     def __call__(
-        self, query: Any, document: Mapping[str, Any] | None = None, *, deterministic: bool = True
+        self, texts: Mapping[str, VectorInputs] | jax.Array, *, deterministic: bool = True
     ) -> RankedVectors:
         """The vectors of queries and documents.
 
         Args:
-            query: arguments of `encode`, by name; or its `input_ids`, to initialise parameters.
-            document: the same of the documents, with arrays [B, K, S]; None: those of `query`.
+            texts: inputs of both `SIDES`, with arrays [B, T] and [B, K, S]; or `input_ids` of both,
+                to initialise parameters.
             deterministic: False for training, with dropout from the RNG stream "dropout".
         """
-        rows = query if isinstance(query, Mapping) else {"input_ids": query}
+        if not isinstance(texts, Mapping):
+            texts = dict.fromkeys(SIDES, VectorInputs(texts))
         of_documents = self.document_tower if self.towers == 2 else self
         return RankedVectors(
-            self.encode(**rows, deterministic=deterministic),
-            of_documents.encode(
-                **(rows if document is None else document), deterministic=deterministic
-            ),
+            self.encode(texts[QUERY], deterministic=deterministic),
+            of_documents.encode(texts[DOCUMENT], deterministic=deterministic),
         )
 
-    def encode(
-        self,
-        input_ids: jax.Array,
-        token_type_ids: jax.Array | None = None,
-        attention_mask: jax.Array | None = None,
-        *,
-        vector_mask: jax.Array | None = None,
-        packed_rows: PackedRows | None = None,
-        row_indices: jax.Array | None = None,
-        deterministic: bool = True,
-    ) -> Any:
-        """The vectors of texts of one kind.
+    def encode(self, *arrays: Any, deterministic: bool = True, **named: Any) -> Any:
+        """The vectors of texts of one kind: the arrays of `vectors`, [B, …].
 
-        Args:
-            input_ids: int32 [B, …, T].
-            token_type_ids: int32 [B, …, T].
-            attention_mask: int32 [B, …, T], 0 for padding.
-            vector_mask: int32 [B, …, T], 0 for tokens that the vectors are not made of; None:
-                `attention_mask`.
-            packed_rows: if set, the encoder computes several texts in one row, see `EncoderInputs`.
-            row_indices: int32 [B], index of each row in the global batch, for dropout.
-            deterministic: False for training, with dropout from the RNG stream "dropout".
-
-        Returns:
-            The arrays of `vectors`, [B, …].
+        The inputs are `VectorInputs`, [B, …, T], see `from_call`.
         """
-        leading, length = input_ids.shape[:-1], input_ids.shape[-1]
-        if attention_mask is None:
-            attention_mask = jnp.ones_like(input_ids)
-        if vector_mask is None:
-            vector_mask = attention_mask
-        inputs = EncoderInputs(
-            input_ids,
-            token_type_ids,
-            attention_mask,
-            packed_rows=packed_rows,
-            row_indices=row_indices,
-        )
+        inputs = VectorInputs.from_call(*arrays, **named)
+        mask = inputs.visible if inputs.vector_mask is None else inputs.vector_mask
         encoded = self.encoder.encode(inputs.of_rows(), deterministic)
-        mask = vector_mask.reshape(-1, length).astype(bool)
+        leading, length = mask.shape[:-1], mask.shape[-1]
+        mask = mask.reshape(-1, length).astype(bool)
         vectors = self.vectors(encoded.last_hidden_state, mask)
         return jax.tree.map(lambda array: array.reshape(*leading, *array.shape[1:]), vectors)
 

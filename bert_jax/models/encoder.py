@@ -16,7 +16,7 @@ from bert_jax.models.embeddings import Embeddings, trigrams
 from bert_jax.models.execution import Execution
 from bert_jax.models.layer_stack import LayerStack
 from bert_jax.models.layers import HIDDEN_AXES, dense, gather_positions
-from bert_jax.models.packed_rows import EncoderInputs, PackedRows
+from bert_jax.models.packed_rows import EncoderInputs
 from bert_jax.models.transformer_layer import RequestedOutputs
 
 
@@ -105,27 +105,13 @@ class Encoder(nn.Module):
 
     def __call__(
         self,
-        input_ids: jax.Array,
-        token_type_ids: jax.Array | None = None,
-        attention_mask: jax.Array | None = None,
-        position_ids: jax.Array | None = None,
-        *,
-        segment_ids: jax.Array | None = None,
-        packed_rows: PackedRows | None = None,
-        row_indices: jax.Array | None = None,
+        *arrays: Any,
         deterministic: bool = True,
         encoder_outputs: RequestedOutputs | None = None,
+        **named: Any,
     ) -> EncoderOutput:
-        """`encode` of a model without a head; for the arrays see `EncoderInputs`."""
-        inputs = EncoderInputs(
-            input_ids,
-            token_type_ids,
-            attention_mask,
-            position_ids,
-            segment_ids,
-            packed_rows=packed_rows,
-            row_indices=row_indices,
-        )
+        """`encode` of a model without a head; the inputs are `EncoderInputs`, see `from_call`."""
+        inputs = EncoderInputs.from_call(*arrays, **named)
         return self.encode(inputs, deterministic, encoder_outputs)
 
     def encode(
@@ -193,7 +179,7 @@ class Encoder(nn.Module):
         )
         embedded = nn.with_logical_constraint(embedded, HIDDEN_AXES)
         hidden, intermediates, cache = (layers or self.encoder)(
-            embedded, tokens, deterministic=deterministic, requested=requested, cache=cache
+            embedded, tokens, deterministic, requested, cache
         )
         if packed_rows is not None:
             hidden = packed_rows.unpack(hidden)

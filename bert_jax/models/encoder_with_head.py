@@ -7,10 +7,11 @@ the parameters of the head next to it.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import flax.linen as nn
 import jax
+from flax import struct
 
 from bert_jax.models.activations import ACTIVATIONS
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig, HeadOptions
@@ -21,8 +22,9 @@ from bert_jax.models.layers import Dense, dense, gather_positions, layer_norm
 from bert_jax.models.packed_rows import EncoderInputs, PackedRows
 
 
-class Targets(NamedTuple):
-    """The masked tokens that the heads of pre-training predict, int32 [B, P].
+@struct.dataclass
+class ModelInputs(EncoderInputs):
+    """Tokens, and the masked ones that the heads of pre-training predict, int32 [B, P].
 
     Attributes:
         masked_lm_positions: positions; None: word logits are computed of all tokens.
@@ -60,65 +62,33 @@ class EncoderWithHead(nn.Module):
 
     def __call__(
         self,
-        input_ids: jax.Array,
-        token_type_ids: jax.Array | None = None,
-        attention_mask: jax.Array | None = None,
-        position_ids: jax.Array | None = None,
-        *,
-        segment_ids: jax.Array | None = None,
-        next_sentence_positions: jax.Array | None = None,
-        packed_rows: PackedRows | None = None,
-        row_indices: jax.Array | None = None,
-        masked_lm_positions: jax.Array | None = None,
-        masked_lm_ids: jax.Array | None = None,
-        masked_lm_weights: jax.Array | None = None,
-        span_left_positions: jax.Array | None = None,
-        span_right_positions: jax.Array | None = None,
+        *arrays: Any,
         deterministic: bool = True,
         encoder_outputs: RequestedOutputs | None = None,
+        **named: Any,
     ) -> Any:
         """Encodes tokens and applies the head; each model's `_head` documents the result.
 
-        For the arrays see `EncoderInputs` and `Targets`; for multiple choice the first four are
+        The inputs are `ModelInputs`, see `from_call`; for multiple choice the first four arrays are
         int32 [B, K, T]. In training, without `deterministic`, there is dropout from the RNG stream
         "dropout". With `encoder_outputs`, values that the encoder returns beside its last layer,
         the result is a pair: the output of the head, and the `EncoderOutput` of all rows.
         """
-        inputs = EncoderInputs(
-            input_ids,
-            token_type_ids,
-            attention_mask,
-            position_ids,
-            segment_ids,
-            next_sentence_positions,
-            packed_rows,
-            row_indices,
-        )
-        targets = Targets(
-            masked_lm_positions,
-            masked_lm_ids,
-            masked_lm_weights,
-            span_left_positions,
-            span_right_positions,
-        )
-        outputs, encoded = self._apply(inputs.of_rows(), targets, deterministic, encoder_outputs)
-        leading = input_ids.shape[:-1]
+        inputs = ModelInputs.from_call(*arrays, **named)
+        outputs, encoded = self._apply(inputs.of_rows(), deterministic, encoder_outputs)
+        leading = inputs.input_ids.shape[:-1]
         outputs = jax.tree.map(lambda array: array.reshape(*leading, *array.shape[1:]), outputs)
         return outputs if encoder_outputs is None else (outputs, encoded)
 
     def _apply(
-        self,
-        inputs: EncoderInputs,
-        targets: Targets,
-        deterministic: bool,
-        requested: RequestedOutputs | None,
+        self, inputs: ModelInputs, deterministic: bool, requested: RequestedOutputs | None
     ) -> tuple[Any, EncoderOutput]:
         """The outputs of the head and of the encoder."""
         encoded = self.encoder.encode(inputs, deterministic, requested)
         read = encoded
-        if targets.masked_lm_positions is not None:
+        if inputs.masked_lm_positions is not None:
             # Computed at all T positions, the vocabulary head would be a fifth of the work.
-            chosen = gather_positions(encoded.last_hidden_state, targets.masked_lm_positions)  # BPD
+            chosen = gather_positions(encoded.last_hidden_state, inputs.masked_lm_positions)  # BPD
             read = encoded._replace(last_hidden_state=chosen)
         return self._head(read, deterministic), encoded
 
@@ -263,21 +233,11 @@ class Classifier(EncoderWithHead):
         return self._classify(encoded.pooled, deterministic)
 
 
-# The arrays of a batch that models read; a batch has the arrays that its model takes.
-_INPUTS = (
-    *EncoderInputs._fields,
-    "vector_mask",
-    "masked_lm_positions",
-    "span_left_positions",
-    "span_right_positions",
-)
-
-
-def model_inputs(batch: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a model for a batch, by name; arrays that no model reads are left out."""
-    inputs = {name: batch[name] for name in _INPUTS if name in batch}
-    packed_rows = PackedRows.of_batch(batch)
-    return inputs if packed_rows is None else inputs | {"packed_rows": packed_rows}
+def model_inputs(batch: Mapping[str, Any], kind: type[EncoderInputs] = ModelInputs) -> Any:
+    """The inputs of a model of this kind for a batch, which may have other arrays, too."""
+    names = (field.name for field in dataclasses.fields(kind))
+    arrays = {name: batch[name] for name in names if name in batch}
+    return kind(**arrays, packed_rows=PackedRows.of_batch(batch))
 
 
 def row_kinds(batch: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -298,7 +258,7 @@ def row_kinds(batch: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def apply_model(
     module: nn.Module,
     params: Any,
-    inputs: Mapping[str, Any],
+    inputs: Any,
     dropout_key: jax.Array | None = None,
     encoder_outputs: RequestedOutputs | None = None,
 ) -> Any:
@@ -307,7 +267,7 @@ def apply_model(
     Args:
         module: a model with any head.
         params: its parameters.
-        inputs: its arguments, as from `model_inputs`.
+        inputs: its inputs, as from `model_inputs`.
         dropout_key: key of the dropout masks; None: without dropout.
         encoder_outputs: see `EncoderWithHead`.
     """
@@ -316,7 +276,7 @@ def apply_model(
     )
     return module.apply(
         {"params": params},
-        **inputs,
+        inputs,
         **options,
         deterministic=dropout_key is None,
         rngs=None if dropout_key is None else {"dropout": dropout_key},

@@ -20,6 +20,9 @@ from bert_jax.models.execution import Execution
 
 ParameterAxes = tuple[tuple[str, tuple[str | None, ...]], ...]
 
+BARE_ENCODER = "encoder"
+"""The head of a model without one: any model's encoder can be loaded, trained and saved as it."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Head:
@@ -33,24 +36,35 @@ class Head:
         module: makes the model of encoder and head; None: the head exists in a training only; the
             task has its model.
         generates: whether the model writes texts.
+        fills_masks: whether the model has scores of all words for each token, masks included.
+        makes_vectors: whether its model also makes vectors of texts, as the files beside it say;
+            None: its encoder makes some, though it was not trained for these.
         axes: the parameters outside the encoder, each with the logical axes that the sharding
             rules split; the first match wins. LayerNorm needs none.
         decay: parameters that are neither kernel, bias nor LayerNorm: whether their weights decay.
         shown_by: alternative sets of parameters by which a file without a class name has this
             head; of several heads the one with the largest set.
+        shown_by_score: the same for a file with one output for labels, where `num_labels` is more.
         options: the class of its options; None: it has none.
         label_parameters: prefixes of the parameters that depend on the meaning of the labels, and
             on the head, of several heads with these names.
+        label_kernels: alternative kernels with one output for each label; (): it has no labels.
+        num_labels: `num_labels` of all its models; None: it depends on the model.
         comparison: outputs that `parity` compares; None: transformers has no class with this head.
     """
 
     module: Callable[[EncoderConfig, Execution], nn.Module] | None = None
     generates: bool = False
+    fills_masks: bool = False
+    makes_vectors: bool | None = None
     axes: ParameterAxes = ()
     decay: tuple[tuple[str, bool], ...] = ()
     shown_by: tuple[tuple[str, ...], ...] = ()
+    shown_by_score: tuple[tuple[str, ...], ...] = ()
     options: type[HeadOptions] | None = None
     label_parameters: tuple[str, ...] = ()
+    label_kernels: tuple[str, ...] = ()
+    num_labels: int | None = None
     comparison: Comparison | None = None
 
     @property
@@ -58,6 +72,11 @@ class Head:
         """`comparison` of a head that a class of transformers has."""
         assert self.comparison is not None
         return self.comparison
+
+    @property
+    def output_keys(self) -> tuple[str, ...]:
+        """The keys of its options that choose what the outputs are."""
+        return self.options.output_keys if self.options else ()
 
     def make(self, config: EncoderConfig, execution: Execution | None = None) -> nn.Module:
         """The model of encoder and head."""
@@ -82,9 +101,9 @@ def all_heads() -> dict[str, Head]:
     return {name: find_head(name) for name in sorted(module.name for module in modules)}
 
 
-def generating_heads() -> tuple[str, ...]:
-    """The heads whose models write texts."""
-    return tuple(name for name, head in all_heads().items() if head.generates)
+def heads_with(attribute: str) -> tuple[str, ...]:
+    """The names of the heads with an attribute of `Head` that is true, such as "generates"."""
+    return tuple(name for name, head in all_heads().items() if getattr(head, attribute))
 
 
 def head_parameters() -> str:

@@ -72,7 +72,6 @@ class LayerStack(nn.Module):
         self,
         hidden: jax.Array,
         tokens: Tokens,
-        *,
         deterministic: bool,
         requested: RequestedOutputs,
         cache: DecoderCache | None = None,
@@ -102,7 +101,7 @@ class LayerStack(nn.Module):
         if deterministic and is_plain and requested.only_last:
             rows = rows_in_cache(self.execution, *hidden.shape[:2])
         if rows == len(hidden):
-            hidden, values = layers(hidden, numbers, cache, tokens, deterministic, requested)
+            hidden, values = layers(hidden, tokens, deterministic, requested, numbers, cache)
         else:
             hidden, values = _in_parts(layers, rows, hidden, numbers, tokens)
         if is_grouped:
@@ -142,16 +141,17 @@ class LayerStack(nn.Module):
                 policy=REMAT_POLICIES[execution.remat],
                 # Inside a compiled loop nothing can be merged across iterations in any case.
                 prevent_cse=not execution.scan_layers,
-                static_argnums=(5, 6),  # the flags; self is argument 0
+                static_argnums=(3, 4),  # the flags; self is argument 0
             )
         groups = config.num_stacked_layers
+        axes = (nn.broadcast, nn.broadcast, nn.broadcast, 0, 0)  # a layer has its number and cache
         if config.num_hidden_groups is not None:
             in_group = config.num_hidden_layers // groups
             layer = nn.scan(
                 layer,
                 variable_broadcast="params",
                 split_rngs={"params": False, "dropout": True},
-                in_axes=(0, 0, nn.broadcast, nn.broadcast, nn.broadcast),
+                in_axes=axes,
                 length=in_group,
                 unroll=1 if execution.scan_layers else in_group,
             )
@@ -159,7 +159,7 @@ class LayerStack(nn.Module):
             layer,
             variable_axes={"params": 0},
             split_rngs={"params": True, "dropout": True},
-            in_axes=(0, 0, nn.broadcast, nn.broadcast, nn.broadcast),
+            in_axes=axes,
             length=groups,
             unroll=1 if execution.scan_layers else groups,
         )
@@ -184,7 +184,7 @@ def _in_parts(
     def compute(layers: Any, carry: None, part: tuple[jax.Array, Tokens]) -> Any:
         hidden, tokens = part
         hidden, values = layers(
-            hidden.astype(dtype), numbers, None, tokens, True, RequestedOutputs()
+            hidden.astype(dtype), tokens, True, RequestedOutputs(), numbers, None
         )
         return carry, (hidden.astype(jnp.float32), values)
 

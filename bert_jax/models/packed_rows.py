@@ -8,17 +8,19 @@ before and after the encoder sees the unpacked batch.
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
+from flax import struct
 
 from bert_jax.models.attention_inputs import AttentionDropout, AttentionMask
 from bert_jax.models.decoding import EncoderMemory
 
 
-class EncoderInputs(NamedTuple):
-    """Tokens that an encoder computes.
+@struct.dataclass
+class EncoderInputs:
+    """Tokens that an encoder computes; models with further inputs have them in a subclass.
 
     A packed row holds several texts that do not see each other: their tokens have different
     `segment_ids`, and `position_ids` that begin at 0 in each text.
@@ -49,6 +51,23 @@ class EncoderInputs(NamedTuple):
     packed_rows: "PackedRows | None" = None
     row_indices: jax.Array | None = None
 
+    @classmethod
+    def from_call(cls, *arrays: Any, **named: Any) -> Self:
+        """The inputs of a call of a model: a record, or its arrays by position or name.
+
+        Raises:
+            TypeError: the record has no such array.
+        """
+        if len(arrays) == 1 and isinstance(arrays[0], cls):
+            return dataclasses.replace(arrays[0], **named)
+        return cls(*arrays, **named)
+
+    @property
+    def visible(self) -> jax.Array:
+        """The `attention_mask`, with ones if it is None."""
+        mask = self.attention_mask
+        return jnp.ones_like(self.input_ids) if mask is None else mask
+
     def tokens(self) -> "Tokens":
         """The tokens of rows that are not packed for the layers."""
         ids, segment_ids = self.input_ids, self.segment_ids
@@ -60,7 +79,7 @@ class EncoderInputs(NamedTuple):
         all_visible = self.attention_mask is None and segment_ids is None
         return tokens._replace(mask=dataclasses.replace(tokens.mask, all_visible=all_visible))
 
-    def of_rows(self) -> "EncoderInputs":
+    def of_rows(self) -> Self:
         """The inputs of B examples with K texts each, [B, …, T], as B · K rows of one text."""
 
         def rows(array: jax.Array | None) -> Any:
@@ -69,7 +88,8 @@ class EncoderInputs(NamedTuple):
         texts, indices = math.prod(self.input_ids.shape[1:-1]), self.row_indices
         if indices is not None:
             indices = (texts * indices[:, None] + jnp.arange(texts)).reshape(-1)
-        return self._replace(
+        return dataclasses.replace(
+            self,
             input_ids=rows(self.input_ids),
             token_type_ids=rows(self.token_type_ids),
             attention_mask=rows(self.attention_mask),

@@ -11,7 +11,7 @@ from bert_jax.models.encoder import Encoder, RequestedOutputs
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.text_vectors import TextPooling
 from bert_jax.models.layers import dense
-from bert_jax.models.packed_rows import EncoderInputs, PackedRows
+from bert_jax.models.packed_rows import EncoderInputs
 
 
 class PairOutput(NamedTuple):
@@ -53,33 +53,22 @@ class SentencePairs(nn.Module):
 
     def __call__(
         self,
-        input_ids: jax.Array,
-        token_type_ids: jax.Array | None = None,
-        attention_mask: jax.Array | None = None,
-        *,
-        packed_rows: PackedRows | None = None,
-        row_indices: jax.Array | None = None,
+        *arrays: Any,
         deterministic: bool = True,
         encoder_outputs: RequestedOutputs | None = None,
+        **named: Any,
     ) -> Any:
-        """Takes int32 [B, K, T] three times; for the other inputs see `EncoderInputs`.
+        """Takes `EncoderInputs` of int32 [B, K, T], see `from_call`.
 
         Returns:
             `PairOutput`; with `encoder_outputs`, and the `EncoderOutput` of all B · K rows.
         """
-        if attention_mask is None:
-            attention_mask = jnp.ones_like(input_ids)
-        inputs = EncoderInputs(
-            input_ids,
-            token_type_ids,
-            attention_mask,
-            packed_rows=packed_rows,
-            row_indices=row_indices,
-        ).of_rows()
+        inputs = EncoderInputs.from_call(*arrays, **named)
+        leading = inputs.input_ids.shape[:-1]
+        inputs = inputs.of_rows()
         encoded = self.encoder.encode(inputs, deterministic, encoder_outputs)
-        mask: Any = inputs.attention_mask
-        vectors = self.text_vectors(encoded.last_hidden_state, mask.astype(bool))
-        vectors = vectors.reshape(*input_ids.shape[:-1], -1)  # BKX
+        vectors = self.text_vectors(encoded.last_hidden_state, inputs.visible.astype(bool))
+        vectors = vectors.reshape(*leading, -1)  # BKX
         output = PairOutput(vectors, None)
         if self.labels:
             logits = self.classifier(pair_features(vectors[..., 0, :], vectors[..., -1, :]))

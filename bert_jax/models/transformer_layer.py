@@ -95,11 +95,11 @@ class TransformerLayer(nn.Module):
     def __call__(
         self,
         hidden: jax.Array,
-        number: jax.Array,
-        cache: DecoderCache | None,
         tokens: Tokens,
         deterministic: bool,
         requested: RequestedOutputs,
+        number: jax.Array,
+        cache: DecoderCache | None,
     ) -> tuple[jax.Array, LayerValues]:
         """[B, T, D] → [B, T, D], and values that `nn.scan` stacks to [L, ...].
 

@@ -13,6 +13,7 @@ import jax
 
 from bert_jax.errors import OptionError
 from bert_jax.models.activations import PYTORCH_ACTIVATIONS
+from bert_jax.models.head import heads_with
 from bert_jax.models.layers import l2_normalize
 
 TEXT_VECTORS = "text_vectors"
@@ -72,7 +73,6 @@ class StoredVectors:
 
     Attributes:
         method: the method of a `LoadedModel` that makes them, and the name of the task.
-        heads: heads of models that can make them; one for another task leaves the files behind.
         modules: modules that are applied after the encoder and a pooling, in this order.
         prompts: texts that are put before a text, by name.
         include_prompt: whether the tokens of a prompt count in the pooling.
@@ -84,7 +84,6 @@ class StoredVectors:
     """
 
     method: ClassVar[str]
-    heads: ClassVar[tuple[str, ...]] = ("encoder", "masked_lm", "next_sentence", "pretraining")
 
     modules: tuple[Module, ...] = ()
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -94,6 +93,11 @@ class StoredVectors:
     lower_case: bool = False
     unsupported: str = ""
     other: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Heads of models that can make them; one for another task leaves the files behind."""
+        return heads_with("makes_vectors")
 
     @property
     def has_parameters(self) -> bool:

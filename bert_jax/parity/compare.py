@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.checkpoints import google_files
+from bert_jax.checkpoints.config_file import problem_type
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.checkpoints.parameters import (
     POSITION_EMBEDDINGS,
@@ -25,9 +26,8 @@ from bert_jax.inference.loading import load
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
 from bert_jax.models.encoder import Encoder, RequestedOutputs, abstract_params
-from bert_jax.models.encoder_with_head import ClassifierOptions, apply_model
-from bert_jax.models.head import find_head
-from bert_jax.models.heads.question_answering import JOINT, QuestionAnsweringOptions
+from bert_jax.models.encoder_with_head import ClassifierOptions
+from bert_jax.models.head import fields_of, find_head
 from bert_jax.models.vectors import TEXT_VECTORS
 from bert_jax.parity.causes import Case, causes_in_config, causes_in_rounding, causes_in_tensors
 from bert_jax.parity.inputs import (
@@ -48,7 +48,6 @@ from bert_jax.parity.report import (
     named_values,
     states_of,
 )
-from bert_jax.tasks.classification.predict import problem_type
 
 _STATES = RequestedOutputs(hidden_states=True)
 
@@ -72,18 +71,19 @@ def compare(directory: str | Path, reference: str | Path | None = None) -> Parit
     import_reference()
     model = load(directory)
     path = Path(directory)
-    qa_head = model.config.of_head(QuestionAnsweringOptions).qa_head
-    if qa_head == JOINT and model.description.head == "question_answering":
-        raise UserError(
-            f"{path} has qa_head {JOINT!r}, which the {model.description.class_name} of "
-            "transformers does not have; give a model with the independent head"
-        )
-    if reference is None and google_files.find(Path(os.path.expanduser(path))):
-        raise UserError(f"{path}: transformers does not read Google's files; give --reference DIR")
-    reference_path = encoder_directory(resolve(directory if reference is None else reference))
     description = model.description
     head = description.head
     assert head is not None
+    for key in find_head(head).output_keys:
+        value, its = fields_of(model.config)[key], description.family.own_options[key]
+        if value != its:
+            raise UserError(
+                f"{path} has {key} {value!r}, which the {description.class_name} of transformers "
+                f"does not have; give a model with {key} {its!r}"
+            )
+    if reference is None and google_files.find(Path(os.path.expanduser(path))):
+        raise UserError(f"{path}: transformers does not read Google's files; give --reference DIR")
+    reference_path = encoder_directory(resolve(directory if reference is None else reference))
     if model.report.new:
         raise UserError(
             f"{path} lacks {', '.join(model.report.new)}, so there is nothing to compare a "
@@ -185,11 +185,11 @@ def compute(model: LoadedModel, batch: ParityInput) -> Values:
     head = model.description.head
     assert head is not None
     compared = find_head(head).compared
-    features = {name: jnp.asarray(value) for name, value in batch.features.items()}
+    features: dict[str, Any] = {name: jnp.asarray(value) for name, value in batch.features.items()}
     labels = {name: jnp.asarray(value) for name, value in batch.labels.items()}
 
     def loss(params: Any) -> tuple[jax.Array, tuple[dict[str, jax.Array], dict[str, jax.Array]]]:
-        output = apply_model(model.module, params, features)
+        output: Any = model.module.apply({"params": params}, **features)
         of_head = compared.named_losses(output, labels, problem_type(model.description))
         return list(of_head.values())[-1], (compared.named_logits(output), of_head)
 
@@ -226,12 +226,12 @@ def hidden_states(config: EncoderConfig, params: Any, batch: ParityInput) -> np.
         return np.asarray(jax.jit(states)(encoder))
 
 
-def _decoder_states(model: LoadedModel, features: Mapping[str, jax.Array]) -> np.ndarray:
+def _decoder_states(model: LoadedModel, features: Mapping[str, Any]) -> np.ndarray:
     """Embeddings and outputs of the decoder's layers, [L + 1, B, U, D]."""
 
     def states(params: Any) -> jax.Array:
-        *_, decoded = apply_model(model.module, params, features, encoder_outputs=_STATES)
-        return decoded.hidden_states
+        outputs: Any = model.module.apply({"params": params}, **features, encoder_outputs=_STATES)
+        return outputs[-1].hidden_states
 
     with jax.default_matmul_precision("highest"):
         return np.asarray(jax.jit(states)(model.params))
@@ -263,7 +263,7 @@ def _check_problem_types(
     described = model.description
     expected = dataclasses.replace(described, problem_type=reference.config.get("problem_type"))
     kind, reference_kind = problem_type(described), problem_type(expected)
-    if described.head == "classification" and kind != reference_kind:
+    if find_head(reference.head).compared.reads_problem_type and kind != reference_kind:
         raise UserError(
             f"problem_type is {kind} in {path} and {reference_kind} in {reference_path}, so their "
             "losses differ; make both config.json say the same"

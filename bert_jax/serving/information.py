@@ -7,6 +7,7 @@ from bert_jax.serving.models import ServedModel
 from bert_jax.serving.service import Service
 from bert_jax.tasks import task_names
 from bert_jax.tasks.base.labels import label_names
+from bert_jax.tasks.classification.predict import PREDICT
 
 
 def info(service: Service) -> dict[str, Any]:
@@ -63,7 +64,7 @@ def _dtype(served: ServedModel) -> str:
 
 def _model_type(served: ServedModel) -> dict[str, Any]:
     description = served.model.description
-    if description.head == "classification":
+    if description.head in PREDICT.heads:
         kind = "reranker" if description.config.num_labels == 1 else "classifier"
         try:
             names = label_names(description)

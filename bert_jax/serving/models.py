@@ -12,7 +12,6 @@ from bert_jax.inference.engine import Engine
 from bert_jax.inference.index import Index
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.predict import task_of
-from bert_jax.models.vectors import SIDES
 from bert_jax.options import keys_of
 from bert_jax.serving.errors import FieldName, RequestError, from_user_error, unprocessable
 from bert_jax.serving.limits import ServerLimits
@@ -189,7 +188,7 @@ class Models:
         """
         names = tasks or task_names(_PREDICT)
         for task in sorted(names, key=lambda name: name != served.task):
-            for values in _default_values(served, task):
+            for values in find_task(task, _PREDICT).PREDICT.variants(served.model.description):
                 if self.can(served, task, values):
                     yield task, self.of_task(served, task, values).engine
 
@@ -222,19 +221,6 @@ class Models:
             while len(self._engines) > _MOST_ENGINES:
                 self._engines.popitem(last=False)
             return self._engines[key]
-
-
-def _default_values(served: ServedModel, task: str) -> Iterator[dict[str, Any]]:
-    """The options with a program of their own that clients send without choosing them."""
-    if task == "similarity":  # it has the programs of `embed`
-        return
-    if task == "token_vectors":
-        yield from ({"side": side} for side in SIDES)
-        return
-    yield {}
-    vectors = served.model.description.vectors
-    if task == "embed" and not vectors.include_prompt:
-        yield from ({"prompt": name} for name in vectors.all_prompts)
 
 
 def request_options(options: type[PredictOptions]) -> list[str]:

@@ -14,6 +14,9 @@ from types import ModuleType
 
 from bert_jax.errors import UserError
 
+DEFAULT_TASK = "pretraining"
+"""The task of a config that names none."""
+
 
 def find_task(name: str, attribute: str = "TRAIN") -> ModuleType:
     """The module `tasks/<name>`.

@@ -201,6 +201,13 @@ def _numpy(options: PredictOptions) -> Sequence[OutputFile[Text, np.ndarray]]:
     return OutputFile(vector, Layout(convert=to_numpy)), OutputFile(columns, beside)
 
 
+def _variants(description: ModelDescription) -> list[dict[str, str]]:
+    """The prompts that do not count have each a program of its own."""
+    vectors = description.vectors
+    prompts = () if vectors.include_prompt else vectors.all_prompts
+    return [{}, *({"prompt": name} for name in prompts)]
+
+
 _EMBEDDING, _NUMPY = "embedding", "npy"
 
 PREDICT = PredictSpec(
@@ -216,4 +223,5 @@ PREDICT = PredictSpec(
     lambda text, vector: {_EMBEDDING: vector},
     formats={_NUMPY: _numpy},
     endings={".npy": _NUMPY},
+    variants=_variants,
 )

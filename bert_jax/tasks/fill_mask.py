@@ -13,6 +13,7 @@ from bert_jax.data.examples import Text
 from bert_jax.data.outputs import float32_repr
 from bert_jax.errors import OptionError, require_at_least
 from bert_jax.models.encoder_with_head import apply_model, model_inputs
+from bert_jax.models.head import heads_with
 from bert_jax.models.heads.pretraining import PreTrainingOutput
 from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
 from bert_jax.tasks.base.predictor import (
@@ -229,5 +230,5 @@ PREDICT = PredictSpec(
         model, options.batches, top_k=options.top_k, targets=options.targets
     ),
     to_record,
-    heads=("masked_lm", "pretraining"),
+    heads=heads_with("fills_masks"),
 )

@@ -15,7 +15,7 @@ from bert_jax.data.examples import Example, Text
 from bert_jax.data.outputs import float32_repr
 from bert_jax.files.paths import DESCRIPTION
 from bert_jax.generation.decoder import Generated
-from bert_jax.models.head import generating_heads
+from bert_jax.models.head import heads_with
 from bert_jax.models.heads.text_to_text import start_token
 from bert_jax.tasks.base.generation_options import GenerationOptions
 from bert_jax.tasks.base.model_decoder import generate_after_prompts, generate_from_texts
@@ -95,7 +95,7 @@ class GenerationPredictor(TextPredictor[list[Generation]]):
             OptionError: an option is wrong, or the model has too few positions.
         """
         check_head(
-            model, generating_heads(), "generate text", "an encoder fills masks: use fill_mask"
+            model, heads_with("generates"), "generate text", "an encoder fills masks: use fill_mask"
         )
         generation = generation or GenerationOptions()
         defaults = defaults_of(model)
@@ -238,5 +238,5 @@ PREDICT = PredictSpec(
     to_record,
     formats={_TEXT: _lines},
     endings={".txt": _TEXT},
-    heads=generating_heads(),
+    heads=heads_with("generates"),
 )

@@ -115,10 +115,6 @@ class ReplacedTokensTask(PretrainingTask):
             ComputedModel(generator),
         )
 
-    def inputs(self, batch: dict[str, jax.Array]) -> dict[str, Any]:
-        labels = {name: batch[name] for name in ("masked_lm_ids", "masked_lm_weights")}
-        return super().inputs(batch) | labels
-
     def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
         """Number of masked tokens, and of all tokens."""
         return super().loss_weights(batch) | {_DISCRIMINATOR: _is_token(batch).sum()}

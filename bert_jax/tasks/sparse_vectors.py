@@ -12,7 +12,9 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Text
 from bert_jax.data.outputs import float32_repr
 from bert_jax.errors import UserError, require_at_least
+from bert_jax.models.dual_encoder import VectorInputs
 from bert_jax.models.encoder_with_head import model_inputs
+from bert_jax.models.head import heads_with
 from bert_jax.models.heads.sparse_vectors import SparseEncoder, SparseVectors
 from bert_jax.process import say
 from bert_jax.search import sparse
@@ -155,7 +157,7 @@ def say_default() -> None:
 @functools.partial(jax.jit, static_argnames="module")
 def _weights(params: Any, batch: dict[str, jax.Array], *, module: SparseEncoder) -> Any:
     """A batch → float32 [B, V]."""
-    return module.apply({"params": params}, **model_inputs(batch), method="encode")
+    return module.apply({"params": params}, model_inputs(batch, VectorInputs), method="encode")
 
 
 def to_record(text: Text, vector: SparseVector) -> Mapping[str, Any]:
@@ -170,6 +172,6 @@ PREDICT = PredictSpec(
         model, options.batches, prompt=options.prompt, max_active_dims=options.max_active_dims
     ),
     to_record,
-    heads=SparseVectors.heads,
+    heads=heads_with("fills_masks"),
     is_default=False,  # without files that say so, such a model fills masks
 )

@@ -12,6 +12,7 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.errors import OptionError, UserError, require_one_of
 from bert_jax.metrics.similarity import maxsim
 from bert_jax.models.config import ENCODER_SCOPE
+from bert_jax.models.dual_encoder import VectorInputs
 from bert_jax.models.encoder_with_head import model_inputs
 from bert_jax.models.heads.token_vectors import (
     APPEND,
@@ -228,7 +229,7 @@ class TokenVectorsPredictor(TextPredictor[TokenVectorsOfText]):
 @functools.partial(jax.jit, static_argnames="module")
 def _vectors(params: Any, batch: dict[str, jax.Array], *, module: TokenTowers) -> Any:
     """A batch → the vectors of its tokens, and which of them count."""
-    return module.apply({"params": params}, **model_inputs(batch), method="encode")
+    return module.apply({"params": params}, model_inputs(batch, VectorInputs), method="encode")
 
 
 PREDICT = PredictSpec(
@@ -236,4 +237,5 @@ PREDICT = PredictSpec(
     TokenVectorsPredictOptions,
     lambda model, options: TokenVectorsPredictor(model, options.batches, side=options.side),
     lambda text, result: {"tokens": result.tokens, "vectors": result.vectors},
+    variants=lambda description: [{"side": side} for side in SIDES],
 )

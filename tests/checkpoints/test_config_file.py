@@ -9,6 +9,7 @@ from bert_jax.checkpoints.config_file import (
     HeadError,
     ModelDescription,
     config_bytes,
+    problem_type,
     read_config,
     write_config,
 )
@@ -19,7 +20,6 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import fields_of, with_fields
 from bert_jax.tasks.base.labels import label_names
-from bert_jax.tasks.classification.predict import problem_type
 from tests.checkpoints.fields.config_json import MINIMAL_CONFIGS
 
 SIZES = {

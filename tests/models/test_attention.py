@@ -199,7 +199,7 @@ class CrossAttentionLayer(nn.Module):
     execution: Execution
 
     @nn.compact
-    def __call__(self, hidden, number, cache, tokens, deterministic, requested):
+    def __call__(self, hidden, tokens, deterministic, requested, number, cache):
         attention = Attention(self.config, self.execution, name="attention")
         attended = attention(hidden, tokens, deterministic=deterministic, memory=tokens.memory)
         hidden = hidden + attended.hidden

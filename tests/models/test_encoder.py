@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import inspect
 import itertools
 import math
 
@@ -13,6 +14,7 @@ from flax.traverse_util import flatten_dict
 
 from bert_jax.models import layer_stack
 from bert_jax.models.encoder import Encoder, RequestedOutputs
+from bert_jax.models.encoder_with_head import ModelInputs
 from bert_jax.models.execution import REMAT, Execution
 from bert_jax.models.heads.pretraining import PreTrainingModel
 from tests.random_params import random_params, small_config
@@ -50,6 +52,29 @@ def run(params, inputs):
         return jax.tree.map(np.asarray, compiled(inputs | changes, dtype))
 
     return apply
+
+
+def test_a_call_takes_the_record_of_its_inputs_or_their_arrays(params, inputs):
+    apply = functools.partial(PreTrainingModel(small_config()).apply, {"params": params})
+
+    def program(call):
+        return jax.jit(lambda *arrays: call(*arrays)).lower(*inputs.values()).as_text()
+
+    expected = program(apply)
+    names = ("token_type_ids", "attention_mask")
+    by_name = program(lambda ids, *others: apply(ids, **dict(zip(names, others, strict=True))))
+    assert by_name == program(lambda *arrays: apply(ModelInputs(*arrays))) == expected
+    assert program(lambda ids, types, mask: apply(ids, types)) != expected
+    with pytest.raises(TypeError, match="unexpected keyword argument 'atention_mask'"):
+        program(lambda ids, types, mask: apply(ids, types, atention_mask=mask))
+
+
+def test_every_kind_of_layer_and_their_stack_have_one_order_of_arguments():
+    order = ["self", "hidden", "tokens", "deterministic", "requested", "number", "cache"]
+    for layer in layer_stack.LAYERS.values():
+        assert list(inspect.signature(layer.__call__).parameters) == order
+    order.remove("number")
+    assert list(inspect.signature(layer_stack.LayerStack.__call__).parameters) == order
 
 
 # --- The same model in plain NumPy -------------------------------------------------------------

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.encoder_with_head import apply_model
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads import sparse_vectors
 from bert_jax.models.heads.masked_lm import MaskedLMModel
@@ -98,7 +97,8 @@ def test_a_model_pools_the_logits_of_the_masked_language_model():
     inputs = {"input_ids": ids, "attention_mask": mask}
     module = SparseEncoder(config, execution)
     weights = module.apply({"params": params}, **inputs, method="encode")
-    logits = apply_model(MaskedLMModel(config, execution), params, inputs)[..., : config.vocab_size]
+    logits = MaskedLMModel(config, execution).apply({"params": params}, **inputs)
+    logits = logits[..., : config.vocab_size]
     expected = np.log1p(np.maximum(np.where(mask[..., None], logits, 0), 0)).max(axis=2)
     assert weights.shape == (2, 3, config.vocab_size)
     assert (expected > 0).any()

@@ -122,7 +122,7 @@ def test_the_loss_of_span_boundaries_is_that_of_a_loop_over_tokens(make_task):
     params = jax.tree.map(
         lambda leaf: np.float32(generator.normal(0, 0.1, leaf.shape)), abstract_params(task.module)
     )
-    output = jax.jit(lambda inputs: task.module.apply({"params": params}, **inputs))(
+    output = jax.jit(lambda inputs: task.module.apply({"params": params}, inputs))(
         task.inputs(batch)
     )
     actual = means(task.loss_sums(params, batch), task.loss_weights(batch))

@@ -166,14 +166,20 @@ class WordWindows:
         texts = [" ".join(words) for words in sentences]
         encodings = self._tokenizer.encode_words(texts)
         return [
-            self.of_tokens(encoding, join_words(words), text)
+            self._rows(encoding, join_words(words), text, is_given=True)
             for encoding, words, text in zip(encodings, sentences, texts, strict=True)
         ]
 
     def of_tokens(self, tokens: Encoding, words: Sequence[Word], text: str) -> list[WordWindow]:
         """The rows of a text that is encoded, without special tokens, and split into words."""
+        return self._rows(tokens, words, text, is_given=False)
+
+    def _rows(
+        self, tokens: Encoding, words: Sequence[Word], text: str, *, is_given: bool
+    ) -> list[WordWindow]:
         word_ids = _word_ids(tokens.offsets, words, text)
-        return self._windows(tokens, word_ids, _deciding(tokens, word_ids, text))
+        deciding = _deciding(tokens, word_ids, text, is_given=is_given)
+        return self._windows(tokens, word_ids, deciding)
 
     def _windows(
         self, tokens: Encoding, word_ids: list[int], deciding: list[int]
@@ -226,12 +232,18 @@ def _word_ids(offsets: Sequence[tuple[int, int]], words: Sequence[Word], text: s
     return [min(bisect.bisect_right(ends, start), len(words) - 1) for start in starts]
 
 
-def _deciding(tokens: Pieces, word_ids: Sequence[int], text: str) -> list[int]:
-    """For each token the next one of its word that is more than a space, if there is one."""
+def _deciding(tokens: Pieces, word_ids: Sequence[int], text: str, *, is_given: bool) -> list[int]:
+    """For each token the next one of its word that is more than a space, if there is one.
+
+    A byte-level "Ġ" before a word that is given, not found in a text, decides: where transformers
+    trains on words, it has the label.
+    """
     deciding = list(range(len(tokens)))
     for token in reversed(deciding[:-1]):
         start, end = tokens.offsets[token]
-        is_bare = tokens.tokens[token] == _SPACE_PIECE or not text[start:end].strip()
+        is_bare = tokens.tokens[token] == _SPACE_PIECE or (
+            not is_given and not text[start:end].strip()
+        )
         if is_bare and word_ids[token + 1] == word_ids[token]:
             deciding[token] = deciding[token + 1]
     return deciding

@@ -1,5 +1,6 @@
 """The head of a classifier of a text or a pair (BERT paper, section 4.1)."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -16,7 +17,7 @@ from bert_jax.models.comparison import (
 )
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.encoder import EncoderOutput, RequestedOutputs
-from bert_jax.models.encoder_with_head import Classifier, ClassifierOptions, Targets
+from bert_jax.models.encoder_with_head import Classifier, ClassifierOptions, ModelInputs
 from bert_jax.models.head import Head, dense_axes
 from bert_jax.models.packed_rows import EncoderInputs
 
@@ -37,15 +38,12 @@ class ClassificationModel(Classifier):
         return self.config.of_head(ClassifierOptions).of_last_token
 
     def _apply(
-        self,
-        inputs: EncoderInputs,
-        targets: Targets,
-        deterministic: bool,
-        requested: RequestedOutputs | None,
+        self, inputs: ModelInputs, deterministic: bool, requested: RequestedOutputs | None
     ) -> tuple[Any, EncoderOutput]:
         if self._reads_last_token():  # the head is then applied to this position alone
-            targets = targets._replace(masked_lm_positions=_last_tokens(inputs)[:, None])
-        return super()._apply(inputs, targets, deterministic, requested)
+            last = _last_tokens(inputs)[:, None]
+            inputs = dataclasses.replace(inputs, masked_lm_positions=last)
+        return super()._apply(inputs, deterministic, requested)
 
     def _head(self, encoded: EncoderOutput, deterministic: bool) -> jax.Array:
         """Logits, float32 [B, C]."""
@@ -84,6 +82,7 @@ def _loss(logits: Arrays, labels: Arrays, problem_type: str) -> list[jax.Array]:
 
 HEAD = Head(
     ClassificationModel,
+    makes_vectors=False,
     axes=(
         *dense_axes("classifier(/dense|/out_proj)?"),
         ("prediction_head/dense/kernel", ("embed", None)),
@@ -95,5 +94,8 @@ HEAD = Head(
     ),
     options=ClassifierOptions,
     label_parameters=("classifier/",),
-    comparison=Comparison(("logits",), ("classification",), _labels, loss=_loss),
+    label_kernels=("classifier/out_proj/kernel", "classifier/kernel"),
+    comparison=Comparison(
+        ("logits",), ("classification",), _labels, loss=_loss, reads_problem_type=True
+    ),
 )

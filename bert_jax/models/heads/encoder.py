@@ -18,4 +18,8 @@ def _labels(draw: DrawnBatch) -> Labels:
     }
 
 
-HEAD = Head(Encoder, comparison=Comparison(("pooler_output",), ("linear_form",), _labels))
+HEAD = Head(
+    Encoder,
+    makes_vectors=True,
+    comparison=Comparison(("pooler_output",), ("linear_form",), _labels),
+)

@@ -114,6 +114,8 @@ def _labels(draw: DrawnBatch) -> Labels:
 
 HEAD = Head(
     MaskedLMModel,
+    fills_masks=True,
+    makes_vectors=True,
     axes=(
         ("mlm_head/bias", ("vocab",)),
         ("mlm_head/decoder(_extension)?", ("vocab", "embed")),

@@ -13,6 +13,7 @@ from bert_jax.models.config import HeadOptions
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.encoder_with_head import Classifier
 from bert_jax.models.head import Head, dense_axes
+from bert_jax.models.heads.classification import HEAD as CLASSIFICATION
 
 _CHOICES = 2
 
@@ -87,8 +88,10 @@ def _losses_of_class(output: Any, *_: Any) -> list[Any]:
 
 HEAD = Head(
     MultipleChoiceModel,  # heads/classification.py has the axes of "classifier"
+    makes_vectors=False,
     axes=dense_axes("sequence_summary"),
     shown_by=(("classifier/kernel", "sequence_summary/kernel"),),
+    shown_by_score=CLASSIFICATION.shown_by,
     options=ChoiceHeadOptions,
     label_parameters=("classifier/",),
     comparison=Comparison(

@@ -45,6 +45,7 @@ def _labels(draw: DrawnBatch) -> Labels:
 
 HEAD = Head(
     NextSentenceModel,
+    makes_vectors=True,
     axes=dense_axes("nsp_head"),
     shown_by=(("nsp_head/kernel",),),
     options=NextSentenceOptions,

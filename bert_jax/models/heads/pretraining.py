@@ -55,6 +55,8 @@ def _losses_of_class(output: Any, labels: Any, cross_entropy: Any) -> list[Any]:
 
 HEAD = Head(
     PreTrainingModel,  # its parameters belong to its two heads
+    fills_masks=True,
+    makes_vectors=True,
     shown_by=(("mlm_head/dense/kernel", "nsp_head/kernel"),),
     comparison=Comparison(
         ("prediction_logits", "seq_relationship_logits"),

@@ -66,6 +66,7 @@ class QuestionAnsweringOptions(HeadOptions):
     """
 
     keys = ("qa_head", "qa_dropout")
+    output_keys = ("qa_head",)
     qa_head: str = INDEPENDENT
     qa_dropout: float = 0.0
 
@@ -290,6 +291,7 @@ def _loss(logits: Arrays, labels: Arrays, _: str) -> list[jax.Array]:
 
 HEAD = Head(
     QuestionAnsweringModel,
+    makes_vectors=False,
     axes=(
         ("qa_joint/(end|no_answer)/kernel", ()),
         *dense_axes(r"qa_joint/\w+"),
@@ -298,6 +300,7 @@ HEAD = Head(
     shown_by=(("qa_outputs/kernel",), ("qa_joint/start/kernel",)),
     options=QuestionAnsweringOptions,
     label_parameters=("classifier/",),
+    num_labels=2,  # first and last token, whatever the labels of the initial model
     comparison=Comparison(
         ("start_logits", "end_logits"),
         ("span",),

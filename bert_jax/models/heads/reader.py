@@ -45,6 +45,7 @@ def _labels(draw: DrawnBatch) -> Labels:
 
 HEAD = Head(
     ReaderModel,
+    makes_vectors=False,
     axes=dense_axes("relevance"),  # heads/question_answering.py has the axes of "qa_outputs"
     shown_by=(("qa_outputs/kernel", "relevance/kernel"),),
     comparison=Comparison(

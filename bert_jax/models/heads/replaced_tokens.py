@@ -22,11 +22,10 @@ from bert_jax.models.comparison import (
 )
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
 from bert_jax.models.encoder import EncoderOutput, LayerStack, RequestedOutputs
-from bert_jax.models.encoder_with_head import EncoderWithHead, Targets, TransformedOutput
+from bert_jax.models.encoder_with_head import EncoderWithHead, ModelInputs, TransformedOutput
 from bert_jax.models.head import Head, dense_axes
 from bert_jax.models.heads.masked_lm import MaskedLanguageModelHead
 from bert_jax.models.layers import gather_positions
-from bert_jax.models.packed_rows import EncoderInputs
 
 # The width of an attention head of the generator.
 _HEAD_WIDTH = 64
@@ -103,11 +102,7 @@ class ReplacedTokenPretraining(ReplacedTokenModel):
         self.mlm_head = MaskedLanguageModelHead(config, self.execution)
 
     def _apply(
-        self,
-        inputs: EncoderInputs,
-        targets: Targets,
-        deterministic: bool,
-        requested: RequestedOutputs | None,
+        self, inputs: ModelInputs, deterministic: bool, requested: RequestedOutputs | None
     ) -> tuple[ReplacedTokenOutput, EncoderOutput]:
         """Computes the generator on masked tokens and the discriminator on the tokens it draws.
 
@@ -115,15 +110,15 @@ class ReplacedTokenPretraining(ReplacedTokenModel):
         In training each call draws other words, from the RNG stream "dropout"; with `deterministic`
         the same words are drawn in each call.
         """
-        input_ids, positions = inputs.input_ids, targets.masked_lm_positions
+        input_ids, positions = inputs.input_ids, inputs.masked_lm_positions
         if positions is None:
             positions = jnp.zeros_like(input_ids[:, :1])
         originals = jnp.take_along_axis(input_ids, positions, axis=1)
         is_masked = jnp.zeros(positions.shape, bool)
-        if targets.masked_lm_weights is not None:
-            is_masked = targets.masked_lm_weights > 0
-        if targets.masked_lm_ids is not None:
-            originals = jnp.where(is_masked, targets.masked_lm_ids, originals)
+        if inputs.masked_lm_weights is not None:
+            is_masked = inputs.masked_lm_weights > 0
+        if inputs.masked_lm_ids is not None:
+            originals = jnp.where(is_masked, inputs.masked_lm_ids, originals)
         generated = self.encoder.encode(inputs, deterministic, layers=self.generator)
         hidden = gather_positions(generated.last_hidden_state, positions)  # BPD
         logits = self.mlm_head(hidden, self.encoder.word_embeddings())
@@ -135,9 +130,8 @@ class ReplacedTokenPretraining(ReplacedTokenModel):
         corrupted = input_ids.at[rows, positions].set(replacements)
         replaced = jnp.zeros(input_ids.shape, bool)
         replaced = replaced.at[rows, positions].max(is_masked & (replacements != originals))
-        encoded = self.encoder.encode(
-            inputs._replace(input_ids=corrupted), deterministic, requested
-        )
+        inputs = dataclasses.replace(inputs, input_ids=corrupted)
+        encoded = self.encoder.encode(inputs, deterministic, requested)
         replaced_logits = self._head(encoded, deterministic)
         return ReplacedTokenOutput(logits, corrupted, replaced, replaced_logits), encoded
 

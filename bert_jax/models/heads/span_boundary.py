@@ -13,12 +13,11 @@ import jax.numpy as jnp
 from bert_jax.models.activations import ACTIVATIONS
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import EncoderOutput, RequestedOutputs
-from bert_jax.models.encoder_with_head import Targets
+from bert_jax.models.encoder_with_head import ModelInputs
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import Head
 from bert_jax.models.heads.masked_lm import MaskedLMModel, padded_bias, vocabulary_logits
 from bert_jax.models.layers import HIDDEN_AXES, dense, gather_positions, kernel_init, layer_norm
-from bert_jax.models.packed_rows import EncoderInputs
 
 # Width of the embeddings of positions in a span (SpanBERT, section 3.2).
 POSITION_WIDTH = 200
@@ -106,11 +105,7 @@ class SpanBoundaryModel(MaskedLMModel):
         self.span_boundary_head = SpanBoundaryHead(self.config, self.execution, self.max_targets)
 
     def _apply(
-        self,
-        inputs: EncoderInputs,
-        targets: Targets,
-        deterministic: bool,
-        requested: RequestedOutputs | None,
+        self, inputs: ModelInputs, deterministic: bool, requested: RequestedOutputs | None
     ) -> tuple[SpanBoundaryOutput, EncoderOutput]:
         """Applies both heads; positions that are None are 0."""
         encoded = self.encoder.encode(inputs, deterministic, requested)
@@ -118,9 +113,9 @@ class SpanBoundaryModel(MaskedLMModel):
         masked, before, after = (
             first if positions is None else positions
             for positions in (
-                targets.masked_lm_positions,
-                targets.span_left_positions,
-                targets.span_right_positions,
+                inputs.masked_lm_positions,
+                inputs.span_left_positions,
+                inputs.span_right_positions,
             )
         )
         hidden, left, right = (

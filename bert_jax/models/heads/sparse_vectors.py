@@ -16,7 +16,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.dual_encoder import Towers
-from bert_jax.models.head import Head
+from bert_jax.models.head import Head, heads_with
 from bert_jax.models.heads.masked_lm import MaskedLanguageModelHead, vocabulary_logits
 from bert_jax.models.vectors import StoredVectors
 
@@ -54,11 +54,14 @@ class SparseVectors(StoredVectors):
     """
 
     method = "sparse_vectors"
-    heads = ("masked_lm", "pretraining")
 
     pooling_strategy: str = "max"
     activation_function: str = "relu"
     max_active_dims: int | None = None
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        return heads_with("fills_masks")
 
 
 def pooled_weights(

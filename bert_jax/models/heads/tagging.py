@@ -71,10 +71,12 @@ def _labels(draw: DrawnBatch) -> Labels:
 
 HEAD = Head(
     TaggingModel,  # heads/classification.py has the axes of "classifier"
+    makes_vectors=False,
     axes=(("crf_(transitions|start|end)", ()),),
     decay=(("crf_(transitions|start|end)", False),),  # the scores act as biases
     shown_by=(("classifier/kernel",),),
     options=TaggingOptions,
     label_parameters=("classifier/", "crf_"),
+    label_kernels=("classifier/kernel",),
     comparison=Comparison(("logits",), ("tagging",), _labels, ("logits",), cross_entropy_of_logits),
 )

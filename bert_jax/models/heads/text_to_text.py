@@ -6,11 +6,13 @@ Both are `Encoder`s; the decoder's config is causal and has cross-attention.
 import dataclasses
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import struct
 
 from bert_jax.errors import INT32_MAX, OptionError, require_at_least
 from bert_jax.models.comparison import (
@@ -26,7 +28,7 @@ from bert_jax.models.encoder import Encoder, EncoderOutput, RequestedOutputs
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import Head
 from bert_jax.models.heads.causal_lm import LanguageModelHead
-from bert_jax.models.packed_rows import EncoderInputs, PackedRows
+from bert_jax.models.packed_rows import EncoderInputs
 
 DECODER_SCOPE = "decoder"
 """The name of the decoder among the parameters of a model."""
@@ -100,6 +102,23 @@ def start_token(config: EncoderConfig) -> int:
     return config.pad_token_id if start is None else start
 
 
+@struct.dataclass
+class TextToTextInputs(EncoderInputs):
+    """A text, [B, T], and the tokens of the output that the decoder reads, [B, U].
+
+    Tokens of the output attend to the text of their own segment.
+
+    Attributes:
+        decoder_input_ids: int32 [B, U]; the first token is `start_token`.
+        decoder_position_ids: as `position_ids`.
+        decoder_segment_ids: as `segment_ids`.
+    """
+
+    decoder_input_ids: jax.Array | None = None
+    decoder_position_ids: jax.Array | None = None
+    decoder_segment_ids: jax.Array | None = None
+
+
 class TextToTextModel(nn.Module):
     """Encoder, decoder, and a head for the next token of the output."""
 
@@ -120,45 +139,27 @@ class TextToTextModel(nn.Module):
 
     def __call__(
         self,
-        input_ids: jax.Array,
-        token_type_ids: jax.Array | None = None,
-        attention_mask: jax.Array | None = None,
-        position_ids: jax.Array | None = None,
-        *,
-        segment_ids: jax.Array | None = None,
-        packed_rows: PackedRows | None = None,
-        row_indices: jax.Array | None = None,
-        decoder_input_ids: jax.Array | None = None,
-        decoder_position_ids: jax.Array | None = None,
-        decoder_segment_ids: jax.Array | None = None,
+        *arrays: Any,
         deterministic: bool = True,
         encoder_outputs: RequestedOutputs | None = None,
+        **named: Any,
     ) -> jax.Array | tuple[jax.Array, EncoderOutput, EncoderOutput]:
         """Float32 logits [B, U, V] of the token after each of U of the output.
 
-        For the arrays of the text, [B, T], see `EncoderInputs`; those of the output, [B, U], are
-        the same of the decoder, and their first token is `start_token`. Tokens attend to the text
-        of their own segment. With `encoder_outputs` the result also has the outputs of encoder and
-        decoder.
+        The inputs are `TextToTextInputs`, see `from_call`. With `encoder_outputs` the result also
+        has the outputs of encoder and decoder.
         """
-        inputs = EncoderInputs(
-            input_ids,
-            token_type_ids,
-            attention_mask,
-            position_ids,
-            segment_ids,
-            packed_rows=packed_rows,
-            row_indices=row_indices,
-        )
+        inputs = TextToTextInputs.from_call(*arrays, **named)
+        decoder_input_ids = inputs.decoder_input_ids
         if decoder_input_ids is None:
             if not self.is_initializing():
                 raise ValueError("the decoder has no tokens; give decoder_input_ids")
-            decoder_input_ids = jnp.full_like(input_ids[:, :1], start_token(self.config))
+            decoder_input_ids = jnp.full_like(inputs.input_ids[:, :1], start_token(self.config))
         outputs = EncoderInputs(
             decoder_input_ids,
-            position_ids=decoder_position_ids,
-            segment_ids=decoder_segment_ids,
-            row_indices=row_indices,
+            position_ids=inputs.decoder_position_ids,
+            segment_ids=inputs.decoder_segment_ids,
+            row_indices=inputs.row_indices,
         )
         encoded = self.encoder.encode(inputs, deterministic, encoder_outputs)
         memory = EncoderMemory(encoded.last_hidden_state, inputs.tokens().mask)

@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from pydantic import Field, ValidationError
 
+from bert_jax.checkpoints.config_file import MULTI_LABEL, SINGLE_LABEL, problem_type
 from bert_jax.data.examples import Question
 from bert_jax.errors import UserError
 from bert_jax.inference.engine import Engine
@@ -16,7 +17,6 @@ from bert_jax.serving.routes import embeddings_inference as vectors
 from bert_jax.serving.routes.scores import labelled
 from bert_jax.serving.service import Predicted, Service
 from bert_jax.tasks.base.predictor import EncodedExample, Predictor, softmax
-from bert_jax.tasks.classification.predict import MULTI_LABEL, SINGLE_LABEL, problem_type
 from bert_jax.tasks.classification.zero_shot import (
     TEMPLATE,
     CandidateLabels,

@@ -1,12 +1,13 @@
 """The loss of an encoder-decoder, for batches as of `data.pair_rows`."""
 
 import abc
+import dataclasses
 from typing import Any
 
 import jax
 
 from bert_jax.models.encoder_with_head import model_inputs
-from bert_jax.models.heads.text_to_text import decoder_config
+from bert_jax.models.heads.text_to_text import TextToTextInputs, decoder_config
 from bert_jax.tasks.base.task import ComputedModel, Sums, Task
 from bert_jax.tasks.base.token_losses import perplexity, token_sums
 
@@ -51,13 +52,14 @@ class EncoderDecoderTask(Task):
             ComputedModel(decoder, False, of_target, rows=(DECODER,)),
         )
 
-    def inputs(self, batch: dict[str, jax.Array]) -> dict[str, Any]:
-        of_decoder = {
+    def inputs(self, batch: dict[str, jax.Array]) -> TextToTextInputs:
+        of_decoder: dict[str, Any] = {
             f"{DECODER}_{name}": batch[key]
             for name in _INPUTS
             if (key := f"{DECODER}/{name}") in batch
         }
-        return model_inputs(batch) | of_decoder
+        inputs: TextToTextInputs = model_inputs(batch, TextToTextInputs)
+        return dataclasses.replace(inputs, **of_decoder)
 
     def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
         """The number of tokens of the targets."""

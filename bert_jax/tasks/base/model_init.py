@@ -24,6 +24,7 @@ from bert_jax.models.config import EncoderConfig, check_fields
 from bert_jax.models.execution import Execution, resolve_execution
 from bert_jax.models.head import (
     fields_of,
+    find_head,
     label_parameters,
     option_keys,
     with_fields,
@@ -381,7 +382,9 @@ def heads_to_reinitialize(source: ModelDescription, target: ModelDescription) ->
     """Prefixes of the names of parameters that have another meaning in the source model."""
     if source.problem_type == target.problem_type == "regression":
         return ()
-    are_same = source.labels in ((), target.labels) or target.head == "question_answering"
+    assert target.head is not None
+    has_no_names = find_head(target.head).num_labels is not None
+    are_same = source.labels in ((), target.labels) or has_no_names
     if (
         source.head == target.head
         and source.config.num_labels == target.config.num_labels

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.converted_outputs import to_parquet
 from bert_jax.data.examples import Example, Examples, Text
 from bert_jax.data.outputs import Layout, Outputs, open_outputs, to_json
@@ -131,6 +132,8 @@ class PredictSpec(Generic[Input, Prediction]):
         endings: file extensions of these formats, such as {".tsv": "glue"}.
         heads: heads that the model may have, the first one for a new model; (): any.
         is_default: whether a model with one of the heads predicts this task if none is named.
+        variants: the options of the programs that a model computes without an option chosen by a
+            user, which a server compiles beforehand; for each kind of text, for example.
     """
 
     reader: InputReader[Input]
@@ -141,6 +144,7 @@ class PredictSpec(Generic[Input, Prediction]):
     endings: Mapping[str, str] = dataclasses.field(default_factory=dict)
     heads: tuple[str, ...] = ()
     is_default: bool = True
+    variants: Callable[[ModelDescription], Sequence[Mapping[str, Any]]] = lambda described: ({},)
 
     def read_options(
         self, task: str, target: str | Path, values: Mapping[str, Any]

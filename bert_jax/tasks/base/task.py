@@ -223,8 +223,8 @@ class Task(abc.ABC):
     def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
         """The total weight of a batch for each part of the loss, float32 scalars."""
 
-    def inputs(self, batch: dict[str, jax.Array]) -> dict[str, Any]:
-        """The arguments of `module` for a batch, by name."""
+    def inputs(self, batch: dict[str, jax.Array]) -> Any:
+        """The inputs of `module` for a batch."""
         return model_inputs(batch)
 
     def forward(

@@ -10,6 +10,7 @@ import numpy as np
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.errors import UserError
 from bert_jax.metrics.similarity import similarities
+from bert_jax.models.head import find_head
 from bert_jax.models.heads.sparse_vectors import SparseVectors
 from bert_jax.models.heads.token_vectors import TokenVectors
 from bert_jax.models.vectors import QUERY
@@ -120,12 +121,11 @@ class TokenKind(VectorKind):
         return token_similarities(self.vectors, queries, documents)
 
 
-_NO_VECTORS = ("classification", "multiple_choice", "question_answering", "reader", "tagging")
-
-
 def check_makes_vectors(description: ModelDescription, remedy: str) -> None:
     """Raises UserError for a model of another task whose files describe no vectors."""
-    if description.stored_vectors is None and description.head in _NO_VECTORS:
+    head = description.head
+    makes_none = head is not None and find_head(head).makes_vectors is False
+    if makes_none and description.stored_vectors is None:
         problem = f"this {description.class_name} was not trained to make vectors of texts"
         raise UserError(f"{problem}, and has no files of sentence-transformers; {remedy}")
 

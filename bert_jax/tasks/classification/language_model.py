@@ -3,7 +3,6 @@
 Radford et al., 2018, minimise the loss of the labels plus λ times the language model's, with λ 0.5.
 """
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -14,7 +13,7 @@ import optax
 from bert_jax.errors import OptionError
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
 from bert_jax.models.encoder import RequestedOutputs
-from bert_jax.models.encoder_with_head import apply_model
+from bert_jax.models.encoder_with_head import ModelInputs, apply_model
 from bert_jax.models.heads.masked_lm import padded_bias, vocabulary_logits
 
 
@@ -31,18 +30,18 @@ class OutputsWithNextTokens(NamedTuple):
 
 
 def with_next_tokens(
-    module: nn.Module, params: Any, inputs: Mapping[str, Any], dropout_key: jax.Array | None
+    module: nn.Module, params: Any, inputs: ModelInputs, dropout_key: jax.Array | None
 ) -> OutputsWithNextTokens:
     """The outputs of a causal classifier, whose tokens are scored with its word embeddings.
 
-    For the arguments see `apply_model`; there is an `attention_mask`.
+    For the arguments see `apply_model`.
     """
     logits, encoded = apply_model(module, params, inputs, dropout_key, RequestedOutputs())
     table = params[ENCODER_SCOPE]["embeddings"]["word_embeddings"]["embedding"]
     bias = padded_bias(module.config, jnp.zeros(len(table)))
     scores = vocabulary_logits(encoded.last_hidden_state[:, :-1], table, bias)  # BTV
-    losses = optax.softmax_cross_entropy_with_integer_labels(scores, inputs["input_ids"][:, 1:])
-    is_token = inputs["attention_mask"][:, 1:] != 0
+    losses = optax.softmax_cross_entropy_with_integer_labels(scores, inputs.input_ids[:, 1:])
+    is_token = inputs.visible[:, 1:] != 0
     total = jnp.where(is_token, losses, 0).sum(axis=1)
     return OutputsWithNextTokens(logits, total / jnp.maximum(is_token.sum(axis=1), 1))
 

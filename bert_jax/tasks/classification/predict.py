@@ -9,10 +9,9 @@ import numpy as np
 
 from bert_jax.checkpoints.config_file import (
     MULTI_LABEL,
-    PROBLEM_TYPES,
     REGRESSION,
-    SINGLE_LABEL,
     ModelDescription,
+    problem_type,
 )
 from bert_jax.checkpoints.sentence_transformers.cross_encoder import (
     check_computed,
@@ -132,21 +131,6 @@ def to_prediction(
         return Classification(label, float(score), _by_label(labels, values))
     best = int(scores.argmax())
     return Classification(labels[best], float(values[best]), _by_label(labels, values))
-
-
-def problem_type(description: ModelDescription) -> str:
-    """Hugging Face's `problem_type` of a classifier; one output means regression.
-
-    Raises:
-        UserError: it is unknown.
-    """
-    stored = description.problem_type
-    if stored not in (None, *PROBLEM_TYPES):
-        known = ", ".join(PROBLEM_TYPES)
-        raise UserError(f"config.json: problem_type is {stored!r}; known are {known}")
-    if description.config.num_labels == 1 and stored != MULTI_LABEL:
-        return REGRESSION
-    return stored or SINGLE_LABEL
 
 
 def score_activation(description: ModelDescription) -> str:

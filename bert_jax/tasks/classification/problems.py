@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from bert_jax.checkpoints.config_file import problem_type
 from bert_jax.data.examples import Example, LabelVector, Text
 from bert_jax.data.readers.columns import TextOptions
 from bert_jax.errors import UserError, listed, require_one_of
@@ -23,7 +24,6 @@ from bert_jax.metrics.similarity import mean_squared_error, pearson, spearman
 from bert_jax.tasks.base.labels import class_numbers, drop_labels, label_numbers
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.splits import EvalSet
-from bert_jax.tasks.classification.predict import problem_type
 
 
 @dataclasses.dataclass(frozen=True)

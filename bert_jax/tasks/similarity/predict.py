@@ -181,4 +181,5 @@ PREDICT = PredictSpec(
         model, options.batches, pooling=options.pooling, prompt=options.prompt
     ),
     to_record,
+    variants=lambda description: (),  # the programs are those of `embed`
 )

@@ -13,6 +13,7 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.errors import OptionError
 from bert_jax.families.family import find_family
 from bert_jax.models.encoder import RequestedOutputs, init_params
+from bert_jax.models.encoder_with_head import ModelInputs
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import find_head
 from bert_jax.tasks.classification.language_model import check_language_model, with_next_tokens
@@ -31,12 +32,12 @@ def test_a_classifier_reads_the_last_token_that_is_not_padding_and_scores_next_t
     module = find_head("classification").make(CONFIG)
     params = init_params(module, jax.random.key(0))
     assert list(params["classifier"]) == ["kernel"]  # GPT's has no bias
-    inputs = {"input_ids": IDS, "attention_mask": MASK}
+    inputs = ModelInputs(IDS, attention_mask=MASK)
     outputs = jax.jit(lambda params: with_next_tokens(module, params, inputs, None))(params)
 
     language_model = find_head("causal_lm").make(CONFIG)
     logits, encoded = language_model.apply(
-        {"params": {"bert": params["bert"]}}, **inputs, encoder_outputs=RequestedOutputs()
+        {"params": {"bert": params["bert"]}}, inputs, encoder_outputs=RequestedOutputs()
     )
     last = encoded.last_hidden_state[np.arange(3), LENGTHS - 1]  # BD
     np.testing.assert_allclose(outputs.logits, last @ params["classifier"]["kernel"], atol=1e-6)

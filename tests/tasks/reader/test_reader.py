@@ -182,7 +182,7 @@ def test_the_best_span_of_the_most_relevant_passage_with_a_token(tokenizer):
 def test_packed_rows_have_the_same_loss(task):
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
     inputs = task.inputs(batch)
-    params = jax.jit(task.module.init)(jax.random.key(0), **inputs)["params"]
+    params = jax.jit(task.module.init)(jax.random.key(0), inputs)["params"]
     packed = task.pack_rows(batch, 1)
     assert "pack_indices" in packed
     plain, other = (jax.jit(task.loss_sums)(params, each) for each in (batch, packed))

@@ -19,6 +19,7 @@ from bert_jax.data.padding import Sequences, bucket_length
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.row_packing import RowPacker
 from bert_jax.errors import OptionError
+from bert_jax.models.dual_encoder import VectorInputs
 from bert_jax.models.encoder_with_head import model_inputs, row_kinds
 from bert_jax.models.execution import Execution
 from bert_jax.models.vectors import DOCUMENT, QUERY, SIDES
@@ -218,8 +219,8 @@ class RetrievalTask(RankedTask):
         packed = {side: packer.pack(kinds[side], parts) for side, packer in packers.items()}
         return rows | _prefixed(packed)
 
-    def inputs(self, batch: dict[str, jax.Array]) -> dict[str, Any]:
-        return {side: model_inputs(rows) for side, rows in row_kinds(batch).items()}
+    def inputs(self, batch: dict[str, jax.Array]) -> dict[str, VectorInputs]:
+        return {side: model_inputs(rows, VectorInputs) for side, rows in row_kinds(batch).items()}
 
     def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
         total = batch["weights"].sum()
