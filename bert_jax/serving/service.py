@@ -159,9 +159,14 @@ class Service:
         self.metrics.cut.inc(cut)
         try:
             # If this is cancelled, so is the job in the queue.
-            return Predicted(await asyncio.wrap_future(future), tokens, cut)
+            predictions = await asyncio.wrap_future(future)
         except UserError as error:
             raise RequestError(424, str(error)) from error
+        for index, each in enumerate(predictions):
+            if isinstance(each, ExampleError):
+                name = _name(index, field, places)
+                raise RequestError(424, f"{name}: {each.message}", name)
+        return Predicted(predictions, tokens, cut)
 
     async def call(self, function: Callable[[], Result], field: str) -> Result:
         """The result of a function that computes with a model, when it is its turn in the queue.
@@ -187,7 +192,7 @@ class Service:
         """The examples, none of which is an error, and which together are not too large."""
         valid: list[EncodedExample] = []
         for index, each in enumerate(encoded):
-            name = places[index] if places else f"{field}[{index}]"
+            name = _name(index, field, places)
             if isinstance(each, ExampleError):
                 raise unprocessable(f"{name}: {each.message}", name)
             if each.notes.cut and not truncate:
@@ -201,3 +206,8 @@ class Service:
             rule = f"at most {_MOST_VALUES:,} are sent: give fewer or shorter texts, or layers"
             raise too_large(f"{field}: the answer has {values:,} values; {rule}", field)
         return valid
+
+
+def _name(index: int, field: str, places: Sequence[str] | None) -> str:
+    """The place of an example in a request."""
+    return places[index] if places else f"{field}[{index}]"

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_jax.data.readers.tables import Record
-from bert_jax.errors import UserError
+from bert_jax.errors import NotFiniteError, UserError
 from bert_jax.inference.engine import Engine
 from bert_jax.inference.predict import task_of
 from bert_jax.inference.streams import micro_batches, predict_examples
@@ -207,6 +207,41 @@ def test_an_error_is_that_of_its_example_alone(texts_of):
     with pytest.raises(ExampleError, match=r"^example 5: 7 is no text") as caught:
         computed.extend(stream)
     assert (len(computed), caught.value.index) == (4, 5)
+
+
+def test_an_error_while_decoding_is_that_of_its_example_alone(texts_of):
+    """Of an output that is not finite, for one: the other examples of its batch are predicted."""
+
+    def make(error):
+        predictor = texts_of(batch_size=4)
+        decode = predictor.decode
+
+        def failing(example, encoded, outputs):
+            if example == "boys":
+                raise error
+            return decode(example, encoded, outputs)
+
+        predictor.decode = failing
+        return predictor
+
+    texts = ["sun", "boys", "a sea"]
+    for error in (NotFiniteError("the scores are not finite"), UserError("no word fits")):
+        first, failed, last = Engine(make(error)).predict([*texts])
+        assert (first, last) == (("sun", [3]), ("a", [4]))
+        assert (type(failed), str(failed)) == (ExampleError, str(error))
+        encoded = make(error).encode(texts)
+        assert list(map(str, Engine(make(error)).predict_encoded(texts, encoded))) == [
+            "('sun', [3])", str(error), "('a', [4])"
+        ]  # fmt: skip
+    # A stream ends at it, after the window before, with its number or, of a number, its type.
+    for error, expected in (
+        (NotFiniteError("the scores are not finite"), "^the scores are not finite$"),
+        (UserError("no word fits"), "^example 9: no word fits$"),
+    ):
+        stream, computed = predict_examples(make(error), ["sun"] * 9 + ["boys"]), []
+        with pytest.raises(type(error), match=expected):
+            computed.extend(stream)
+        assert len(computed) == 8
 
 
 @pytest.mark.parametrize(
