@@ -186,8 +186,9 @@ class Engine(Generic[Example, Prediction]):
     ) -> list[Prediction | ExampleError]:
         """The predictions of examples that the predictor has encoded, in the shapes of `shapes`.
 
-        No row is packed: to pack would save work, in hundreds of shapes. A server has compiled all
-        programs of `shapes` and never waits for one. For errors see `predict`.
+        No row is packed: to pack saves a tenth to a half of the tokens, in eight times the shapes
+        (docs/serving.md). A server has compiled all programs of `shapes` and never waits for one.
+        For errors see `predict`.
         """
         window = _Computation(self.predictor, examples, encoded)
         with self._explained_memory():
@@ -202,7 +203,7 @@ class Engine(Generic[Example, Prediction]):
         return complete.predictions
 
     def shapes(self) -> list[tuple[int, int]]:
-        """[B, T] of all batches of at most `batch_size` rows; more rows are packed."""
+        """[B, T] of all batches of `predict_encoded`; of `predict`, where no row is packed."""
         limit = self.predictor.limit
         counts = row_counts(self.predictor.options.batch_size, self._row_multiple)
         lengths = {bucket_length(length, limit) for length in range(1, limit + 1)}

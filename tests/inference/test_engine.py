@@ -146,6 +146,22 @@ def test_batches_have_few_shapes(batches_of, texts_of):
     assert set(shapes) <= set(known)
 
 
+def test_what_is_encoded_beforehand_has_only_the_shapes_of_a_warm_up(texts_of):
+    """However many rows there are, none is packed: a server compiles nothing for a request."""
+    predictor = texts_of(batch_size=3, packs_rows=True)
+    engine, shapes = Engine(predictor), []
+    compute = predictor.compute
+    predictor.compute = lambda batch: shapes.append(batch["input_ids"].shape) or compute(batch)
+    known = engine.shapes()
+    assert known == [(b, t) for t in (16, 32) for b in (1, 2, 3)]
+    for count in (1, 2, 3, 4, 7, 40):
+        texts = ["sun " * (number * 7 % 31) for number in range(count)]
+        predictions = engine.predict_encoded(texts, predictor.encode(texts))
+        assert [length for _, (length,) in predictions] == [n * 7 % 31 + 2 for n in range(count)]
+    assert set(shapes) <= set(known)
+    assert "pack_indices" in next(engine.batches(predictor.encode(texts))).arrays  # elsewhere
+
+
 words = st.lists(st.sampled_from(["sun", "boys", "walked", "?", "."]), max_size=40).map(" ".join)
 
 
