@@ -15,8 +15,8 @@ from bert_jax.data.readers.columns import TextOptions
 from bert_jax.data.readers.tables import FileOptions, Record, value_of
 from bert_jax.data.readers.texts import TextParser, open_texts
 from bert_jax.errors import OptionError, UserError, require_one_of
-from bert_jax.options import keys_of, typed_values
-from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor
+from bert_jax.options import from_keys, keys_of, typed_values
+from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor, RequestOptions
 
 Input = TypeVar("Input")
 Prediction = TypeVar("Prediction")
@@ -131,6 +131,7 @@ class PredictSpec(Generic[Input, Prediction]):
         endings: file extensions of these formats, such as {".tsv": "glue"}.
         heads: heads that the model may have, the first one for a new model; (): any.
         is_default: whether a model with one of the heads predicts this task if none is named.
+        request: those of the options that need no program of their own.
     """
 
     reader: InputReader[Input]
@@ -141,6 +142,11 @@ class PredictSpec(Generic[Input, Prediction]):
     endings: Mapping[str, str] = dataclasses.field(default_factory=dict)
     heads: tuple[str, ...] = ()
     is_default: bool = True
+    request: type[RequestOptions] = RequestOptions
+
+    def request_of(self, options: PredictOptions) -> RequestOptions:
+        """Those of some options that need no program of their own."""
+        return from_keys(self.request, vars(options))
 
     def read_options(
         self, task: str, target: str | Path, values: Mapping[str, Any]
