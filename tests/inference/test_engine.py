@@ -15,10 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bert_jax.data.examples import Example
 from bert_jax.data.readers.tables import Record
 from bert_jax.errors import NotFiniteError, UserError
 from bert_jax.inference.engine import Engine
-from bert_jax.inference.predict import task_of
+from bert_jax.inference.evaluation import evaluate
+from bert_jax.inference.predict import predict, task_of
 from bert_jax.inference.streams import micro_batches, predict_examples
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks.base.predictor import BatchOptions, EncodedExample, ExampleError, Predictor
@@ -304,6 +306,30 @@ def test_requests_to_a_server(make_model):
         ["id", "text", "label", "score", "probabilities"],
         ["text", "text_pair", "label", "score", "probabilities"],
     ]
+
+
+def test_methods_files_and_evaluations_use_the_engine(make_model, tmp_path, monkeypatch):
+    """There is one way from examples to predictions or errors."""
+    used, run = [], Engine.run
+
+    def recorded(engine, examples, **options):
+        used.append(type(engine.predictor))
+        return run(engine, examples, **options)
+
+    monkeypatch.setattr(Engine, "run", recorded)
+    model = make_model("classification")
+    (expected,) = model.classify(["the sun"])
+    (tmp_path / "in.txt").write_text("the sun\n")
+    predict(model, None, tmp_path / "in.txt", tmp_path / "out.jsonl", {"progress": False})
+    evaluator = SimpleNamespace(
+        unlabelled=(),
+        evaluate=lambda model, predict, with_test: predict(
+            LabelPredictor(model, BatchOptions()), [Example("the sun")], "validation"
+        ),
+    )
+    task = SimpleNamespace(evaluator=evaluator, model=lambda params, mesh: model)
+    assert evaluate(task, model.params, model.mesh) == [expected]
+    assert used == [LabelPredictor] * 3
 
 
 def test_several_threads_use_one_engine(make_model):
