@@ -32,7 +32,7 @@ from bert_jax.export import export
 from bert_jax.files import atomic_directory, is_there, reachable
 from bert_jax.files.manifest import MANIFEST
 from bert_jax.files.paths import MODEL, MODEL_CONFIG, RESULT
-from bert_jax.inference.evaluation import evaluate
+from bert_jax.inference.evaluation import evaluate, write_result
 from bert_jax.inference.output_cache import cached_beside, model_fingerprint
 from bert_jax.planning.hardware import Slice
 from bert_jax.planning.meshes import auto_mesh
@@ -236,7 +236,10 @@ class Experiment:
             journal = stack.enter_context(cached_beside(output, request))
             if output is not None and is_main_host():
                 output = stack.enter_context(atomic_directory(output, marker=MANIFEST))
-            result = evaluate(task, params, mesh, output, journal=journal)
+            with_test = output is not None
+            result = evaluate(task, params, mesh, with_test=with_test, journal=journal)
+            if output is not None:
+                write_result(output, task.evaluator, result)
         if directory is not None and is_main_host():
             _name_mistakes(directory)
         return {**result.metrics, **result.test_metrics, **task.evaluator.baselines()}
@@ -303,7 +306,10 @@ class Experiment:
         reported: set[str] = set()  # sets whose cut texts an evaluation has reported
 
         def validate(params: Any, directory: Path | None) -> EvalResult:
-            result = evaluate(task, params, mesh, directory, quiet=reported)
+            with_test = directory is not None
+            result = evaluate(task, params, mesh, with_test=with_test, quiet=reported)
+            if directory is not None:
+                write_result(directory, task.evaluator, result)
             reported.update(result.predictions)
             return dataclasses.replace(result, predictions={})  # which may be large
 

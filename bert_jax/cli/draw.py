@@ -51,7 +51,7 @@ def _check(options: argparse.Namespace) -> None:
 
 def _positions(model: "LoadedModel") -> "Page":
     from bert_jax.pictures.positions import position_table, positions_page
-    from bert_jax.tasks.base.predictor import encoder_of
+    from bert_jax.tasks.base.encoder_layers import encoder_of
 
     _, params = encoder_of(model)
     learned = params["embeddings"].get("position_embeddings", {}).get("embedding")

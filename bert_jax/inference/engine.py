@@ -19,6 +19,7 @@ from bert_jax.data.prediction_batches import (
     padded_batches,
     row_counts,
 )
+from bert_jax.errors import NotFiniteError, UserError
 from bert_jax.inference.output_cache import OutputCache
 from bert_jax.sharding.hosts import fetch, same_on_all_hosts
 from bert_jax.sharding.mesh import explain_out_of_memory, programs_may_overlap
@@ -87,7 +88,7 @@ class _Computation(Generic[Example, Prediction]):
 
     Attributes:
         encoded: the examples as rows of tokens.
-        error: the first example without rows, with its number among all examples.
+        error: the first problem of an example, with its number among all examples; None: none yet.
     """
 
     def __init__(
@@ -101,9 +102,10 @@ class _Computation(Generic[Example, Prediction]):
     ) -> None:
         """Takes the examples with their rows; `start` is the number of the first one."""
         self.encoded = encoded
-        self._predictor, self._examples, self._is_full = predictor, examples, is_full
+        self._predictor, self._examples = predictor, examples
+        self._start, self._is_full = start, is_full
         self._valid: dict[int, EncodedExample] = {}
-        self.error: ExampleError | None = None
+        self.error: UserError | None = None
         for index, each in enumerate(encoded):
             if isinstance(each, EncodedExample):
                 self._valid[index] = each
@@ -120,17 +122,28 @@ class _Computation(Generic[Example, Prediction]):
             rows[row] = jax.tree.map(lambda leaf, b=b: leaf[b], outputs)
             if len(rows) == len(encoded.rows):
                 ordered = [rows[number] for number in range(len(rows))]
-                example = self._examples[index]
-                self._decoded[index] = self._predictor.decode(example, encoded, ordered)
+                self._decoded[index] = self._decode(index, encoded, ordered)
                 del self._outputs[index]
         return len(self._decoded) - before
+
+    def _decode(self, index: int, encoded: EncodedExample, outputs: list[Any]) -> Any:
+        """The prediction of an example, or why it has none, which is that of no other example."""
+        try:
+            return self._predictor.decode(self._examples[index], encoded, outputs)
+        except NotFiniteError as error:  # by its type, a training that diverges is recognised
+            self.error = self.error or error
+            return ExampleError(str(error))
+        except UserError as error:
+            self.error = self.error or ExampleError(str(error), self._start + index)
+            return ExampleError(str(error))
 
     def window(self) -> Window[Example, Prediction] | None:
         """The predictions, if the outputs of all batches are there."""
         if len(self._decoded) < len(self._valid):
             return None
-        decoded = [self._decoded[index] for index in self._valid]
-        predictions = _with_errors(self.encoded, self._predictor.predictions(decoded))
+        decoded = [self._decoded.get(index, each) for index, each in enumerate(self.encoded)]
+        valid = [each for each in decoded if not isinstance(each, ExampleError)]
+        predictions = _with_errors(decoded, self._predictor.predictions(valid))
         notes = Notes.total(each.notes for each in self._valid.values())
         if most := self._predictor.trained_length:
             rows = (row for each in self._valid.values() for row in each.rows)
@@ -164,7 +177,6 @@ class Engine(Generic[Example, Prediction]):
         """The prediction of each example, in their order, or why it has none.
 
         Raises:
-            NotFiniteError: an output is not finite.
             OptionError: a device ran out of memory.
         """
         return [prediction for window in self.run(examples) for prediction in window.predictions]
@@ -174,8 +186,9 @@ class Engine(Generic[Example, Prediction]):
     ) -> list[Prediction | ExampleError]:
         """The predictions of examples that the predictor has encoded, in the shapes of `shapes`.
 
-        No row is packed: to pack would save work, in hundreds of shapes. A server has compiled all
-        programs of `shapes` and never waits for one. For errors see `predict`.
+        No row is packed: to pack saves a tenth to a half of the tokens, in eight times the shapes
+        (docs/serving.md). A server has compiled all programs of `shapes` and never waits for one.
+        For errors see `predict`.
         """
         window = _Computation(self.predictor, examples, encoded)
         with self._explained_memory():
@@ -190,7 +203,7 @@ class Engine(Generic[Example, Prediction]):
         return complete.predictions
 
     def shapes(self) -> list[tuple[int, int]]:
-        """[B, T] of all batches of at most `batch_size` rows; more rows are packed."""
+        """[B, T] of all batches of `predict_encoded`; of `predict`, where no row is packed."""
         limit = self.predictor.limit
         counts = row_counts(self.predictor.options.batch_size, self._row_multiple)
         lengths = {bucket_length(length, limit) for length in range(1, limit + 1)}
@@ -217,26 +230,27 @@ class Engine(Generic[Example, Prediction]):
 
         Args:
             examples: the examples, read once; an ExampleError is one that has no rows.
-            strict: whether an example that cannot be predicted ends the windows.
+            strict: whether an example that cannot be predicted ends the windows; else its error is
+                its prediction.
             cache: outputs of batches that are read instead of computed, and to which others are
                 added; for a single host.
             advance: see `Advance`.
 
         Raises:
-            ExampleError: with `strict`, before any example of its window is computed; the windows
-                before it are complete.
-            NotFiniteError: an output is not finite.
+            ExampleError: with `strict`; if it has no rows, before any example of its window is
+                computed; the windows before it are complete.
+            NotFiniteError: with `strict`, an output is not finite.
             OptionError: a device ran out of memory.
         """
         with self._explained_memory():
             for step in _begun_ahead(self._begin(examples, strict, cache), self._batches_ahead):
-                if strict and step.window.error:
-                    raise step.window.error
                 if step.batch is not None:
                     outputs = fetch(step.outputs)
                     if cache is not None and not step.is_cached:
                         cache.add(jax.tree.leaves(outputs))
                     advance(step.window.add(step.batch, outputs))
+                if strict and step.window.error:
+                    raise step.window.error
                 if window := step.window.window():
                     yield window
 

@@ -24,12 +24,8 @@ from bert_jax.inference.ranking import score_windows
 from bert_jax.inference.streams import predict_examples
 from bert_jax.search.hits import Hit
 from bert_jax.tasks.base.predictor import BatchOptions, Model, check_head, not_one_string
-from bert_jax.tasks.question_answering.predict import (
-    PREDICT,
-    RankedSpans,
-    SpanOptions,
-    SpanPredictor,
-)
+from bert_jax.tasks.question_answering.options import SpanOptions
+from bert_jax.tasks.question_answering.predict import PREDICT, RankedSpans, SpanPredictor
 from bert_jax.tasks.reader.predict import HEAD, ReadAnswer, ReaderPredictor
 
 READERS = (HEAD, *PREDICT.heads)

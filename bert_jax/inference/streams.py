@@ -46,9 +46,9 @@ def predict_windows(
         strict: see `Engine.run`.
 
     Raises:
-        ExampleError: with `strict`, an example cannot be encoded; the windows before it are
+        ExampleError: with `strict`, an example cannot be predicted; the windows before it are
             complete.
-        NotFiniteError: an output is not finite.
+        NotFiniteError: with `strict`, an output is not finite.
         OptionError: a device ran out of memory.
     """
     notes = Notes(texts=0)

@@ -17,7 +17,7 @@ from bert_jax.serving.errors import FieldName, RequestError, from_user_error, un
 from bert_jax.serving.limits import ServerLimits
 from bert_jax.tasks import find_task, task_names
 from bert_jax.tasks.base.predict_spec import JSONL, PredictOptions, PredictSpec
-from bert_jax.tasks.base.predictor import BatchOptions, Predictor
+from bert_jax.tasks.base.predictor import BatchOptions, Predictor, RequestEncoder
 
 _PREDICT = "PREDICT"  # the attribute of a task's module
 # Engines with options of requests that are kept.
@@ -63,12 +63,14 @@ class TaskEngine:
     Attributes:
         spec: the task.
         options: its options.
-        engine: the engine of its predictor.
+        engine: the engine of its predictor, which requests with other `RequestOptions` share.
+        encoder: encodes the examples of a request with these options.
     """
 
     spec: PredictSpec[Any, Any]
     options: PredictOptions
     engine: Engine[Any, Any]
+    encoder: RequestEncoder
 
 
 class Models:
@@ -153,12 +155,17 @@ class Models:
         try:
             task_of(served.model, task)
             options = spec.read_options(task, "", {**values, **of_server, "output_format": JSONL})
+            request = spec.request_of(options)
+            shared = dataclasses.replace(options, **vars(request.shared()))
+            length = shared.max_length or self._limits.max_length
+            shared = dataclasses.replace(shared, max_length=length)
             engine = self.engine(
-                served, (task, options), lambda model, _: spec.predictor(model, options)
+                served, (task, shared), lambda model, _: spec.predictor(model, shared)
             )
+            encoder = engine.predictor.encoder(request)
         except UserError as error:
             raise from_user_error(error, "model", name) from error
-        return TaskEngine(spec, options, engine)
+        return TaskEngine(spec, options, engine, encoder)
 
     def can(self, served: ServedModel, task: str, values: Mapping[str, Any] | None = None) -> bool:
         """Whether a model can do a task, with some of its options."""

@@ -20,7 +20,7 @@ from bert_jax.serving.limits import ServerLimits
 from bert_jax.serving.metrics import Metrics
 from bert_jax.serving.models import Models
 from bert_jax.serving.queue import Queue
-from bert_jax.tasks.base.predictor import EncodedExample, ExampleError
+from bert_jax.tasks.base.predictor import EncodedExample, ExampleError, RequestEncoder
 
 Result = TypeVar("Result")
 
@@ -28,9 +28,6 @@ Result = TypeVar("Result")
 _THREADS = 2
 # Numbers of an answer, some 200 MB as JSON.
 _MOST_VALUES = 20_000_000
-
-Encode = Callable[[Sequence[Any]], Sequence[EncodedExample | ExampleError]]
-"""Examples → their rows, or why they have none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,7 +123,7 @@ class Service:
         field: str = "inputs",
         places: Sequence[str] | None = None,
         truncate: bool = True,
-        encode: Encode | None = None,
+        encoder: RequestEncoder | None = None,
     ) -> Predicted:
         """The predictions of examples, which are computed with those of other requests.
 
@@ -136,7 +133,7 @@ class Service:
             field: the field of the request that has them, for errors.
             places: the place of each in the request; None: `field` is their list.
             truncate: whether a text that is too long is cut; else it is refused.
-            encode: makes the rows of the examples; None: the predictor does.
+            encoder: makes the rows of the examples; None: the predictor does, with its own options.
 
         Raises:
             RequestError: 413: there are too many texts or tokens, a text is too long, or the answer
@@ -146,12 +143,14 @@ class Service:
         examples = list(examples)
         if not examples:
             return Predicted([])
+        encoder = encoder or RequestEncoder(engine.predictor.encode, engine.predictor.text_limit)
         with self.admitted(len(examples), field):
             try:
-                encoded = await self.in_thread(encode or engine.predictor.encode, examples)
+                encoded = await self.in_thread(encoder.encode, examples)
             except UserError as error:
                 raise from_user_error(error, field) from error
-            valid = self._checked(encoded, engine, field, places, truncate)
+            limit = None if truncate else encoder.text_limit
+            valid = self._checked(encoded, engine, field, places, limit)
             future = self._queue.submit(engine.predict_encoded, examples, valid)
         tokens = sum(len(row) for each in valid for row in each.rows)
         cut = sum(each.notes.cut for each in valid)
@@ -159,9 +158,14 @@ class Service:
         self.metrics.cut.inc(cut)
         try:
             # If this is cancelled, so is the job in the queue.
-            return Predicted(await asyncio.wrap_future(future), tokens, cut)
+            predictions = await asyncio.wrap_future(future)
         except UserError as error:
             raise RequestError(424, str(error)) from error
+        for index, each in enumerate(predictions):
+            if isinstance(each, ExampleError):
+                name = _name(index, field, places)
+                raise RequestError(424, f"{name}: {each.message}", name)
+        return Predicted(predictions, tokens, cut)
 
     async def call(self, function: Callable[[], Result], field: str) -> Result:
         """The result of a function that computes with a model, when it is its turn in the queue.
@@ -182,18 +186,20 @@ class Service:
         engine: Engine[Any, Any],
         field: str,
         places: Sequence[str] | None,
-        truncate: bool,
+        text_limit: int | None,
     ) -> list[EncodedExample]:
-        """The examples, none of which is an error, and which together are not too large."""
+        """The examples, none of which is an error, and which together are not too large.
+
+        With `text_limit`, the limit of a text, none was cut.
+        """
         valid: list[EncodedExample] = []
         for index, each in enumerate(encoded):
-            name = places[index] if places else f"{field}[{index}]"
+            name = _name(index, field, places)
             if isinstance(each, ExampleError):
                 raise unprocessable(f"{name}: {each.message}", name)
-            if each.notes.cut and not truncate:
-                limit = engine.predictor.text_limit
+            if each.notes.cut and text_limit is not None:
                 rule = "shorten it, or set truncate to true"
-                raise too_large(f"{name}: the text has more than {limit} tokens; {rule}", name)
+                raise too_large(f"{name}: the text has more than {text_limit} tokens; {rule}", name)
             valid.append(each)
         lengths = [len(row) for each in valid for row in each.rows]
         self.check_tokens(sum(lengths), field)
@@ -201,3 +207,8 @@ class Service:
             rule = f"at most {_MOST_VALUES:,} are sent: give fewer or shorter texts, or layers"
             raise too_large(f"{field}: the answer has {values:,} values; {rule}", field)
         return valid
+
+
+def _name(index: int, field: str, places: Sequence[str] | None) -> str:
+    """The place of an example in a request."""
+    return places[index] if places else f"{field}[{index}]"

@@ -13,6 +13,7 @@ from bert_jax.errors import UserError
 from bert_jax.models.encoder import Encoder, RequestedOutputs
 from bert_jax.models.encoder_with_head import apply_model, model_inputs
 from bert_jax.pictures.attention import AttentionMap, AttentionOfText, attention_page
+from bert_jax.tasks.base.encoder_layers import encoder_of, layer_numbers
 from bert_jax.tasks.base.predict_spec import (
     TEXTS,
     OutputFile,
@@ -26,8 +27,6 @@ from bert_jax.tasks.base.predictor import (
     BatchOptions,
     Model,
     check_finite,
-    encoder_of,
-    layer_numbers,
 )
 from bert_jax.tasks.base.short_repr import ShortRepr
 from bert_jax.tasks.base.text_rows import TextPredictor

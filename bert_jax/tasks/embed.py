@@ -20,6 +20,7 @@ from bert_jax.models.encoder_with_head import apply_model, model_inputs
 from bert_jax.models.heads.text_vectors import TextPooling
 from bert_jax.models.vectors import TEXT_VECTORS, Normalize, StoredVectors
 from bert_jax.process import say
+from bert_jax.tasks.base.encoder_layers import encoder_of
 from bert_jax.tasks.base.predict_spec import (
     TEXTS,
     OutputFile,
@@ -27,7 +28,7 @@ from bert_jax.tasks.base.predict_spec import (
     PredictSpec,
     TextPredictOptions,
 )
-from bert_jax.tasks.base.predictor import BatchOptions, Model, check_finite, encoder_of
+from bert_jax.tasks.base.predictor import BatchOptions, Model, check_finite
 from bert_jax.tasks.base.text_rows import TextPredictor
 from bert_jax.tokenization import Encoding, Tokenizer
 

@@ -21,6 +21,7 @@ from bert_jax.tasks.base.predictor import (
     EncodedExample,
     ExampleError,
     Model,
+    RequestOptions,
     check_finite,
     check_head,
     not_one_string,
@@ -47,6 +48,21 @@ class FillMaskPredictOptions(TextPredictOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_at_least("top_k", self.top_k, 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class FillMaskRequest(RequestOptions):
+    """The options of a request.
+
+    Attributes:
+        top_k: number of words for each mask.
+    """
+
+    top_k: int = 5
+
+    def shared(self) -> "FillMaskRequest":
+        """The largest number that is computed by the same program: few programs."""
+        return FillMaskRequest(max(_LEAST_WORDS, 1 << (self.top_k - 1).bit_length()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +101,7 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
         Args:
             model: a model with the masked-language-model head.
             options: sizes of the batches.
-            top_k: number of pieces; at most V.
+            top_k: number of pieces, at most V; requests may have others of the same program.
             targets: the only pieces that are proposed, or words that are one piece; their
                 probabilities are those among all pieces. Empty: all.
 
@@ -100,9 +116,8 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
         chosen = [_target_id(model.tokenizer, target) for target in not_one_string(targets)]
         self._targets = np.array([*dict.fromkeys(chosen)], np.int32) if chosen else None
         known = model.tokenizer.vocab_size if self._targets is None else len(self._targets)
-        self._top_k = min(top_k, known)
-        # Few programs: the numbers up to 32 share one.
-        self._computed = min(max(_LEAST_WORDS, 1 << (top_k - 1).bit_length()), known)
+        self.request = FillMaskRequest(top_k)
+        self._computed = min(self.request.shared().top_k, known)
 
     def encode(self, examples: Sequence[Text]) -> Sequence[EncodedExample | ExampleError]:
         return [
@@ -145,6 +160,13 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
             top_k=self._computed,
         )
 
+    def decode(
+        self, example: Text, encoded: EncodedExample, outputs: list[Any]
+    ) -> list[list[MaskPrediction]]:
+        request: Any = encoded.request or self.request
+        best = [tuple(of_masks[:, : request.top_k] for of_masks in output) for output in outputs]
+        return super().decode(example, encoded, best)
+
     def decode_row(
         self, encoding: Encoding, output: tuple[np.ndarray, np.ndarray]
     ) -> list[list[MaskPrediction]]:
@@ -152,7 +174,7 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
         return [
             [
                 _mask_prediction(self._tokenizer, encoding, position, int(word), float(score))
-                for score, word in zip(*(each[: self._top_k] for each in of_mask), strict=True)
+                for score, word in zip(*of_mask, strict=True)
             ]
             for position, *of_mask in zip(_masks(encoding, self._mask), *output, strict=False)
         ]
@@ -231,4 +253,5 @@ PREDICT = PredictSpec(
     ),
     to_record,
     heads=heads_with("fills_masks"),
+    request=FillMaskRequest,
 )

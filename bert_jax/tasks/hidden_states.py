@@ -12,14 +12,13 @@ import numpy as np
 from bert_jax.errors import require_one_of
 from bert_jax.models.encoder import Encoder, RequestedOutputs
 from bert_jax.models.encoder_with_head import apply_model, model_inputs
+from bert_jax.tasks.base.encoder_layers import encoder_of, layer_numbers
 from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
 from bert_jax.tasks.base.predictor import (
     LARGE_OUTPUT_WINDOW,
     BatchOptions,
     Model,
     check_finite,
-    encoder_of,
-    layer_numbers,
 )
 from bert_jax.tasks.base.short_repr import ShortRepr
 from bert_jax.tasks.base.text_rows import TextPredictor

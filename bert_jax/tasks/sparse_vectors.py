@@ -19,7 +19,14 @@ from bert_jax.models.heads.sparse_vectors import SparseEncoder, SparseVectors
 from bert_jax.process import say
 from bert_jax.search import sparse
 from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
-from bert_jax.tasks.base.predictor import BatchOptions, Model, check_finite, check_head
+from bert_jax.tasks.base.predictor import (
+    BatchOptions,
+    EncodedExample,
+    Model,
+    RequestOptions,
+    check_finite,
+    check_head,
+)
 from bert_jax.tasks.base.short_repr import ShortRepr
 from bert_jax.tasks.base.text_rows import TextPredictor
 from bert_jax.tasks.embed import TextPreparation, stored_length
@@ -45,6 +52,17 @@ class SparsePredictOptions(TextPredictOptions):
         require_at_least("max_active_dims", self.max_active_dims, 1)
 
 
+@dataclasses.dataclass(frozen=True)
+class SparseRequest(RequestOptions):
+    """The options of a request.
+
+    Attributes:
+        max_active_dims: see `SparsePredictOptions`.
+    """
+
+    max_active_dims: int | None = None
+
+
 @dataclasses.dataclass(frozen=True, repr=False)
 class SparseVector(ShortRepr):
     """The words of a text with a weight above 0, the largest weight first; n of V.
@@ -58,6 +76,10 @@ class SparseVector(ShortRepr):
     tokens: list[str]
     ids: np.ndarray
     weights: np.ndarray
+
+    def largest(self, count: int | None) -> "SparseVector":
+        """The words with the largest weights; None: all."""
+        return SparseVector(self.tokens[:count], self.ids[:count], self.weights[:count])
 
     @property
     def by_token(self) -> dict[str, float]:
@@ -120,7 +142,7 @@ class SparsePredictor(TextPredictor[SparseVector]):
         prepare = TextPreparation(self.vectors, self.vectors.prompt(prompt), model.tokenizer)
         super().__init__(model, options, prepare=prepare)
         self.width = model.config.vocab_size
-        self._most = max_active_dims or self.vectors.max_active_dims
+        self.request = SparseRequest(max_active_dims)
         self._module = SparseEncoder(
             model.config,
             model.module.execution,
@@ -135,10 +157,15 @@ class SparsePredictor(TextPredictor[SparseVector]):
     def compute(self, batch: dict[str, jax.Array]) -> jax.Array:
         return _weights(self.model.compute_params, batch, module=self._module)
 
+    def decode(self, example: Text, encoded: EncodedExample, outputs: list[Any]) -> SparseVector:
+        vector = super().decode(example, encoded, outputs)
+        request: Any = encoded.request or self.request
+        return vector.largest(request.max_active_dims or self.vectors.max_active_dims)
+
     def decode_row(self, encoding: Encoding, output: np.ndarray) -> SparseVector:
         check_finite(output, "the weights of words")
         ids = np.flatnonzero(output)
-        ids = ids[np.argsort(-output[ids], kind="stable")][: self._most].astype(np.int32)
+        ids = ids[np.argsort(-output[ids], kind="stable")].astype(np.int32)
         tokenizer = self.model.tokenizer
         known = tokenizer.vocab_size
         tokens = [tokenizer.id_to_token(id) if id < known else f"#{id}" for id in ids.tolist()]
@@ -173,5 +200,6 @@ PREDICT = PredictSpec(
     ),
     to_record,
     heads=heads_with("fills_masks"),
+    request=SparseRequest,
     is_default=False,  # without files that say so, such a model fills masks
 )

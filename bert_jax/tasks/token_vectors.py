@@ -22,8 +22,9 @@ from bert_jax.models.heads.token_vectors import (
     TokenVectors,
 )
 from bert_jax.models.vectors import DOCUMENT, QUERY, SIDES, TEXT_VECTORS
+from bert_jax.tasks.base.encoder_layers import encoder_of
 from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
-from bert_jax.tasks.base.predictor import BatchOptions, Model, check_finite, encoder_of
+from bert_jax.tasks.base.predictor import BatchOptions, Model, check_finite
 from bert_jax.tasks.base.short_repr import ShortRepr
 from bert_jax.tasks.base.text_rows import TextPredictor
 from bert_jax.tasks.embed import TextPreparation

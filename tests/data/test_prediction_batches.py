@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bert_jax.data.padding import bucket_length
 from bert_jax.data.prediction_batches import (
     least_work_batches,
     packed_batches,
@@ -82,6 +83,24 @@ def test_uneven_texts_are_computed_with_hardly_any_padding_in_few_shapes(mean):
 def cut(lengths, batch_work, *, batch_size=32, limit=512, row_multiple=1):
     sizes = {"batch_size": batch_size, "limit": limit, "row_multiple": row_multiple}
     return list(least_work_batches(lengths, batch_work=batch_work, **sizes))
+
+
+def test_what_packing_would_save_a_server_and_in_how_many_shapes():
+    """The figures of docs/serving.md: a server compiles all its shapes at the start."""
+    random, shapes, saved = np.random.default_rng(0), set(), []
+    for count in (8, 16, 32, 64, 128, 256) * 4:
+        for median in (12, 30, 120):
+            lengths = np.exp(random.normal(np.log(median), 0.6, count)).clip(3, 512).astype(int)
+            batches = packed(lengths.tolist())
+            arrays = ((each.count, each.indices.get("pack_indices")) for each in batches)
+            shapes |= {(count, *array.shape) for count, array in arrays if array is not None}
+            saved.append(1 - computed(batches) / computed(cut(lengths.tolist(), 256)))
+    assert 0.3 < np.mean(saved[::3]) < 0.5  # short texts
+    assert 0.05 < np.mean(saved[2::3]) < 0.15  # long ones
+    assert computed(packed([12])) == 4 * computed(cut([12], 256))
+    lengths = {bucket_length(length, 512) for length in range(1, 513)}
+    assert len(row_counts(32, 1)) * len(lengths) == 60
+    assert len(shapes) > 60  # in 72 rounds
 
 
 def test_rows_are_cut_into_batches_with_the_least_work():

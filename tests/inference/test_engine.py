@@ -15,10 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bert_jax.data.examples import Example
 from bert_jax.data.readers.tables import Record
-from bert_jax.errors import UserError
+from bert_jax.errors import NotFiniteError, UserError
 from bert_jax.inference.engine import Engine
-from bert_jax.inference.predict import task_of
+from bert_jax.inference.evaluation import evaluate
+from bert_jax.inference.predict import predict, task_of
 from bert_jax.inference.streams import micro_batches, predict_examples
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks.base.predictor import BatchOptions, EncodedExample, ExampleError, Predictor
@@ -146,6 +148,22 @@ def test_batches_have_few_shapes(batches_of, texts_of):
     assert set(shapes) <= set(known)
 
 
+def test_what_is_encoded_beforehand_has_only_the_shapes_of_a_warm_up(texts_of):
+    """However many rows there are, none is packed: a server compiles nothing for a request."""
+    predictor = texts_of(batch_size=3, packs_rows=True)
+    engine, shapes = Engine(predictor), []
+    compute = predictor.compute
+    predictor.compute = lambda batch: shapes.append(batch["input_ids"].shape) or compute(batch)
+    known = engine.shapes()
+    assert known == [(b, t) for t in (16, 32) for b in (1, 2, 3)]
+    for count in (1, 2, 3, 4, 7, 40):
+        texts = ["sun " * (number * 7 % 31) for number in range(count)]
+        predictions = engine.predict_encoded(texts, predictor.encode(texts))
+        assert [length for _, (length,) in predictions] == [n * 7 % 31 + 2 for n in range(count)]
+    assert set(shapes) <= set(known)
+    assert "pack_indices" in next(engine.batches(predictor.encode(texts))).arrays  # elsewhere
+
+
 words = st.lists(st.sampled_from(["sun", "boys", "walked", "?", "."]), max_size=40).map(" ".join)
 
 
@@ -209,6 +227,41 @@ def test_an_error_is_that_of_its_example_alone(texts_of):
     assert (len(computed), caught.value.index) == (4, 5)
 
 
+def test_an_error_while_decoding_is_that_of_its_example_alone(texts_of):
+    """Of an output that is not finite, for one: the other examples of its batch are predicted."""
+
+    def make(error):
+        predictor = texts_of(batch_size=4)
+        decode = predictor.decode
+
+        def failing(example, encoded, outputs):
+            if example == "boys":
+                raise error
+            return decode(example, encoded, outputs)
+
+        predictor.decode = failing
+        return predictor
+
+    texts = ["sun", "boys", "a sea"]
+    for error in (NotFiniteError("the scores are not finite"), UserError("no word fits")):
+        first, failed, last = Engine(make(error)).predict([*texts])
+        assert (first, last) == (("sun", [3]), ("a", [4]))
+        assert (type(failed), str(failed)) == (ExampleError, str(error))
+        encoded = make(error).encode(texts)
+        assert list(map(str, Engine(make(error)).predict_encoded(texts, encoded))) == [
+            "('sun', [3])", str(error), "('a', [4])"
+        ]  # fmt: skip
+    # A stream ends at it, after the window before, with its number or, of a number, its type.
+    for error, expected in (
+        (NotFiniteError("the scores are not finite"), "^the scores are not finite$"),
+        (UserError("no word fits"), "^example 9: no word fits$"),
+    ):
+        stream, computed = predict_examples(make(error), ["sun"] * 9 + ["boys"]), []
+        with pytest.raises(type(error), match=expected):
+            computed.extend(stream)
+        assert len(computed) == 8
+
+
 @pytest.mark.parametrize(
     ("parameters", "window", "ahead"),
     [(1, 64, 16), (1, 3, 3), (20_000_000, 64, 3), (110_000_000, 64, 1)],
@@ -253,6 +306,30 @@ def test_requests_to_a_server(make_model):
         ["id", "text", "label", "score", "probabilities"],
         ["text", "text_pair", "label", "score", "probabilities"],
     ]
+
+
+def test_methods_files_and_evaluations_use_the_engine(make_model, tmp_path, monkeypatch):
+    """There is one way from examples to predictions or errors."""
+    used, run = [], Engine.run
+
+    def recorded(engine, examples, **options):
+        used.append(type(engine.predictor))
+        return run(engine, examples, **options)
+
+    monkeypatch.setattr(Engine, "run", recorded)
+    model = make_model("classification")
+    (expected,) = model.classify(["the sun"])
+    (tmp_path / "in.txt").write_text("the sun\n")
+    predict(model, None, tmp_path / "in.txt", tmp_path / "out.jsonl", {"progress": False})
+    evaluator = SimpleNamespace(
+        unlabelled=(),
+        evaluate=lambda model, predict, with_test: predict(
+            LabelPredictor(model, BatchOptions()), [Example("the sun")], "validation"
+        ),
+    )
+    task = SimpleNamespace(evaluator=evaluator, model=lambda params, mesh: model)
+    assert evaluate(task, model.params, model.mesh) == [expected]
+    assert used == [LabelPredictor] * 3
 
 
 def test_several_threads_use_one_engine(make_model):

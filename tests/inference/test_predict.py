@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from bert_jax.data import converted_outputs
-from bert_jax.errors import UserError
+from bert_jax.errors import NotFiniteError, UserError
 from bert_jax.inference.predict import predict
+from bert_jax.tasks.embed import EmbeddingPredictor
 
 ROWS = [
     {"id": 1, "text": "the cat sat on the mat ."},
@@ -318,6 +319,27 @@ def test_bad_rows_are_skipped_or_marked(ask, tmp_path, capsys):
     assert capsys.readouterr().err == f"bad rows marked: 4; the first: {null}\n"
 
 
+def test_a_row_with_scores_that_are_not_finite_is_bad_alone(ask, monkeypatch, capsys):
+    vector = EmbeddingPredictor.vector
+
+    def damaged(predictor, output):
+        damaged.count += 1
+        return vector(predictor, output) * (np.nan if damaged.count == 2 else 1)
+
+    monkeypatch.setattr(EmbeddingPredictor, "vector", damaged)
+    problem = "the vectors of a text are not finite; the parameters of the model are damaged"
+    rows = as_lines({"id": number, "text": "sun"} for number in range(3))
+    damaged.count = 0
+    marked = ask("embed", rows, bad_rows="mark")
+    assert [*marked[1]] == ["id", "text", "error"]
+    assert marked[1]["error"].endswith(f"in.jsonl:2: {problem}")
+    assert [[*marked[number]] for number in (0, 2)] == [["id", "text", "embedding"]] * 2
+    assert "bad rows marked: 1; the first: " in capsys.readouterr().err
+    damaged.count = 0
+    with pytest.raises(NotFiniteError, match=f"^{problem}$"):
+        ask("embed", rows.replace("sun", "sea"))
+
+
 def test_bad_rows_where_vectors_are_in_order(ask, model, tmp_path):
     rows = ask("embed", '{"id": 1, "text": "a"}\n[]\n{"id": 3, "text": "b"}\n', bad_rows="skip")
     array = tmp_path / "v.npy"
@@ -367,6 +389,7 @@ PROGRAM = """
 import pathlib, re, sys
 import bert_jax
 from bert_jax.inference.predict import predict
+from bert_jax.tasks.embed import EmbeddingPredictor
 directory, task, source, target = sys.argv[1:]
 layers = {"layers": (0, 1, 2)} if task == "hidden_states" else {}
 options = {"progress": False, **layers}

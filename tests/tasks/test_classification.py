@@ -451,14 +451,19 @@ def test_which_evaluation_predicts(
     )
     actual = []
 
-    def evaluate(task, params, mesh, directory, *, quiet):
-        actual.append(directory and directory.name)
+    def evaluate(task, params, mesh, *, with_test, quiet):
+        actual.append(with_test or None)
         return EvalResult({}, made.task.description)
+
+    def write_result(directory, evaluator, result):
+        assert actual.pop()  # with the test sets
+        actual.append(directory.name)
 
     def train(task, validate, *, predictions, **_):
         return validate(None, predictions)
 
     monkeypatch.setattr("bert_jax.experiment.evaluate", evaluate)
+    monkeypatch.setattr("bert_jax.experiment.write_result", write_result)
     monkeypatch.setattr("bert_jax.experiment.train_loop", train)
     monkeypatch.setattr(run_directory, "restore_params", lambda *_, **__: (None, 9))
     made._run(table.parent, is_new=False)

@@ -11,7 +11,7 @@ import pytest
 import bert_jax
 from bert_jax.errors import OptionError, UserError
 from bert_jax.export import export
-from bert_jax.inference.evaluation import evaluate
+from bert_jax.inference.evaluation import evaluate, write_result
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.heads.text_vectors import TextPooling, TextVectors
 from bert_jax.models.vectors import Dense, Normalize
@@ -242,8 +242,9 @@ def test_predictions_of_an_evaluation(experiment, base_model, write_table, read_
     )
     mesh, output = one_device_mesh(), tmp_path / "predictions"
     task, params = made._finished_model(base_model, mesh)
-    result = evaluate(task, params, mesh, output)
+    result = evaluate(task, params, mesh, with_test=True)
     assert list(result.predictions) == ["validation", "test"]
+    write_result(output, task.evaluator, result)
     assert result.test_metrics == {}  # without labels
     model = bert_jax.load(base_model)
     for name, texts in pairs.items():
@@ -255,7 +256,7 @@ def test_predictions_of_an_evaluation(experiment, base_model, write_table, read_
     assert list(evaluate(task, params, mesh).predictions) == ["validation"]
 
 
-def test_what_an_evaluation_cannot_do(experiment, base_model, write_table, tmp_path, monkeypatch):
+def test_what_an_evaluation_cannot_do(experiment, base_model, write_table, monkeypatch):
     plain = write_table("plain.tsv", [HEADER[:2], ("the sea", "the cat")])
     made = experiment("similarity", data__validation=plain)
     with pytest.raises(OptionError, match="plain.tsv has no labels; give output, a dir") as result:
@@ -266,12 +267,12 @@ def test_what_an_evaluation_cannot_do(experiment, base_model, write_table, tmp_p
     mesh = one_device_mesh()
     task, params = made._finished_model(base_model, mesh)
     with pytest.raises(OptionError, match="; lower train.global_batch_size or data.length$"):
-        evaluate(task, params, mesh, tmp_path / "output")
+        evaluate(task, params, mesh, with_test=True)
     monkeypatch.undo()
     monkeypatch.setattr(SimilarityEvaluator, "is_labelled", lambda *_: jnp.zeros(1 << 50, jnp.int8))
     message = "for the metrics of an evaluation: .*; give fewer examples as data.validation$"
     with pytest.raises(OptionError, match=message):
-        evaluate(task, params, mesh, tmp_path / "output")
+        evaluate(task, params, mesh, with_test=True)
 
 
 @pytest.fixture

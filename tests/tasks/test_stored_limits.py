@@ -12,7 +12,8 @@ from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.models.heads.text_vectors import TextVectors
 from bert_jax.tasks.base.predictor import BatchOptions
-from bert_jax.tasks.question_answering.predict import SpanOptions, SpanPredictor
+from bert_jax.tasks.question_answering.options import SpanOptions
+from bert_jax.tasks.question_answering.predict import SpanPredictor
 from bert_jax.tasks.tagging.predict import TagPredictor
 
 LONG = "the cat sat on the mat . " * 4

@@ -15,6 +15,7 @@ from bert_jax.data.examples import Example
 from bert_jax.errors import OptionError, UserError
 from bert_jax.experiment import Experiment
 from bert_jax.families.family import find_family
+from bert_jax.inference.evaluation import write_result
 from bert_jax.models.encoder import init_params
 from bert_jax.models.execution import Execution
 from bert_jax.planning.roofline import flops_of_batch, program_flops
@@ -115,7 +116,7 @@ def test_generated_texts_are_scored_and_written(make_task, tmp_path):
     result = evaluator.evaluate(model, predict, with_test=False)
     assert result.metrics["exact_match"] == 80
     assert 0 < result.metrics["chrf"] < 100
-    evaluator.write(tmp_path, result)
+    write_result(tmp_path, evaluator, result)
     rows = [json.loads(line) for line in (tmp_path / "validation.jsonl").read_text().splitlines()]
     first = {"text": "a dog ran", "token_ids": [8, 9], "score": -1.0}
     assert rows[0]["generations"][0] == first

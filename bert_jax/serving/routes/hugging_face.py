@@ -9,14 +9,13 @@ from pydantic import Field, ValidationError
 from bert_jax.checkpoints.config_file import MULTI_LABEL, SINGLE_LABEL, problem_type
 from bert_jax.data.examples import Question
 from bert_jax.errors import UserError
-from bert_jax.inference.engine import Engine
 from bert_jax.serving.endpoints import Endpoint, Reply, RequestForm
 from bert_jax.serving.errors import from_user_error, from_validation_error, unprocessable
-from bert_jax.serving.models import ServedModel
+from bert_jax.serving.models import ServedModel, TaskEngine
 from bert_jax.serving.routes import embeddings_inference as vectors
 from bert_jax.serving.routes.scores import labelled
 from bert_jax.serving.service import Predicted, Service
-from bert_jax.tasks.base.predictor import EncodedExample, Predictor, softmax
+from bert_jax.tasks.base.predictor import EncodedExample, softmax
 from bert_jax.tasks.classification.zero_shot import (
     TEMPLATE,
     CandidateLabels,
@@ -143,17 +142,19 @@ async def _predict(
     places: list[str] | None = None,
     **options: Any,
 ) -> Predicted:
-    engine = _engine(service, served, task, options)
-    return await service.predict(engine, inputs, places=places, truncate=body.truncate)
+    chosen = _chosen(service, served, task, options)
+    return await service.predict(
+        chosen.engine, inputs, places=places, truncate=body.truncate, encoder=chosen.encoder
+    )
 
 
-def _engine(
+def _chosen(
     service: Service, served: ServedModel, task: str, options: Mapping[str, Any]
-) -> Engine[Any, Any]:
-    """The engine of a task; its options may have the server's own `max_length`."""
+) -> TaskEngine:
+    """A task with options, which may have the server's own `max_length`."""
     values = {name: value for name, value in options.items() if name != "max_length"}
     length = options.get("max_length")
-    return service.models.of_task(served, task, values, length, _parameter).engine
+    return service.models.of_task(served, task, values, length, _parameter)
 
 
 def _parameter(option: str) -> str:
@@ -265,10 +266,11 @@ async def _question_answering(
     given = {name: value for name, value in options.items() if value is not None}
     question = Question(inputs.question, inputs.context)
     if parameters.doc_stride is not None:
-        predictor = _engine(service, served, "question_answering", given).predictor
-        (encoded,) = await service.in_thread(predictor.encode, [question])
+        chosen = _chosen(service, served, "question_answering", given)
+        (encoded,) = await service.in_thread(chosen.encoder.encode, [question])
         if isinstance(encoded, EncodedExample):  # else it is refused below
-            given["window_step"] = _window_step(predictor, encoded, parameters.doc_stride)
+            length = parameters.max_seq_len or chosen.engine.predictor.limit
+            given["window_step"] = _window_step(length, encoded, parameters.doc_stride)
     predicted = await _predict(
         service, served, "question_answering", [question], body, ["inputs"], **given
     )
@@ -279,11 +281,11 @@ async def _question_answering(
     return _reply(answers if parameters.top_k > 1 else answers[0], predicted)
 
 
-def _window_step(predictor: Predictor[Any, Any], encoded: EncodedExample, overlap: int) -> int:
+def _window_step(length: int, encoded: EncodedExample, overlap: int) -> int:
     """Tokens from the start of a window to the next start, if two windows share `overlap`."""
     first = encoded.rows[0]
     start, stop = first.positions
-    step = predictor.limit - (len(first) - (stop - start)) - overlap
+    step = length - (len(first) - (stop - start)) - overlap
     if step < 1:
         message = f"doc_stride is {overlap}; beside the question, a window has {step + overlap}"
         raise unprocessable(message, "parameters.doc_stride")

@@ -12,7 +12,7 @@ from bert_jax.metrics.similarity import units
 from bert_jax.serving.endpoints import Endpoint, Reply, RequestForm
 from bert_jax.serving.errors import of_openai, unprocessable
 from bert_jax.serving.service import Service
-from bert_jax.tasks.base.predictor import EncodedExample, Notes
+from bert_jax.tasks.base.predictor import EncodedExample, Notes, RequestEncoder
 from bert_jax.tasks.embed import EmbeddingPredictor
 from bert_jax.tokenization import Tokenizer
 from bert_jax.tokenization.encoding import TEXTS, TRUNCATIONS, Pieces, cut
@@ -44,18 +44,19 @@ async def embeddings(service: Service, body: EmbeddingsRequest, path: Mapping[st
     inputs: Any = body.input
     is_one = isinstance(inputs, str) or (inputs and isinstance(inputs[0], int))
     inputs = [inputs] if is_one else inputs
-    encode = None
+    encoder = None
     if inputs and not isinstance(inputs[0], str):
         predictor: Any = engine.predictor
         _check_ids(inputs, predictor)
         encode = functools.partial(_rows_of_ids, predictor)
+        encoder = RequestEncoder(encode, predictor.text_limit)
     predicted = await service.predict(
         engine,
         inputs,
         field="input",
         places=["input"] if is_one else None,
         truncate=body.truncate,
-        encode=encode,
+        encoder=encoder,
     )
     vectors = [leading(vector, body.dimensions) for vector in predicted.predictions]
     if body.dimensions is not None:

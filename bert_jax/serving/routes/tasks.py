@@ -66,6 +66,7 @@ async def predict(
         [example.input for example in examples],
         field="records",
         truncate=body.truncate,
+        encoder=chosen.encoder,
     )
 
     def records() -> list[dict[str, Any]]:

@@ -1,10 +1,9 @@
-"""Evaluation of predictions for labelled examples: sets, metrics and files."""
+"""Evaluation of predictions for labelled examples: sets, metrics and reports."""
 
 import abc
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import jax
@@ -13,14 +12,13 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Example, parts_of
 from bert_jax.data.outputs import table_line
 from bert_jax.errors import OptionError
-from bert_jax.files import write_atomically
 from bert_jax.metrics import unknown_metric
 from bert_jax.metrics.mistakes import judge, worst
 from bert_jax.tasks.base.labelled_options import LabelledOptions
 from bert_jax.tasks.base.predict_spec import EXPECTED, JSONL, PredictSpec
 from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits
-from bert_jax.tasks.base.task import EvalResult, Evaluator, Predict
+from bert_jax.tasks.base.task import Content, EvalResult, Evaluator, Predict
 
 Input = TypeVar("Input")
 Prediction = TypeVar("Prediction")
@@ -92,10 +90,11 @@ class LabelledEvaluator(Evaluator, Generic[Input, Prediction]):
         """Names of prediction files in other formats; the file extension selects the format."""
         return ()
 
-    def write_reports(
-        self, directory: Path, eval_set: EvalSet[Input], predictions: list[Prediction]
-    ) -> None:
-        """Writes reports and plots for people, as `<set>.report.txt`; all examples have labels."""
+    def reports(
+        self, examples: list[Example[Input]], predictions: list[Prediction]
+    ) -> Mapping[str, Content]:
+        """Reports and plots for people by the ending of the file; all examples have labels."""
+        return {}
 
     def is_labelled(self, eval_set: EvalSet[Input]) -> bool:
         """Whether all examples of a set can be evaluated."""
@@ -155,16 +154,16 @@ class LabelledEvaluator(Evaluator, Generic[Input, Prediction]):
         expected = {} if example.label is None else {EXPECTED: self.expected(example)}
         return {"id": example.id, **parts_of(example.input), **expected}
 
-    def write(self, directory: Path, result: EvalResult) -> None:
+    def files(self, result: EvalResult) -> Iterator[tuple[str, Content]]:
         tuned = dataclasses.replace(self, description=result.description)
         for eval_set in [*self.splits.validation, *self.splits.test]:
             if eval_set.name in result.predictions:
-                tuned.write_set(directory, eval_set, result.predictions[eval_set.name])
+                yield from tuned.set_files(eval_set, result.predictions[eval_set.name])
 
-    def write_set(
-        self, directory: Path, eval_set: EvalSet[Input], predictions: list[Prediction]
-    ) -> None:
-        """Writes `<set>.jsonl`, the set's further files, and, if it has labels, the reports.
+    def set_files(
+        self, eval_set: EvalSet[Input], predictions: list[Prediction]
+    ) -> Iterator[tuple[str, Content]]:
+        """`<set>.jsonl`, the set's further files, and, if it has labels, the reports.
 
         With labels also `<set>.mistakes.tsv`: the wrong predictions, the most certain first.
         """
@@ -172,17 +171,19 @@ class LabelledEvaluator(Evaluator, Generic[Input, Prediction]):
             dataclasses.replace(example, fields=self._fields(example))
             for example in eval_set.examples
         ]
+        outputs = [*map(self.as_output, predictions)]
+        write = functools.partial(self.PREDICT.write, examples=examples, predictions=outputs)
         for file in (f"{eval_set.name}.{JSONL}", *self.further_files(eval_set)):
-            self.PREDICT.write(directory / file, examples, map(self.as_output, predictions))
+            yield file, write
         if self.is_labelled(eval_set):
-            self.write_reports(directory, eval_set, predictions)
-            self._write_mistakes(directory / f"{eval_set.name}{MISTAKES}", examples, predictions)
+            for ending, content in self.reports(eval_set.examples, predictions).items():
+                yield f"{eval_set.name}.{ending}", content
+            if mistakes := self._mistakes(examples, outputs):
+                yield f"{eval_set.name}{MISTAKES}", mistakes
 
-    def _write_mistakes(
-        self, path: Path, examples: list[Example[Input]], predictions: list[Prediction]
-    ) -> None:
-        """Writes the wrong predictions of examples with `_fields`; nothing if there are none."""
-        pairs = zip(examples, map(self.as_output, predictions), strict=True)
+    def _mistakes(self, examples: list[Example[Input]], outputs: list[Any]) -> str:
+        """The wrong predictions of examples with `_fields`; "" if there are none."""
+        pairs = zip(examples, outputs, strict=True)
         judged = ((judge(self.PREDICT.record(*pair)), pair[0]) for pair in pairs)
         wrong = worst((of, example) for of, example in judged if of is not None)
         rows = [("location", "id", "expected", "predicted", "score", "text")]
@@ -190,8 +191,7 @@ class LabelledEvaluator(Evaluator, Generic[Input, Prediction]):
             (example.location, example.id, of.expected, of.predicted, f"{of.score:.4g}", of.text)
             for of, example in wrong
         ]
-        if wrong:
-            write_atomically(path, "".join(map(table_line, rows)).encode())
+        return "".join(map(table_line, rows)) if wrong else ""
 
 
 def metrics_of_sets(

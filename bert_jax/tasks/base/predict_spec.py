@@ -16,8 +16,8 @@ from bert_jax.data.readers.columns import TextOptions
 from bert_jax.data.readers.tables import FileOptions, Record, value_of
 from bert_jax.data.readers.texts import TextParser, open_texts
 from bert_jax.errors import OptionError, UserError, require_one_of
-from bert_jax.options import keys_of, typed_values
-from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor
+from bert_jax.options import from_keys, keys_of, typed_values
+from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor, RequestOptions
 
 Input = TypeVar("Input")
 Prediction = TypeVar("Prediction")
@@ -134,6 +134,7 @@ class PredictSpec(Generic[Input, Prediction]):
         is_default: whether a model with one of the heads predicts this task if none is named.
         variants: the options of the programs that a model computes without an option chosen by a
             user, which a server compiles beforehand; for each kind of text, for example.
+        request: those of the options that need no program of their own.
     """
 
     reader: InputReader[Input]
@@ -144,7 +145,12 @@ class PredictSpec(Generic[Input, Prediction]):
     endings: Mapping[str, str] = dataclasses.field(default_factory=dict)
     heads: tuple[str, ...] = ()
     is_default: bool = True
+    request: type[RequestOptions] = RequestOptions
     variants: Callable[[ModelDescription], Sequence[Mapping[str, Any]]] = lambda described: ({},)
+
+    def request_of(self, options: PredictOptions) -> RequestOptions:
+        """Those of some options that need no program of their own."""
+        return from_keys(self.request, vars(options))
 
     def read_options(
         self, task: str, target: str | Path, values: Mapping[str, Any]

@@ -8,8 +8,8 @@ import abc
 import dataclasses
 import functools
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, Self, TypeVar
 
 import flax.linen as nn
 import jax
@@ -17,15 +17,9 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.errors import (
-    INT32_MAX,
-    NotFiniteError,
-    OptionError,
-    UserError,
-    require_at_least,
-)
-from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
-from bert_jax.models.encoder import Encoder, cast_layer_kernels
+from bert_jax.errors import NotFiniteError, OptionError, UserError, require_at_least
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder import cast_layer_kernels
 from bert_jax.models.encoder_with_head import apply_model, model_inputs
 from bert_jax.models.execution import Execution
 from bert_jax.tokenization import Encoding, Tokenizer
@@ -176,26 +170,60 @@ class EncodedExample:
     Attributes:
         rows: one row of tokens or more: windows of a passage, choices of a question.
         notes: counts for a report.
+        request: the options of its request; None: those of the predictor.
     """
 
     rows: Sequence[Any]
     notes: Notes = dataclasses.field(default=Notes())
+    request: "RequestOptions | None" = None
+
+
+Encode = Callable[[Sequence[Any]], Sequence[EncodedExample | ExampleError]]
+"""Examples → their rows, or why they have none."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RequestOptions:
+    """Options that need no program of their own: examples with different ones share batches.
+
+    A task adds its own, with the names that they have in its `PredictOptions`.
+    """
+
+    def shared(self) -> Self:
+        """The options with the same programs that all such requests have in common."""
+        return type(self)()
+
+
+@dataclasses.dataclass(frozen=True)
+class RequestEncoder:
+    """How the examples of a request are read.
+
+    Attributes:
+        encode: makes their rows.
+        text_limit: the number of tokens above which a text counts as cut.
+    """
+
+    encode: Encode
+    text_limit: int
 
 
 class Predictor(abc.ABC, Generic[Example, Prediction]):
     """The prediction of a task for one model: encode, compute, decode.
 
-    It has no state after construction, so that several threads can use it.
+    It has no state after construction, so that several threads can use it: what a request may
+    choose without another program comes with its encoded examples, see `encoder`.
 
     Attributes:
         model: the model to predict with.
         options: sizes of the batches.
+        request: the options of the examples that come without those of a request.
         packs_rows: whether `compute` takes packed rows, which have only the last hidden states.
         batch_work: see `data.prediction_batches.least_work_batches`.
         unit: the unit of `Notes.texts`.
         empty: what `Notes.empty` counts.
     """
 
+    request: Any = RequestOptions()
     packs_rows = True
     batch_work = 256
     unit = "texts"
@@ -229,6 +257,24 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
     def encode(self, examples: Sequence[Any]) -> Sequence[EncodedExample | ExampleError]:
         """The rows of each example, none longer than the limit, or why it cannot be encoded."""
 
+    def encoder(self, request: Any) -> RequestEncoder:
+        """Encodes the examples of a request, with its own options for `encode` and `decode`.
+
+        Args:
+            request: the task's `RequestOptions`.
+
+        Raises:
+            OptionError: a value is not possible for the model.
+        """
+
+        def encode(examples: Sequence[Any]) -> list[EncodedExample | ExampleError]:
+            return [
+                one if isinstance(one, ExampleError) else dataclasses.replace(one, request=request)
+                for one in self.encode(examples)
+            ]
+
+        return RequestEncoder(encode, self.text_limit)
+
     def inputs(
         self, arrays: dict[str, np.ndarray], rows: Mapping[int, Encoding]
     ) -> dict[str, np.ndarray]:
@@ -258,7 +304,7 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
 
         Args:
             example: the example.
-            encoded: the example as `encode` returned it.
+            encoded: the example as `encode` returned it, perhaps with the options of its request.
             outputs: the result of `compute` for each row (NumPy, without axis B). Values that are
                 kept must be copied, otherwise the whole batch stays in memory.
         """
@@ -358,8 +404,7 @@ def check_head(model: Model, heads: tuple[str, ...], ability: str, instead: str 
     if model.description.head not in heads:
         raise UserError(
             f"this {model.description.class_name} does not {ability}; give the directory of a "
-            f"model that does, with the head {' or '.join(heads)}"
-            f"{instead and f'; {instead}'}"
+            f"model that does, with the head {' or '.join(heads)}{instead and f'; {instead}'}"
         )
 
 
@@ -373,47 +418,3 @@ def softmax(scores: np.ndarray) -> np.ndarray:
     """Probabilities along the last axis, float64."""
     exponentials = np.exp(scores.astype(np.float64) - scores.max(axis=-1, keepdims=True))
     return exponentials / exponentials.sum(axis=-1, keepdims=True)
-
-
-def encoder_of(model: Model, *, with_pooler: bool = False) -> tuple[Encoder, Any]:
-    """The encoder of a model with any head, and its parameters.
-
-    Raises:
-        OptionError: the model has no pooler.
-    """
-    module: Any = model.module
-    params = model.compute_params.get(ENCODER_SCOPE, model.compute_params)
-    names = ("embeddings", "encoder", "pooler") if with_pooler else ("embeddings", "encoder")
-    if with_pooler and "pooler" not in params:
-        raise OptionError(
-            "pooling",
-            "pooler",
-            f"this {model.description.class_name} has no pooler: choose cls, mean or max",
-        )
-    encoder = Encoder(model.config, module.execution, add_pooling_layer=with_pooler)
-    return encoder, {name: params[name] for name in names}
-
-
-def layer_numbers(layers: Sequence[int], *, first: int, last: int) -> tuple[int, ...]:
-    """Resolved layer numbers from `first` to `last`; -1 is the last layer, -2 the layer before it.
-
-    Raises:
-        OptionError: the list is empty, or a layer does not exist.
-    """
-    if len(layers) == 0:
-        raise OptionError("layers", layers, f"give numbers from {first} to {last}")
-    chosen = []
-    for layer in layers:
-        require_at_least("layers", layer, -INT32_MAX)
-        number = last + 1 + layer if layer < 0 else layer
-        if not first <= number <= last:
-            embeddings = " (0: the embeddings)" if first == 0 else ""
-            raise OptionError(
-                "layers",
-                layers,
-                f"this model has {first} to {last}{embeddings}, or -1 to {first - last - 1} from "
-                "the end",
-                problem=f"layer {layer} does not exist",
-            )
-        chosen.append(number)
-    return tuple(chosen)

@@ -55,6 +55,9 @@ class EvalResult:
     predictions: Mapping[str, list[Any]] = dataclasses.field(default_factory=dict)
 
 
+Content = str | Callable[[Path], None]
+"""What a file has: a text, or what a function writes to its path, such as a picture."""
+
 Predict = Callable[[Predictor[Any, Any], Sequence[Example[Any]], str], list[Any]]
 """(predictor, examples, name under which outputs are kept) → predictions, see `inference`.
 
@@ -92,8 +95,13 @@ class Evaluator(abc.ABC):
             with_test: whether the test sets are also predicted, and evaluated if they have labels.
         """
 
-    def write(self, directory: Path, result: EvalResult) -> None:  # noqa: B027 - some have none
-        """Writes predictions and reports of an evaluation to files in a directory."""
+    def files(self, result: EvalResult) -> Iterable[tuple[str, Content]]:
+        """The files of predictions and reports by their names; `inference.evaluation` writes them.
+
+        Args:
+            result: what `evaluate` has returned.
+        """
+        return ()
 
     @abc.abstractmethod
     def baselines(self) -> dict[str, float]:

@@ -5,7 +5,8 @@ Each defines its labels as numbers, its loss, metrics and reports.
 
 import abc
 import dataclasses
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,12 +19,13 @@ from bert_jax.checkpoints.config_file import problem_type
 from bert_jax.data.examples import Example, LabelVector, Text
 from bert_jax.data.readers.columns import TextOptions
 from bert_jax.errors import UserError, listed, require_one_of
-from bert_jax.files import save_figure, write_atomically
+from bert_jax.files import save_figure
 from bert_jax.metrics.classification import ConfusionMatrix, LabelSets
 from bert_jax.metrics.similarity import mean_squared_error, pearson, spearman
 from bert_jax.tasks.base.labels import class_numbers, drop_labels, label_numbers
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.splits import EvalSet
+from bert_jax.tasks.base.task import Content
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,8 +84,8 @@ class Problem(abc.ABC):
         """The best constant prediction, [C]: the baseline."""
 
     @abc.abstractmethod
-    def report(self, decisions: np.ndarray, targets: np.ndarray, stem: Path) -> None:
-        """Writes text and pictures for people, as `<stem>.report.txt`."""
+    def reports(self, decisions: np.ndarray, targets: np.ndarray) -> Mapping[str, Content]:
+        """Text and pictures for people by the ending of the file, such as "report.txt"."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,11 +125,10 @@ class SingleLabel(Problem):
     def majority(self, targets: np.ndarray) -> np.ndarray:
         return np.bincount(targets, minlength=len(self.labels)).astype(np.float32)
 
-    def report(self, decisions: np.ndarray, targets: np.ndarray, stem: Path) -> None:
-        """Writes the confusion matrix as text and as a picture."""
+    def reports(self, decisions: np.ndarray, targets: np.ndarray) -> Mapping[str, Content]:
+        """The confusion matrix as text and as a picture."""
         matrix = ConfusionMatrix(self.labels, targets, decisions)
-        write_atomically(stem.with_suffix(".report.txt"), matrix.as_text().encode())
-        matrix.draw(stem.with_suffix(".confusion.png"))
+        return {"report.txt": matrix.as_text(), "confusion.png": matrix.draw}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,10 +184,9 @@ class MultiLabel(Problem):
         """The classes that more than half of the texts have."""
         return (targets.mean(axis=0) - 0.5).astype(np.float32)
 
-    def report(self, decisions: np.ndarray, targets: np.ndarray, stem: Path) -> None:
-        """Writes precision, recall and F1 of each class."""
-        text = LabelSets(self.labels, targets > 0, decisions).as_text()
-        write_atomically(stem.with_suffix(".report.txt"), text.encode())
+    def reports(self, decisions: np.ndarray, targets: np.ndarray) -> Mapping[str, Content]:
+        """Precision, recall and F1 of each class."""
+        return {"report.txt": LabelSets(self.labels, targets > 0, decisions).as_text()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,22 +226,25 @@ class Regression(Problem):
         """The mean of the numbers."""
         return targets.mean(keepdims=True)
 
-    def report(self, decisions: np.ndarray, targets: np.ndarray, stem: Path) -> None:
-        """Writes the metrics as text, and a plot of expected against predicted values."""
-        from matplotlib.figure import Figure
+    def reports(self, decisions: np.ndarray, targets: np.ndarray) -> Mapping[str, Content]:
+        """The metrics as text, and a plot of expected against predicted values."""
+        metrics = self.metrics(decisions, targets)
+        lines = (f"{name:20} {value:.4f}\n" for name, value in metrics.items())
+        draw = functools.partial(_draw_values, expected=targets, predicted=decisions)
+        return {"report.txt": "".join(lines), "values.png": draw}
 
-        lines = [
-            f"{name:20} {value:.4f}" for name, value in self.metrics(decisions, targets).items()
-        ]
-        write_atomically(stem.with_suffix(".report.txt"), ("\n".join(lines) + "\n").encode())
-        figure = Figure(figsize=(5, 5), layout="constrained")
-        axes = figure.subplots()
-        axes.scatter(targets, decisions, s=8, alpha=0.5)
-        axes.axline((float(targets.mean()),) * 2, slope=1, linestyle="--", color="gray")
-        axes.set_xlabel("expected")
-        axes.set_ylabel("predicted")
-        axes.grid(alpha=0.3)
-        save_figure(stem.with_suffix(".values.png"), figure)
+
+def _draw_values(path: Path, expected: np.ndarray, predicted: np.ndarray) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5, 5), layout="constrained")
+    axes = figure.subplots()
+    axes.scatter(expected, predicted, s=8, alpha=0.5)
+    axes.axline((float(expected.mean()),) * 2, slope=1, linestyle="--", color="gray")
+    axes.set_xlabel("expected")
+    axes.set_ylabel("predicted")
+    axes.grid(alpha=0.3)
+    save_figure(path, figure)
 
 
 PROBLEMS: dict[str, type[Problem]] = {

@@ -33,7 +33,7 @@ from bert_jax.tasks.base.labels import balanced_weights, choose_labels
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
-from bert_jax.tasks.base.task import ComputedModel, Distillable, Sums, weighted_sums
+from bert_jax.tasks.base.task import ComputedModel, Content, Distillable, Sums, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tasks.classification.language_model import (
@@ -127,12 +127,11 @@ class ClassificationEvaluator(LabelledEvaluator[Text, np.ndarray]):
         submission = self.submissions.get(Path(eval_set.source).name)
         return (submission,) if submission else ()
 
-    def write_reports(
-        self, directory: Path, eval_set: EvalSet[Text], predictions: list[np.ndarray]
-    ) -> None:
-        targets = self.problem.targets(eval_set.examples)
+    def reports(
+        self, examples: list[Example[Text]], predictions: list[np.ndarray]
+    ) -> Mapping[str, Content]:
         decisions = self.problem.decide(np.stack(predictions))
-        self.problem.report(decisions, targets, directory / eval_set.name)
+        return self.problem.reports(decisions, self.problem.targets(examples))
 
 
 class ClassificationTask(LabelledTask[Text], Distillable):

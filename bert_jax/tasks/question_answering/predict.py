@@ -48,38 +48,20 @@ from bert_jax.tasks.base.predictor import (
     Model,
     Notes,
     Predictor,
+    RequestEncoder,
     check_head,
     not_one_string,
     text_error,
+)
+from bert_jax.tasks.question_answering.options import (
+    DEFAULT_LENGTH,
+    AnswerRequest,
+    SpanOptions,
 )
 from bert_jax.tasks.question_answering.spans import Logits, SpanPrediction, best_spans
 
 NULL_THRESHOLD = "null_score_diff_threshold"
 """The key of `config.json` with the value of `null_odds` above which there is no answer."""
-
-# Maximum tokens of a window, unless the model takes fewer (run_squad.py of google-research/bert).
-DEFAULT_LENGTH = 384
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SpanOptions:
-    """How passages are read and answers are searched; the lengths are tokens.
-
-    Attributes:
-        window_step: tokens from the start of a window to the next start, see `PassageWindows`.
-        question_length: maximum number of tokens of a question.
-        answer_length: maximum number of tokens of an answer.
-        n_best: number of spans, all with different texts.
-    """
-
-    window_step: int = 128
-    question_length: int = 64
-    answer_length: int = 30
-    n_best: int = 20
-
-    def __post_init__(self) -> None:
-        for field in dataclasses.fields(SpanOptions):
-            require_at_least(f"data.{field.name}", getattr(self, field.name), 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -227,7 +209,7 @@ class SpanPredictor(Predictor[Question, RankedSpans]):
         self,
         model: Model,
         options: BatchOptions,
-        span_options: SpanOptions = SpanOptions(),
+        span_options: SpanOptions | None = None,
         *,
         null_threshold: float | None = None,
         top_k: int = 1,
@@ -240,14 +222,17 @@ class SpanPredictor(Predictor[Question, RankedSpans]):
         check_head(model, PREDICT.heads, "answer questions")
         model.tokenizer.check_pairs(model.config.type_vocab_size, "questions")
         super().__init__(model, options)
-        self._windows = PassageWindows(
-            model.tokenizer, self.limit, span_options.window_step, span_options.question_length
-        )
+        span_options = span_options or SpanOptions()
         self._answer_length = span_options.answer_length
-        self._n_best = max(top_k, span_options.n_best)
-        stored = stored_threshold(model.description)
-        self._null_threshold = stored if null_threshold is None else null_threshold
-        self._top_k = top_k
+        self._stored_threshold = stored_threshold(model.description)
+        self.request = AnswerRequest(
+            span_options.window_step,
+            span_options.question_length,
+            span_options.n_best,
+            top_k=top_k,
+            null_threshold=null_threshold,
+        )
+        self._encoder = self.encoder(self.request)
 
     @property
     def limit(self) -> int:
@@ -256,13 +241,18 @@ class SpanPredictor(Predictor[Question, RankedSpans]):
 
     @property
     def text_limit(self) -> int:
-        return self._windows.question_limit
+        return self._encoder.text_limit
 
-    def encode(self, examples: Sequence[Question]) -> list[EncodedExample | ExampleError]:
-        pairs = [(example.question, example.passage) for example in examples]
-        checked = [(pair, text_error(*pair)) for pair in pairs]
-        windows = iter(self._windows([pair for pair, error in checked if error is None]))
-        return [error or _encoded(pair, next(windows)) for pair, error in checked]
+    def encode(self, examples: Sequence[Question]) -> Sequence[EncodedExample | ExampleError]:
+        return self._encoder.encode(examples)
+
+    def encoder(self, request: AnswerRequest) -> RequestEncoder:
+        length = request.max_length or self.limit
+        windows = PassageWindows(
+            self.model.tokenizer, length, request.window_step, request.question_length
+        )
+        encode = functools.partial(_encode, windows, request)
+        return RequestEncoder(encode, windows.question_limit)
 
     def inputs(
         self, arrays: dict[str, np.ndarray], rows: Mapping[int, Any]
@@ -287,19 +277,31 @@ class SpanPredictor(Predictor[Question, RankedSpans]):
     def decode(
         self, example: Question, encoded: EncodedExample, outputs: list[Logits | SpanBeam]
     ) -> RankedSpans:
-        spans = best_spans(
-            example.passage, encoded.rows, outputs, self._n_best, self._answer_length
-        )
-        return RankedSpans(spans, self._null_threshold, self._top_k)
+        request: Any = encoded.request
+        count = max(request.top_k, request.n_best)
+        spans = best_spans(example.passage, encoded.rows, outputs, count, self._answer_length)
+        threshold = request.null_threshold
+        threshold = self._stored_threshold if threshold is None else threshold
+        return RankedSpans(spans, threshold, request.top_k)
 
     def characters(self, example: Question) -> int:
         return super().characters((example.question, example.passage))
 
 
-def _encoded(pair: tuple[str, str], windows: Sequence[PassageWindow]) -> EncodedExample:
-    return EncodedExample(
-        windows, Notes(cut=windows[0].is_cut, empty=not all(map(str.strip, pair)))
-    )
+def _encode(
+    windows: PassageWindows, request: AnswerRequest, examples: Sequence[Question]
+) -> list[EncodedExample | ExampleError]:
+    pairs = [(example.question, example.passage) for example in examples]
+    checked = [(pair, text_error(*pair)) for pair in pairs]
+    made = iter(windows([pair for pair, error in checked if error is None]))
+    return [error or _encoded(pair, next(made), request) for pair, error in checked]
+
+
+def _encoded(
+    pair: tuple[str, str], windows: Sequence[PassageWindow], request: AnswerRequest
+) -> EncodedExample:
+    notes = Notes(cut=windows[0].is_cut, empty=not all(map(str.strip, pair)))
+    return EncodedExample(windows, notes, request)
 
 
 @functools.partial(jax.jit, static_argnames=("module", "answer_length"))
@@ -393,4 +395,5 @@ PREDICT = PredictSpec(
     {SQUAD: _squad},
     endings={".json": SQUAD},
     heads=("question_answering",),
+    request=AnswerRequest,
 )

@@ -38,12 +38,11 @@ from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
 from bert_jax.tasks.base.summary import count_classes
 from bert_jax.tasks.base.task import Distillable, Sums, weighted_sums
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
+from bert_jax.tasks.question_answering.options import DEFAULT_LENGTH, SpanOptions
 from bert_jax.tasks.question_answering.predict import (
-    DEFAULT_LENGTH,
     NULL_THRESHOLD,
     PREDICT,
     RankedSpans,
-    SpanOptions,
     SpanPredictor,
     stored_threshold,
 )

@@ -47,6 +47,8 @@ from bert_jax.tasks.base.predictor import (
     ExampleError,
     Model,
     Predictor,
+    RequestEncoder,
+    RequestOptions,
     check_finite,
     check_head,
     is_sequence_of_texts,
@@ -90,6 +92,17 @@ class TaggingPredictOptions(PredictOptions, TextOptions, ColumnOptions):
         """The options of the reader of words; a format for anything else becomes ""."""
         known = form if form in TaggedOptions.FORMATS else ""
         return from_keys(TaggedOptions, vars(self) | {"format": known})
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggingRequest(RequestOptions):
+    """The options of a request.
+
+    Attributes:
+        scheme: see `TaggingPredictOptions`.
+    """
+
+    scheme: str = ""
 
 
 def _open(
@@ -189,10 +202,14 @@ class TagPredictor(Predictor[Any, Tagging]):
         self._rows = WordWindows(model.tokenizer, self.limit)
         self._labels = label_names(model.description)
         self._names = _names_of(self._labels)
-        self._scheme = cast(Scheme, scheme)
-        if scheme and self._names.scheme is None:
+        self.request = TaggingRequest(scheme)
+        self.encoder(self.request)  # which checks it
+
+    def encoder(self, request: TaggingRequest) -> RequestEncoder:
+        if request.scheme and self._names.scheme is None:
             problem = f"the tags of this model have no scheme: {', '.join(self._labels):.80}"
-            raise OptionError("scheme", scheme, "leave {scheme} out", problem)
+            raise OptionError("scheme", request.scheme, "leave {scheme} out", problem)
+        return super().encoder(request)
 
     def encode(self, examples: Sequence[Any]) -> list[EncodedExample | ExampleError]:
         sentences = [_checked(_sentence(example)) for example in examples]
@@ -235,20 +252,21 @@ class TagPredictor(Predictor[Any, Tagging]):
         return _Split(sentence, words, own if words else None)
 
     def decode(self, example: Any, encoded: Any, outputs: list[Any]) -> Any:
-        return encoded.sentence, *_word_scores(encoded.rows, outputs)
+        request = encoded.request or self.request
+        return encoded.sentence, request.scheme, *_word_scores(encoded.rows, outputs)
 
     def predictions(self, decoded: list[Any]) -> Iterator[Tagging]:
-        sentences = (scores for _, _, scores in decoded)
+        sentences = (scores for *_, scores in decoded)
         if self.model.config.of_head(TaggingOptions).use_crf:
             crf_params = CRFParams(*fetch(CRFParams.from_params(self.model.params)))
             tagged = viterbi_decode(sentences, mask_invalid_transitions(crf_params, self._labels))
         else:
             tagged = argmax_decode(sentences)
-        for (sentence, numbers, _), tags in zip(decoded, tagged, strict=True):
+        for (sentence, scheme, numbers, _), tags in zip(decoded, tagged, strict=True):
             tagging = _tagging(sentence, numbers, tags, self._labels, self._names)
-            if self._scheme:
+            if scheme:
                 own = [self._names.tags[label] for label in tagging.tags]
-                tagging = tagging.with_tags(self._names.convert(own, self._scheme))
+                tagging = tagging.with_tags(self._names.convert(own, cast(Scheme, scheme)))
             yield tagging
 
     def characters(self, example: Any) -> int:
@@ -383,4 +401,5 @@ PREDICT = PredictSpec(
     {CONLL: _conll},
     endings={".txt": CONLL, **dict.fromkeys(CONLL_ENDINGS, CONLL)},
     heads=("tagging",),
+    request=TaggingRequest,
 )

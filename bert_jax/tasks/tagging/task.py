@@ -3,8 +3,7 @@
 import dataclasses
 import functools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -17,7 +16,6 @@ from bert_jax.data.readers.conll import CONLL, add_tag_column, as_columns
 from bert_jax.data.readers.tagged import TaggedOptions, read_tagged
 from bert_jax.data.windows.words import WordWindow, WordWindows
 from bert_jax.errors import OptionError
-from bert_jax.files import write_atomically
 from bert_jax.metrics.classification import ConfusionMatrix
 from bert_jax.metrics.entities import OUTSIDE, EntityCounts
 from bert_jax.metrics.tag_names import TagNames
@@ -43,7 +41,7 @@ from bert_jax.tasks.base.labels import balanced_weights
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
-from bert_jax.tasks.base.task import Distillable, Sums, classification_sums, weighted_sums
+from bert_jax.tasks.base.task import Content, Distillable, Sums, classification_sums, weighted_sums
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tasks.tagging.predict import PREDICT, Tagging, TagPredictor
 from bert_jax.tasks.tagging.tags import TagSet, find_tag_set, mask_invalid_transitions, read_tags
@@ -236,10 +234,10 @@ class TaggingEvaluator(LabelledEvaluator[Sentence, Tagging]):
         lexicon = {word: tags.most_common(1)[0][0] for word, tags in by_word.items()}
         return lexicon, total.most_common(1)[0][0]
 
-    def write_set(
-        self, directory: Path, eval_set: EvalSet[Sentence], predictions: list[Tagging]
-    ) -> None:
-        """Writes `<set>.jsonl`, reports, and `<set>.conll`: the file's lines with one more column.
+    def set_files(
+        self, eval_set: EvalSet[Sentence], predictions: list[Tagging]
+    ) -> Iterator[tuple[str, Content]]:
+        """`<set>.jsonl`, reports, and `<set>.conll`: the file's lines with one more column.
 
         All tags are in the scheme of the file, if it has one.
         """
@@ -251,23 +249,22 @@ class TaggingEvaluator(LabelledEvaluator[Sentence, Tagging]):
             pairs = zip(eval_set.examples, gold, strict=True)
             examples = [dataclasses.replace(each, label=tuple(of)) for each, of in pairs]
             written = dataclasses.replace(eval_set, examples=examples)
-        super().write_set(directory, written, predictions)
-        text = add_tag_column(eval_set.examples, [tagging.tags for tagging in predictions])
-        write_atomically(directory / f"{eval_set.name}.{CONLL}", text.encode())
-
-    def write_reports(
-        self, directory: Path, eval_set: EvalSet[Sentence], predictions: list[Tagging]
-    ) -> None:
+        yield from super().set_files(written, predictions)
         tags = [tagging.tags for tagging in predictions]
-        counts = self._counts(eval_set.examples, tags)
-        matrix = self._confusion(eval_set.examples, tags)
+        yield f"{eval_set.name}.{CONLL}", add_tag_column(eval_set.examples, tags)
+
+    def reports(
+        self, examples: list[Example[Sentence]], predictions: list[Tagging]
+    ) -> Mapping[str, Content]:
+        tags = [tagging.tags for tagging in predictions]
+        counts = self._counts(examples, tags)
+        matrix = self._confusion(examples, tags)
         text = matrix.as_text()
         if counts:
-            scheme = self.tag_set.scheme_of_gold(eval_set.examples)
+            scheme = self.tag_set.scheme_of_gold(examples)
             named = f" in {scheme.upper()}, the scheme of the file" if scheme else ""
             text = f"{counts.as_text()}\n\nBy tag{named}:\n\n{text}"
-        write_atomically(directory / f"{eval_set.name}.report.txt", text.encode())
-        matrix.draw(directory / f"{eval_set.name}.confusion.png")
+        return {"report.txt": text, "confusion.png": matrix.draw}
 
     def _gold(self, example: Example[Sentence]) -> list[str]:
         return self.tag_set.translate(example.label or ())

@@ -1,8 +1,7 @@
 """Evaluation of an encoder-decoder by the probability of the targets, and by what it writes."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from jax.sharding import Mesh
@@ -11,7 +10,6 @@ from bert_jax.data.examples import Example
 from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.pair_rows import PairRows
 from bert_jax.data.pipeline import Batch
-from bert_jax.files import write_atomically
 from bert_jax.metrics.generated_texts import CorpusScore, text_scores
 from bert_jax.sharding.hosts import batch_share
 from bert_jax.sharding.mesh import explain_out_of_memory, one_device_mesh
@@ -23,7 +21,7 @@ from bert_jax.tasks.base.labelled_evaluator import (
 )
 from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.base.splits import EvalSet
-from bert_jax.tasks.base.task import EvalResult, Predict, Task, mean_losses
+from bert_jax.tasks.base.task import Content, EvalResult, Predict, Task, mean_losses
 from bert_jax.tasks.generate import PREDICT, Generation, GenerationPredictor
 from bert_jax.tasks.text_to_text.options import generation_keys
 from bert_jax.tasks.text_to_text.pairs import PairEncoder
@@ -101,14 +99,13 @@ class TextToTextEvaluator(LabelledEvaluator[str, list[Generation]]):
         """The best generations, one a line, as sacrebleu's command reads them."""
         return (f"{eval_set.name}.txt",)
 
-    def write_reports(
-        self, directory: Path, eval_set: EvalSet[str], predictions: list[list[Generation]]
-    ) -> None:
+    def reports(
+        self, examples: list[Example[str]], predictions: list[list[Generation]]
+    ) -> Mapping[str, Content]:
         """Each score with its signature, which others need to compare theirs with it."""
-        scores = self._scores(eval_set.examples, predictions)
+        scores = self._scores(examples, predictions)
         lines = (f"{name} {each.value:.4f} {each.signature}\n" for name, each in scores.items())
-        if scores:
-            write_atomically(directory / f"{eval_set.name}.report.txt", "".join(lines).encode())
+        return {"report.txt": "".join(lines)} if scores else {}
 
     def _scores(
         self, examples: list[Example[str]], predictions: list[list[Generation]]

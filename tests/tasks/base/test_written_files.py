@@ -8,8 +8,9 @@ import pytest
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Example, Sentence
 from bert_jax.data.readers.tagged import read_tagged
+from bert_jax.inference.evaluation import write_files, write_result
 from bert_jax.models.head import with_fields
-from bert_jax.tasks.base.splits import EvalSet
+from bert_jax.tasks.base.splits import EvalSet, Splits
 from bert_jax.tasks.classification.problems import SingleLabel
 from bert_jax.tasks.classification.task import ClassificationEvaluator
 from bert_jax.tasks.tagging.predict import TaggedWord, Tagging
@@ -25,7 +26,8 @@ def write_set(tiny_config, tmp_path):
         config = with_fields(tiny_config, {"num_labels": len(labels)})
         description = ModelDescription(config, "classification", labels=labels)
         made = evaluator(None, None, description, *problem)
-        made.write_set(tmp_path, EvalSet("validation", "a.tsv", examples), predictions)
+        eval_set = EvalSet("validation", "a.tsv", examples)
+        write_files(tmp_path, made.set_files(eval_set, predictions))
         return lambda ending: (tmp_path / f"validation.{ending}").read_text()
 
     return write
@@ -52,6 +54,26 @@ def test_classes_with_texts_and_the_worst_mistakes(write_set):
     )
     assert read("report.txt").endswith("gold \\ predicted  0  1\n0                 1  0\n1"
                                        "                 2  0")  # fmt: skip
+
+
+def test_an_evaluation_has_its_files_and_writes_none(tiny_config, tmp_path, monkeypatch):
+    """The evaluator names them and their content; `write_result` is what writes them."""
+    monkeypatch.chdir(tmp_path)
+    labels, examples = ("0", "1"), [Example("a cat", "1", "0", "a.tsv:2")]
+    config = with_fields(tiny_config, {"num_labels": 2})
+    description = ModelDescription(config, "classification", labels=labels)
+    splits = Splits([], [], [EvalSet("validation", "a.tsv", examples)], [])
+    evaluator = ClassificationEvaluator(splits, None, description, SingleLabel(labels), {})
+    object.__setattr__(evaluator, "predictor", lambda model: None)
+    result = evaluator.evaluate(None, lambda *_: [np.log([0.75, 0.25])], with_test=True)
+    assert result.metrics["accuracy"] == 0.0
+    names = [
+        f"validation.{end}" for end in ("jsonl", "report.txt", "confusion.png", "mistakes.tsv")
+    ]
+    assert [name for name, _ in evaluator.files(result)] == names
+    assert not list(tmp_path.iterdir())
+    write_result(tmp_path / "out", evaluator, result)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(names)
 
 
 def test_tags_are_in_the_scheme_of_the_file(write_set):

@@ -20,7 +20,8 @@ from bert_jax.models.heads.question_answering import (
 from bert_jax.tasks.base.labelled_options import labelled_options
 from bert_jax.tasks.base.labelled_task import TrainedModel
 from bert_jax.tasks.base.splits import EvalSet, Splits
-from bert_jax.tasks.question_answering.predict import AnswerOptions, RankedSpans, SpanOptions
+from bert_jax.tasks.question_answering.options import SpanOptions
+from bert_jax.tasks.question_answering.predict import AnswerOptions, RankedSpans
 from bert_jax.tasks.question_answering.spans import AnswerSpan, SpanPrediction
 from bert_jax.tasks.question_answering.task import QuestionAnsweringTask
 

@@ -12,6 +12,7 @@ from bert_jax.config import complete_config
 from bert_jax.data.runs import read_run
 from bert_jax.errors import OptionError, UserError
 from bert_jax.experiment import Experiment
+from bert_jax.inference.evaluation import write_result
 from bert_jax.metrics.ranking import ranking_metrics
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks.retrieval.interaction import DualInteraction
@@ -66,7 +67,7 @@ def evaluated(evaluator, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DualInteraction, "predictor", lambda *_: None)
         result = evaluator.evaluate(model, predict, with_test=True)
-    evaluator.write(tmp_path, result)
+    write_result(tmp_path, evaluator, result)
     return result.metrics, read_run(tmp_path / "validation.run"), named
 
 

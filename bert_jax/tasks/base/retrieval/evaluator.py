@@ -2,8 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bert_jax.data.examples import Candidates, Example, Text
@@ -22,7 +21,7 @@ from bert_jax.tasks.base.retrieval.interaction import Interaction
 from bert_jax.tasks.base.retrieval.options import RetrievalData
 from bert_jax.tasks.base.retrieval.sets import RankedSet, ranked_set
 from bert_jax.tasks.base.splits import Splits
-from bert_jax.tasks.base.task import EvalResult, Evaluator, Predict
+from bert_jax.tasks.base.task import Content, EvalResult, Evaluator, Predict
 
 # Documents of a query in a run: as many as trec_eval reads.
 _DEPTH = 1000
@@ -164,10 +163,16 @@ class RankingEvaluator(Evaluator):
                 metrics[each.name] = {f"{name}_bm25": value for name, value in values.items()}
         return metrics
 
-    def write(self, directory: Path, result: EvalResult) -> None:
-        """Writes `<set>.run`, in the format of TREC, and `<set>.recall.png`."""
+    def files(self, result: EvalResult) -> Iterator[tuple[str, Content]]:
+        """`<set>.run`, in the format of TREC, and `<set>.recall.png`."""
         for name, rankings in result.predictions.items():
             run = dict(rankings)
-            write_run(directory / f"{name}.run", run)
-            path, judgements = directory / f"{name}.recall.png", self.sets[name].judgements
-            draw_recall(path, name, judgements, run, relevant_from=self.data.relevant_from)
+            yield f"{name}.run", functools.partial(write_run, run=run)
+            draw = functools.partial(
+                draw_recall,
+                title=name,
+                judgements=self.sets[name].judgements,
+                run=run,
+                relevant_from=self.data.relevant_from,
+            )
+            yield f"{name}.recall.png", draw
