@@ -232,8 +232,10 @@ def test_rows_computed_in_parts_equal_rows_computed_together(monkeypatch, params
     together, d_together, _ = computed(1000)
     parts, d_parts, program = computed(2 * TOKENS)
     assert f"tensor<3x2x{TOKENS}x{WIDTH}xf32>" in program  # three parts of two rows
-    np.testing.assert_allclose(parts, together, atol=1e-6 if dtype == "float32" else 0)
-    tolerance = 1e-6 if dtype == "float32" else 1e-2
+    # A processor may round the sums of two rows and of six in another order.
+    tolerance = {"float32": 1e-6, "bfloat16": 0}[dtype]
+    np.testing.assert_allclose(parts, together, rtol=0, atol=tolerance * abs(together).max())
+    tolerance = {"float32": 1e-6, "bfloat16": 1e-2}[dtype]
     np.testing.assert_allclose(d_parts, d_together, rtol=0, atol=tolerance * abs(d_together).max())
 
 
