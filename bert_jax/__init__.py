@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from bert_jax.errors import UserError
+from bert_jax.sharding.runtime import quiet_libtpu
 
 if TYPE_CHECKING:
     from bert_jax import tokenization
@@ -46,6 +47,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """The names of `_MODULES` and `tokenization`."""
     if name in _MODULES:
+        quiet_libtpu()  # before JAX is imported
         return getattr(importlib.import_module(_MODULES[name]), name)
     if name == "tokenization":
         return importlib.import_module("bert_jax.tokenization")

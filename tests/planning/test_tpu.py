@@ -147,12 +147,14 @@ def test_a_slice_that_does_not_exist(capsys):
     assert "v5e:3x3: there is no such slice" in capsys.readouterr().err
 
 
-def test_other_commands_stay_quiet_beside_libtpu():
+@pytest.mark.parametrize(
+    "start", ["from bert_jax import cli; cli.quiet_libtpu()", "from bert_jax import load"]
+)
+def test_commands_and_programs_stay_quiet_beside_libtpu(start):
     environment = {name: os.environ[name] for name in os.environ if not name.startswith("TPU_")}
     environment.pop("JAX_PLATFORMS", None)
-    program = "from bert_jax import cli; cli.quiet_libtpu(); import jax; print(jax.devices()[0])"
     done = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", f"{start}; import jax; print(jax.devices()[0])"],
         env=environment,
         capture_output=True,
         text=True,
