@@ -25,6 +25,19 @@ def test_pca_of_known_vectors():
     np.testing.assert_allclose(np.abs(plane(vectors)[0]), np.abs(expected), atol=1e-9)
 
 
+@pytest.mark.slow
+def test_umap_keeps_groups_together():
+    pytest.importorskip("umap")
+    group = np.repeat(np.arange(3), 20)
+    noise = np.random.default_rng(0).normal(size=(60, 12))
+    points, kept = plane(
+        (20 * np.eye(3)[group].repeat(4, axis=1) + noise).astype(np.float32), "umap"
+    )
+    assert kept == "UMAP of 15 neighbours"
+    distances = np.square(points[:, None] - points).sum(-1) + np.diag(np.full(60, np.inf))
+    assert (group[distances.argmin(axis=1)] == group).all()
+
+
 def test_the_page_has_a_point_for_each_text():
     vectors = np.float32([[3, 1], [-3, 1], [0, 2], [0, 0]])
     texts = [HOSTILE, "שלום", "c" * 300, "d"]

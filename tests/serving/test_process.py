@@ -3,6 +3,9 @@
 import http.client
 import json
 import os
+import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +18,8 @@ import numpy as np
 import pytest
 
 import bert_jax
+from tests.conftest import REPOSITORY
+from tests.runs import completed
 
 pytestmark = pytest.mark.slow
 
@@ -32,9 +37,12 @@ def directory(make_model, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(directory):
-    """A server that takes few examples: its address and its process."""
+    """A server that takes few examples: its address, process, output, and the output's reader."""
+    index = directory.with_name("index")
+    bert_jax.load(directory).index(TEXTS, path=index)
     limits = ("--batch-size", "2", "--max-waiting", "8", "--max-texts", "8", "--timeout", "60")
     command = [sys.executable, "-m", "bert_jax", "serve", "--model", str(directory), "--port", "0"]
+    command += ["--index", str(index)]
     process = subprocess.Popen(
         [*command, "--no-warm-up", *limits],
         stderr=subprocess.PIPE,
@@ -60,6 +68,18 @@ def test_the_client_of_openai_gets_the_vectors_of_the_method(server, directory):
     np.testing.assert_allclose([each.embedding for each in made.data], expected, atol=1e-6)
     with pytest.raises(openai.NotFoundError, match="known are tiny"):
         client.embeddings.create(model="huge", input=TEXTS)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_the_requests_of_the_documentation_are_answered(server):
+    page = (REPOSITORY / "docs" / "serving.md").read_text()
+    commands = re.findall(r"^\$ (curl .*)$", page, re.MULTILINE)
+    assert len(commands) >= 4
+    for command in commands:
+        words = shlex.split(command.replace("localhost:8000", server[0]))
+        done = completed([*words, "--fail-with-body"])
+        assert done.returncode == 0, (command, done.stdout)
+        assert json.loads(done.stdout)
 
 
 def test_the_client_of_hugging_face_gets_vectors_words_and_similarities(server, directory):
