@@ -95,7 +95,11 @@ def browser():
         pytest.skip("chromium or chromedriver is not installed")
     options = webdriver.ChromeOptions()
     options.binary_location = chromium
-    for flag in ("headless=new", "no-sandbox", "disable-dev-shm-usage", "window-size=1200,900"):
+    quiet = ("background-networking", "component-update", "sync", "quic")  # asks nobody outside
+    for flag in (
+        *("headless=new", "no-sandbox", "no-first-run", "window-size=1200,900"),
+        *(f"disable-{each}" for each in ("dev-shm-usage", *quiet)),
+    ):
         options.add_argument(f"--{flag}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     made = webdriver.Chrome(options, webdriver.ChromeService(driver))
