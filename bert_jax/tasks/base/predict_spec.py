@@ -145,7 +145,8 @@ class PredictSpec(Generic[Input, Prediction]):
     endings: Mapping[str, str] = dataclasses.field(default_factory=dict)
     heads: tuple[str, ...] = ()
     is_default: bool = True
-    request: type[RequestOptions] = RequestOptions
+    # By a factory: Sphinx takes a class that is a default for a second description.
+    request: type[RequestOptions] = dataclasses.field(default_factory=lambda: RequestOptions)
     variants: Callable[[ModelDescription], Sequence[Mapping[str, Any]]] = lambda described: ({},)
 
     def request_of(self, options: PredictOptions) -> RequestOptions:
