@@ -53,6 +53,22 @@ class TagNames:
                 return cls(tags | prefixed, True)
         return cls(tags, False)
 
+    def within(self, labels: Iterable[str]) -> "TagNames":
+        """How some of the labels, those of a file, are read: as all labels together.
+
+        A file that is written otherwise than most, such as `PER-B` beside files with `B-PER`, is
+        read alone: so more of its labels have a prefix, or are O.
+        """
+        alone = TagNames.of(labels)
+        joint = TagNames({label: self.tags[label] for label in alone.tags}, self.has_prefixes)
+        is_better = alone._with_meaning > joint._with_meaning
+        return alone if is_better and alone.has_prefixes == joint.has_prefixes else joint
+
+    @property
+    def _with_meaning(self) -> int:
+        """The number of labels that are O or have a prefix."""
+        return sum(bool(self.split(tag)[0]) for tag in self.tags.values())
+
     @property
     def marks_entities(self) -> bool:
         """Whether the tags mark entities; otherwise they are such as parts of speech."""

@@ -58,8 +58,11 @@ class EncoderInputs:
         Raises:
             TypeError: the record has no such array.
         """
-        if len(arrays) == 1 and isinstance(arrays[0], cls):
-            return dataclasses.replace(arrays[0], **named)
+        if len(arrays) == 1 and isinstance(record := arrays[0], EncoderInputs):
+            if not isinstance(record, cls):  # one without the arrays of the head
+                own = {each.name: getattr(record, each.name) for each in dataclasses.fields(record)}
+                record = cls(**own)
+            return dataclasses.replace(record, **named)
         return cls(*arrays, **named)
 
     @property

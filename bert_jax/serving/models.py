@@ -162,6 +162,10 @@ class Models:
             engine = self.engine(
                 served, (task, shared), lambda model, _: spec.predictor(model, shared)
             )
+            if options.max_length is not None and options.max_length > engine.predictor.limit:
+                engine = self.engine(  # its rows are longer than those of other requests
+                    served, (task, options), lambda model, _: spec.predictor(model, options)
+                )
             encoder = engine.predictor.encoder(request)
         except UserError as error:
             raise from_user_error(error, "model", name) from error

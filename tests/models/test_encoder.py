@@ -17,6 +17,7 @@ from bert_jax.models.encoder import Encoder, RequestedOutputs
 from bert_jax.models.encoder_with_head import ModelInputs
 from bert_jax.models.execution import REMAT, Execution
 from bert_jax.models.heads.pretraining import PreTrainingModel
+from bert_jax.models.packed_rows import EncoderInputs
 from tests.random_params import random_params, small_config
 
 VOCAB, WIDTH, LAYERS, HEADS, BATCH, TOKENS = 50, 16, 2, 2, 3, 9  # of small_config, and of inputs
@@ -64,6 +65,7 @@ def test_a_call_takes_the_record_of_its_inputs_or_their_arrays(params, inputs):
     names = ("token_type_ids", "attention_mask")
     by_name = program(lambda ids, *others: apply(ids, **dict(zip(names, others, strict=True))))
     assert by_name == program(lambda *arrays: apply(ModelInputs(*arrays))) == expected
+    assert program(lambda *arrays: apply(EncoderInputs(*arrays))) == expected
     assert program(lambda ids, types, mask: apply(ids, types)) != expected
     with pytest.raises(TypeError, match="unexpected keyword argument 'atention_mask'"):
         program(lambda ids, types, mask: apply(ids, types, atention_mask=mask))

@@ -104,6 +104,28 @@ def test_labels_that_a_text_entails(client, models):
         assert [each["score"] for each in made] == pytest.approx(scores[order].tolist(), abs=1e-6)
 
 
+def test_each_label_counts_as_a_text(serve, models):
+    client = serve({"labels": models["labels"]}, max_texts=3)
+    body = {"inputs": "a dog", "parameters": {"candidate_labels": ["a", "b", "c", "d"]}}
+    assert client.post("/pipeline/zero-shot-classification", json=body).status_code == 413
+
+
+def test_windows_may_be_longer_than_those_of_the_files(serve, models):
+    """As long as the model has positions."""
+    model = models["answers"]
+    short = dataclasses.replace(model.tokenizer.description, model_max_length=12)
+    tokenizer = model.tokenizer.with_description(short)
+    client = serve({"answers": dataclasses.replace(model, tokenizer=tokenizer)})
+    inputs = {"question": QUESTION, "context": CONTEXT}
+    for length in (24, 10):
+        body = {"inputs": inputs, "parameters": {"max_seq_len": length}}
+        answer = client.post("/pipeline/question-answering", json=body)
+        assert answer.status_code == 200, answer.text
+        options = AnswerOptions(max_length=length)
+        (expected,) = model.answer([QUESTION], CONTEXT, options=options)
+        assert answer.json()["answer"] == expected.text
+
+
 def test_a_model_for_entailment_is_found(serve, models):
     client = serve({"score": models["score"], "labels": models["labels"]})
     (made,) = ask(client, "zero-shot-classification", "a dog", candidate_labels=["dog"])

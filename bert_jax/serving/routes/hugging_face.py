@@ -15,12 +15,12 @@ from bert_jax.serving.models import ServedModel, TaskEngine
 from bert_jax.serving.routes import embeddings_inference as vectors
 from bert_jax.serving.routes.scores import labelled
 from bert_jax.serving.service import Predicted, Service
+from bert_jax.tasks.base.labels import label_names
 from bert_jax.tasks.base.predictor import EncodedExample, softmax
 from bert_jax.tasks.classification.zero_shot import (
     TEMPLATE,
     CandidateLabels,
-    ZeroShotPredictor,
-    entailment,
+    Entailment,
 )
 
 Form = TypeVar("Form", bound=RequestForm)
@@ -307,21 +307,23 @@ async def _zero_shot(service: Service, served: ServedModel, body: TaskFormReques
     """By a model for entailment: does the text entail the template with the label?"""
     text = _read(Text, {"inputs": body.inputs}).inputs
     parameters = _read(ZeroShot, body.parameters, "parameters")
+    description = served.model.description
     try:
         candidates = CandidateLabels(
             tuple(parameters.candidate_labels),
             parameters.hypothesis_template,
             parameters.multi_label,
         )
-        engine = service.models.engine(
-            served,
-            (_ZERO_SHOT, candidates),
-            lambda model, options: ZeroShotPredictor(model, options, candidates),
-        )
+        names, entailment = label_names(description), Entailment.required(description)
     except UserError as error:
         raise from_user_error(error, "model", _parameter) from error
-    predicted = await service.predict(engine, [text], places=["inputs"], truncate=body.truncate)
-    scores = predicted.predictions[0].probabilities
+    pairs = candidates.pairs(text)
+    places = ["inputs"] * len(pairs)
+    predicted = await _predict(
+        service, served, "classification", pairs, body, places, raw_scores=True
+    )
+    outputs = [[each.probabilities[name] for name in names] for each in predicted.predictions]
+    scores = entailment.choose(candidates, np.array(outputs)).probabilities
     best = sorted(scores, key=lambda label: -scores[label])
     return _reply([{"label": label, "score": scores[label]} for label in best], predicted)
 
@@ -361,7 +363,7 @@ def _served(service: Service, name: str, model: str | None) -> ServedModel:
     task = _TASKS[name][0]
     if name == _ZERO_SHOT and model is None:
         for served in service.models.served:
-            if served.task == task and entailment(served.model.description) is not None:
+            if served.task == task and Entailment.of(served.model.description):
                 return served
     return service.models.named(model, task)
 

@@ -20,6 +20,7 @@ from bert_jax.tasks.base.predictor import (
     ExampleError,
     Model,
     Predictor,
+    check_finite,
     softmax,
     text_error,
 )
@@ -58,22 +59,70 @@ class CandidateLabels:
         if self.template.count("{}") != 1:
             raise OptionError("template", self.template, "give one {}, for the label")
 
-    def hypotheses(self) -> list[str]:
-        """The sentence about each label."""
-        return [self.template.replace("{}", label) for label in self.labels]
+    def pairs(self, text: str) -> list[tuple[str, str]]:
+        """A text with the sentence about each label."""
+        return [(text, self.template.replace("{}", label)) for label in self.labels]
 
 
-def entailment(description: ModelDescription) -> int | None:
-    """The number of the label entailment of a model; None: it has none, or several."""
-    names = label_names(description)
-    found = [number for number, name in enumerate(names) if name.lower().startswith("entail")]
-    return found[0] if len(found) == 1 and len(names) > 1 else None
+@dataclasses.dataclass(frozen=True)
+class Entailment:
+    """The labels of a model of natural language inference.
 
+    Attributes:
+        entails: number of the label entailment.
+        contradicts: number of the label contradiction; without its name as in transformers'
+            pipeline.
+    """
 
-def _contradiction(names: Sequence[str], entails: int) -> int:
-    """The number of the label contradiction; without its name as in transformers' pipeline."""
-    found = [number for number, name in enumerate(names) if name.lower().startswith("contradict")]
-    return found[0] if found else len(names) - 1 if entails == 0 else 0
+    entails: int
+    contradicts: int
+
+    @classmethod
+    def of(cls, description: ModelDescription) -> "Entailment | None":
+        """The labels of a model; None: it has no label entailment, or several."""
+        names = [name.lower() for name in label_names(description)]
+        found = [number for number, name in enumerate(names) if name.startswith("entail")]
+        if len(found) != 1 or len(names) < 2:
+            return None
+        others = [number for number, name in enumerate(names) if name.startswith("contradict")]
+        last = len(names) - 1 if found == [0] else 0
+        return cls(found[0], others[0] if others else last)
+
+    @classmethod
+    def required(cls, description: ModelDescription) -> "Entailment":
+        """The labels of a model.
+
+        Raises:
+            UserError: it has no label entailment, or several.
+        """
+        if found := cls.of(description):
+            return found
+        raise UserError(
+            "the model has no label entailment, which candidate labels need; give one that was "
+            "trained on natural language inference"
+        )
+
+    def choose(self, candidates: CandidateLabels, outputs: np.ndarray) -> Classification:
+        """The candidate label of a text.
+
+        Args:
+            candidates: the K labels.
+            outputs: outputs of the model for the text with the sentence about each, float [K, C].
+        """
+        entails, contradicts = outputs[:, self.entails], outputs[:, self.contradicts]
+        names, is_single = candidates.labels, not candidates.multi_label
+        if is_single and len(names) > 1:
+            scores = softmax(entails)
+        else:
+            scores = softmax(np.stack([contradicts, entails], axis=-1))[:, 1]
+        probabilities = dict(zip(names, map(float, scores), strict=True))
+        best = int(scores.argmax())
+        if is_single:
+            return Classification(names[best], float(scores[best]), probabilities)
+        applies = scores > THRESHOLD
+        score = scores[applies].min() if applies.any() else (1 - scores).prod()
+        label = tuple(name for name, is_true in zip(names, applies, strict=True) if is_true)
+        return Classification(label, float(score), probabilities)
 
 
 class ZeroShotPredictor(Predictor[str, Classification]):
@@ -87,36 +136,17 @@ class ZeroShotPredictor(Predictor[str, Classification]):
         """
         super().__init__(model, options)
         self._pairs = ClassificationPredictor(model, options, raw_scores=True)
-        self._candidates, entails = candidates, entailment(model.description)
-        if entails is None:
-            raise UserError(
-                "the model has no label entailment, which candidate labels need; give one that was "
-                "trained on natural language inference"
-            )
-        self._labels = entails, _contradiction(label_names(model.description), entails)
+        self._candidates = candidates
+        self._entailment = Entailment.required(model.description)
 
     def encode(self, examples: Sequence[str]) -> list[EncodedExample | ExampleError]:
-        hypotheses = self._candidates.hypotheses()
         return self._pairs.encode_texts.groups(
-            [text_error(text) or [(text, each) for each in hypotheses] for text in examples]
+            [text_error(text) or self._candidates.pairs(text) for text in examples]
         )
 
     def compute(self, batch: dict[str, jax.Array]) -> Any:
         return self._pairs.compute(batch)
 
     def decode(self, example: str, encoded: EncodedExample, outputs: list[Any]) -> Classification:
-        entails, contradicts = (np.stack(outputs)[:, number] for number in self._labels)  # [K]
-        names = self._candidates.labels
-        is_single = not self._candidates.multi_label
-        if is_single and len(names) > 1:
-            scores = softmax(entails)
-        else:
-            scores = softmax(np.stack([contradicts, entails], axis=-1))[:, 1]
-        probabilities = dict(zip(names, map(float, scores), strict=True))
-        best = int(scores.argmax())
-        if is_single:
-            return Classification(names[best], float(scores[best]), probabilities)
-        applies = scores > THRESHOLD
-        score = scores[applies].min() if applies.any() else (1 - scores).prod()
-        label = tuple(name for name, is_true in zip(names, applies, strict=True) if is_true)
-        return Classification(label, float(score), probabilities)
+        scores = check_finite(np.stack(outputs), "the scores of a text")
+        return self._entailment.choose(self._candidates, scores)

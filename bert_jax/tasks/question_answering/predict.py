@@ -248,6 +248,7 @@ class SpanPredictor(Predictor[Question, RankedSpans]):
 
     def encoder(self, request: AnswerRequest) -> RequestEncoder:
         length = request.max_length or self.limit
+        require_between("max_length", length, 1, self.limit)
         windows = PassageWindows(
             self.model.tokenizer, length, request.window_step, request.question_length
         )

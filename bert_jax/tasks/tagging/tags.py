@@ -22,7 +22,7 @@ from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tasks.base.labels import choose_labels, drop_labels
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import softmax
-from bert_jax.tasks.base.splits import EvalSet
+from bert_jax.tasks.base.splits import EvalSet, Splits
 
 # A prefix of BIOES, "" without one, and the type of the entity.
 Tag = tuple[str, str]
@@ -222,13 +222,21 @@ def _ordered(
     return tuple(sorted(labels, key=lambda label: label != OUTSIDE))
 
 
-def read_tags(source: str, sentences: Iterable[Example[Sentence]]) -> list[Example[Sentence]]:
+def read_tags(
+    source: str, sentences: Iterable[Example[Sentence]], others: Iterable[str] = ()
+) -> list[Example[Sentence]]:
     """The sentences of a file, with tags as `TagNames` writes them; a line says what was read.
 
     Sentences of a file in columns get these tags as one more column, where they differ.
+
+    Args:
+        source: the file.
+        sentences: its sentences.
+        others: labels of other files and of the model: a small file may not show what its own are.
     """
     sentences = list(sentences)
-    names = TagNames.of(tag for sentence in sentences for tag in sentence.label or ())
+    own = dict.fromkeys(tag for sentence in sentences for tag in sentence.label or ())
+    names = TagNames.of([*own, *others]).within(own)
     changed = any(label != tag for label, tag in names.tags.items())
 
     def read(sentence: Example[Sentence]) -> Example[Sentence]:
@@ -244,6 +252,34 @@ def read_tags(source: str, sentences: Iterable[Example[Sentence]]) -> list[Examp
         scheme = detect_scheme(names.prefixed(sentence.label or ()) for sentence in tagged)
         say(f"{source}: {names.as_text(scheme if names.has_prefixes else None)}")
     return tagged
+
+
+def with_tags(
+    splits: Splits[Sentence],
+    files: Iterable[tuple[str, list[Example[Sentence]]]],
+    known: Iterable[str],
+) -> Splits[Sentence]:
+    """The sentences with tags that are read together, see `read_tags`; `known`: further labels."""
+    labels = dict.fromkeys(known)
+    for _, sentences in files:
+        labels |= dict.fromkeys(tag for sentence in sentences for tag in sentence.label or ())
+    tagged: dict[int, Example[Sentence]] = {}
+    for source, sentences in files:
+        tagged |= zip(map(id, sentences), read_tags(source, sentences, labels), strict=True)
+
+    def read(sentences: Iterable[Example[Sentence]]) -> list[Example[Sentence]]:
+        return [tagged[id(sentence)] for sentence in sentences]
+
+    def read_sets(sets: Iterable[EvalSet[Sentence]]) -> list[EvalSet[Sentence]]:
+        return [dataclasses.replace(each, examples=read(each.examples)) for each in sets]
+
+    return dataclasses.replace(
+        splits,
+        all_train=read(splits.all_train),
+        train=read(splits.train),
+        validation=read_sets(splits.validation),
+        test=read_sets(splits.test),
+    )
 
 
 class Decoded(NamedTuple):

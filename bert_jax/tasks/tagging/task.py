@@ -13,6 +13,7 @@ from bert_jax.data.examples import Example, Sentence
 from bert_jax.data.padding import Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.conll import CONLL, add_tag_column, as_columns
+from bert_jax.data.readers.rows import Report
 from bert_jax.data.readers.tagged import TaggedOptions, read_tagged
 from bert_jax.data.windows.words import WordWindow, WordWindows
 from bert_jax.errors import OptionError
@@ -44,7 +45,7 @@ from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
 from bert_jax.tasks.base.task import Content, Distillable, Sums, classification_sums, weighted_sums
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tasks.tagging.predict import PREDICT, Tagging, TagPredictor
-from bert_jax.tasks.tagging.tags import TagSet, find_tag_set, mask_invalid_transitions, read_tags
+from bert_jax.tasks.tagging.tags import TagSet, find_tag_set, mask_invalid_transitions, with_tags
 from bert_jax.tokenization import Tokenizer
 
 
@@ -385,13 +386,17 @@ def create(config: TaskConfig[TaggingData], model_init: ModelInit) -> TaggingTas
     """The task of a config."""
     data = config.data
     tokenizer = model_tokenizer(model_init)
-    splits = read_splits(
-        data,
-        lambda source, split, report: read_tags(
-            source, read_tagged(source, data, needs_tags=split == "train", report=report)
-        ),
-        with_train=not model_init.is_finished,
-    )
+    files: list[tuple[str, list[Example[Sentence]]]] = []
+
+    def read(source: str, split: str, report: Report) -> list[Example[Sentence]]:
+        needs_tags = split == "train"
+        sentences = list(read_tagged(source, data, needs_tags=needs_tags, report=report))
+        files.append((source, sentences))
+        return sentences
+
+    splits = read_splits(data, read, with_train=not model_init.is_finished)
+    evaluated = model_init.description if model_init.is_finished else None
+    splits = with_tags(splits, files, (*data.names, *(evaluated.labels if evaluated else ())))
     tag_set = find_tag_set(splits.all_train, model_init, data.scheme, data.names)
     for eval_set in splits.validation:
         tag_set.check(eval_set.examples)

@@ -114,6 +114,17 @@ def test_tags_of_a_file_however_they_are_written(capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_labels_of_all_files_are_read_together():
+    # A file that does not show alone how its tags are written.
+    (read,) = read_tags("dev.txt", [sentence("PER-B", "O")], ["PER-B", "PER-I", "O"])
+    assert read.label == ("B-PER", "O")
+    (read,) = read_tags("dev.txt", [sentence("B_CELL", "O")], ["B_CELL", "T_CELL", "O"])
+    assert read.label == ("B_CELL", "O")
+    # And one that is written otherwise than the others.
+    (read,) = read_tags("dev.txt", [sentence("PER-B", "PER-I", "0")], ["B-PER", "I-PER", "O"])
+    assert read.label == ("B-PER", "I-PER", "O")
+
+
 @pytest.mark.parametrize("labels", [("0", "B_PER", "I_PER", "X"), ("none", "PER-B", "PER-I", "X")])
 def test_labels_of_the_config_and_of_a_model_stay_as_they_are_written(labels):
     data = [sentence("B-PER", "I-PER", "X", "O")]
