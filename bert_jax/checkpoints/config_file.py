@@ -195,7 +195,8 @@ def read_config(path: Path, default_type: str = DEFAULT_MODEL_TYPE) -> ModelDesc
         # Files of 2019 have classes alone.
         known_class = next(filter(None, map(find_class, class_names)), None)
         default_type = known_class[0].model_type if known_class else default_type
-    family, head = _family(path, fields, default_type).with_class(class_names)
+    family = _family(path, fields, default_type).with_own_fields(fields)
+    family, head = family.with_class(class_names)
     for key, value in {**FIXED_FIELDS, **family.fixed_fields}.items():
         if key not in family.unread_fields and fields.get(key) not in (None, value):
             raise UserError(
@@ -306,6 +307,7 @@ def config_bytes(description: ModelDescription) -> bytes:
         "model_type": family.model_type,
         **{key: config[name] for name, key in keys.items()},
         "dtype": description.dtype,
+        **family.own_fields,
     }
     # Hugging Face derives the number of labels from the names.
     needs_names = num_labels != EncoderConfig.num_labels and "id2label" not in description.other

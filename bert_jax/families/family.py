@@ -172,6 +172,8 @@ class Family:
         token_types: whether its models tell two texts apart by token types; None: if their table
             has two.
         others: families of the same `model_type` whose classes have other tensor names.
+        own_fields: keys of `config.json`, with their values, by which a file is of one of `others`;
+            they are written, too.
     """
 
     model_type: str
@@ -200,6 +202,12 @@ class Family:
     tokenizer_kind: str = WORDPIECE
     token_types: bool | None = True
     others: tuple["Family", ...] = ()
+    own_fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def with_own_fields(self, fields: Mapping[str, Any]) -> "Family":
+        """The family of this `model_type` whose `own_fields` a `config.json` has; else this one."""
+        own = (other for other in self.others if other.own_fields)
+        return next((each for each in own if each.own_fields.items() <= fields.items()), self)
 
     def with_class(self, class_names: Collection[str]) -> tuple["Family", str | None]:
         """The family of this `model_type` that has one of the classes, and that class's head.

@@ -6,7 +6,8 @@ hidden states exceed the range of float16; bfloat16 has the range of float32.
 
 from bert_jax.families import bert
 from bert_jax.families.family import Family, Rule
-from bert_jax.models.config import ENCODER_SCOPE, MOST_FEEDFORWARD_NETWORKS
+from bert_jax.models.config import ENCODER_SCOPE
+from bert_jax.models.field_ranges import MOST_FEEDFORWARD_NETWORKS
 from bert_jax.models.heads.masked_lm import MaskedLMOptions
 
 _EMBEDDINGS, _LAYERS = f"{ENCODER_SCOPE}/embeddings", f"{ENCODER_SCOPE}/encoder/layers"

@@ -22,6 +22,7 @@ from flax import struct
 from bert_jax.models.attention_inputs import AttentionInputs
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.decoding import EncoderMemory, KeyValueCache, MemoryKeyValues
+from bert_jax.models.disentangled_attention import PositionScores
 from bert_jax.models.dropout import dropout_key_of
 from bert_jax.models.execution import Execution
 from bert_jax.models.kernels import select_kernel
@@ -90,10 +91,14 @@ class Attention(nn.Module):
             mask = memory.mask(mask)
             key_input = hidden if memory.hidden is None else memory.hidden
 
+        layers = {
+            name: dense(config, execution, heads, name, use_bias=config.has_biases)
+            for name in ("query", "key", "value")
+        }
+
         def project(name: str, source: jax.Array) -> jax.Array:
             # Heads before tokens: a batch of matrix products is fast on every platform.
-            layer = dense(config, execution, heads, name, use_bias=config.has_biases)
-            projected = layer(source).swapaxes(1, 2)  # BNTH
+            projected = layers[name](source).swapaxes(1, 2)  # BNTH
             if name == "value" or memory is not None or tokens.rotations is None:
                 return projected
             return rotated(projected, tokens.rotations, is_global)
@@ -113,6 +118,11 @@ class Attention(nn.Module):
         if len(key) < len(hidden):
             mask = dataclasses.replace(mask, query_ids=mask.query_ids[:: len(hidden) // len(key)])
 
+        bias = tokens.bias if memory is None else None
+        if tokens.relative is not None:
+            bias = PositionScores(config, execution, name="positions")(
+                query, key, tokens.relative, layers, deterministic
+            )
         rate = 0.0 if deterministic else config.attention_probs_dropout_prob
         inputs = AttentionInputs(
             query,
@@ -120,7 +130,7 @@ class Attention(nn.Module):
             value,
             mask.for_heads(),
             config.attention_scale,
-            bias=tokens.bias if memory is None else None,
+            bias=bias,
             dropout=tokens.dropout(dropout_key_of(self), heads[0], rate) if rate else None,
         )
 

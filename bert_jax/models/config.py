@@ -5,36 +5,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from bert_jax.errors import (
-    INT32_MAX,
-    OptionError,
-    require_at_least,
-    require_between,
-    require_one_of,
-)
-from bert_jax.models.activations import ACTIVATIONS, GATED_ACTIVATIONS
+from bert_jax.errors import OptionError
+from bert_jax.models.activations import GATED_ACTIVATIONS
+from bert_jax.models.field_ranges import check_field
 
 ENCODER_SCOPE = "bert"
 """The name of the encoder among the parameters of a model with a head, in every family.
 
 It must not change: initialisation and dropout fold it into their keys, and runs are saved under it.
 """
-
-# More would be traced for hours.
-MOST_FEEDFORWARD_NETWORKS = 16
-_MOST = {"num_hidden_layers": 1000, "num_feedforward_networks": MOST_FEEDFORWARD_NETWORKS}
-# The lowest value of a whole number, if not 1.
-_LEAST = {"type_vocab_size": 0, "pad_token_id": 0, "extra_position_rows": 0}
-_BASES = ("global_rope_theta", "local_rope_theta")
-_CHOICES = {
-    "hidden_act": (*ACTIVATIONS, *GATED_ACTIVATIONS),
-    "normalization_type": ("layer_norm", "no_norm", "rms_norm"),
-    "position_kind": ("learned", "sinusoidal", "relative", "rotary"),
-    "head_act": tuple(ACTIVATIONS),
-    "classifier_pooling": ("cls", "mean"),
-    "initial_values": ("equal", "residual", "fan_in"),
-    "layer_kind": ("transformer", "bottleneck"),
-}
 
 # Fields of `EncoderConfig` that only some families have in their `config.json`.
 OPTIONAL_FIELDS = (
@@ -62,6 +41,15 @@ OPTIONAL_FIELDS = (
     "local_rope_theta",
     "head_act",
     "classifier_pooling",
+    "position_biased_input",
+    "relative_attention",
+    "pos_att_type",
+    "share_att_key",
+    "position_buckets",
+    "max_relative_positions",
+    "norm_rel_ebd",
+    "conv_kernel_size",
+    "conv_act",
 )
 
 # Fields of `EncoderConfig` that the family sets; they are not keys of a file or config.
@@ -89,6 +77,8 @@ SWITCHES = (
     "is_causal",
     "has_cross_attention",
     "initial_values",
+    "project_before_norm",
+    "masks_padding",
 )
 
 
@@ -194,6 +184,21 @@ class EncoderConfig:
             before its last layer (ModernBERT); None: heads have their own forms.
         classifier_pooling: the vector of a text where the pooler has no linear layer: the hidden
             state of [CLS], "cls", or the mean over the tokens, "mean".
+        project_before_norm: whether the embeddings of width E become those of width D before they
+            are normalised, by a linear layer without bias (DeBERTa).
+        masks_padding: whether tokens that no token sees have the input 0 and see all tokens
+            equally (DeBERTa).
+        position_biased_input: whether "learned" positions are added to the embeddings.
+        relative_attention: whether attention scores depend on embeddings of relative positions, see
+            `models.disentangled_attention`, which explains the next five fields, too.
+        pos_att_type: the terms of the scores with positions: "c2p", "p2c", "c2p|p2c", or "" (none).
+        share_att_key: whether positions have the linear layers of the tokens.
+        position_buckets: number of buckets of the distances to one side; below 1: each has its own.
+        max_relative_positions: longest distance; below 1: `max_position_embeddings`.
+        norm_rel_ebd: "layer_norm" if their embeddings are normalised, or "none".
+        conv_kernel_size: the number of tokens, odd, of a convolution beside the first layer, see
+            `models.convolution`; 0: there is none.
+        conv_act: its activation.
     """
 
     vocab_size: int = 30522
@@ -252,6 +257,17 @@ class EncoderConfig:
     local_rope_theta: float = 10_000.0
     head_act: str | None = None
     classifier_pooling: str = "cls"
+    project_before_norm: bool = False
+    masks_padding: bool = False
+    position_biased_input: bool = True
+    relative_attention: bool = False
+    pos_att_type: str = ""
+    share_att_key: bool = True
+    position_buckets: int = -1
+    max_relative_positions: int = -1
+    norm_rel_ebd: str = "none"
+    conv_kernel_size: int = 0
+    conv_act: str = "tanh"
 
     def __post_init__(self) -> None:
         check_fields(vars(self))
@@ -273,6 +289,14 @@ class EncoderConfig:
                 self.max_position_embeddings,
                 f"it must be greater than {self.position_offset}, the rows before the first token",
             )
+        if self.relative_attention and not self.pos_att_type:
+            rule = "{model.relative_attention} is True: give c2p, p2c or c2p|p2c"
+            raise OptionError("model.pos_att_type", self.pos_att_type, rule)
+        if self.position_buckets >= 1 and not 2 <= self.position_buckets < 2 * self.distances - 2:
+            rule = f"it must be from 2 to {2 * self.distances - 3}, for {self.distances} distances"
+            raise OptionError("model.position_buckets", self.position_buckets, rule)
+        if self.conv_kernel_size and self.conv_kernel_size % 2 == 0:
+            raise OptionError("model.conv_kernel_size", self.conv_kernel_size, "it must be odd")
         for options in self.heads:
             options.check(self)
         by_kind = {type(options): options for options in reversed(self.heads)}
@@ -302,8 +326,23 @@ class EncoderConfig:
 
     @property
     def attention_scale(self) -> float:
-        """1 / sqrt(H), the factor of the attention scores; 1 without `scale_attention`."""
-        return 1 / math.sqrt(self.head_dim) if self.scale_attention else 1.0
+        """1 / sqrt(H), the factor of the attention scores; 1 without `scale_attention`.
+
+        Also divided by the root of the number of terms whose sum a score is, see `pos_att_type`.
+        """
+        terms = 1 + len(self.position_terms)
+        return 1 / math.sqrt(self.head_dim * terms) if self.scale_attention else 1.0
+
+    @property
+    def position_terms(self) -> tuple[str, ...]:
+        """The terms of `pos_att_type`."""
+        return tuple(filter(None, self.pos_att_type.split("|")))
+
+    @property
+    def distances(self) -> int:
+        """The number of distances to one side that `relative_attention` tells apart, from 0."""
+        longest = self.max_relative_positions
+        return self.max_position_embeddings if longest < 1 else longest
 
     def is_global(self, layer: Any) -> Any:
         """Whether tokens see all others in a layer, counted from 0: of an int, or int32 array."""
@@ -348,7 +387,7 @@ class EncoderConfig:
     @property
     def position_rows(self) -> int | None:
         """The number of rows of the position table; None without one."""
-        is_table = self.position_kind == "learned"
+        is_table = self.position_kind == "learned" and self.position_biased_input
         return self.max_position_embeddings + self.extra_position_rows if is_table else None
 
     @property
@@ -375,20 +414,4 @@ def check_fields(fields: Mapping[str, Any]) -> None:
     """
     kinds = {field.name: field.type for field in dataclasses.fields(EncoderConfig)}
     for name, value in fields.items():
-        default, key = getattr(EncoderConfig, name), f"model.{name}"
-        if value is None:
-            if default is not None:
-                raise OptionError(key, value, f"it must be of type {type(default).__name__}")
-        elif kinds[name] in (int, int | None):
-            require_at_least(key, value, _LEAST.get(name, 1), _MOST.get(name, INT32_MAX))
-        elif kinds[name] is bool:
-            if not isinstance(value, bool):
-                raise OptionError(key, value, "it must be True or False")
-        elif name in _CHOICES:
-            require_one_of(key, value, _CHOICES[name])
-        elif name in ("initializer_range", "layer_norm_eps"):
-            require_between(key, value, 0, 1, without_low=name == "layer_norm_eps")
-        elif name in _BASES:
-            require_between(key, value, 1)
-        elif name != "heads":  # probabilities of dropout; options of heads check themselves
-            require_between(key, value, 0, 1, without_high=True)
+        check_field(name, value, kinds[name], getattr(EncoderConfig, name))

@@ -42,6 +42,9 @@ class Embeddings(nn.Module):
             self.token_type_embeddings = self._table(config.type_vocab_size, width, init)
         if config.trigram_input:
             self.transformation = dense(config, self.execution, width, name="transformation")
+        if config.project_before_norm and config.has_embedding_projection:
+            size = config.hidden_size
+            self.projection = dense(config, self.execution, size, "projection", use_bias=False)
         if config.embedding_norm:
             self.norm = norm(self.config, self.execution, name="layer_norm")
         rate = config.embedding_dropout
@@ -62,7 +65,7 @@ class Embeddings(nn.Module):
         word_embeddings: jax.Array | None = None,
         deterministic: bool,
     ) -> jax.Array:
-        """Four int32 [B, T] → [B, T, E]; with `trigram_input` → [B, T, D].
+        """Four int32 [B, T] → [B, T, E]; with `trigram_input` or `project_before_norm` → [B, T, D].
 
         Args:
             word_ids: the ids of the words; with `trigram_input` [B, T, 3], see `trigrams`.
@@ -84,13 +87,15 @@ class Embeddings(nn.Module):
             hidden = jnp.take(words, word_ids, axis=0)
         if config.scale_embedding:
             hidden *= math.sqrt(config.hidden_size)
-        if config.position_kind == "learned":
+        if config.position_rows is not None:
             hidden += jnp.take(_gathered(self.position_embeddings, None), position_ids, axis=0)
         elif config.position_kind == "sinusoidal":
             table = sinusoids(config.max_position_embeddings, config.embedding_width)
             hidden += jnp.take(jnp.asarray(table), position_ids, axis=0)
         if config.type_vocab_size:
             hidden += jnp.take(_gathered(self.token_type_embeddings, None), token_type_ids, axis=0)
+        if config.project_before_norm and config.has_embedding_projection:
+            hidden = self.projection(hidden)
         hidden = self.norm(hidden) if config.embedding_norm else hidden
         hidden = hidden.astype(self.execution.dtype)
         return self.dropout(hidden, indices, deterministic=deterministic)

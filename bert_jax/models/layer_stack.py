@@ -11,7 +11,9 @@ import numpy as np
 from bert_jax.models.attention_inputs import MASK_VALUE, AttentionInputs, AttentionMask
 from bert_jax.models.bottleneck_layer import BottleneckLayer
 from bert_jax.models.config import EncoderConfig
+from bert_jax.models.convolution import ConvolutionLayer
 from bert_jax.models.decoding import DecoderCache
+from bert_jax.models.disentangled_attention import RelativeEmbeddings
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.execution import Execution
 from bert_jax.models.kernels.matmul import MATMUL_OUTPUT
@@ -81,23 +83,22 @@ class LayerStack(nn.Module):
         The first of the hidden states is the input of the first layer; the last one is normalised
         where `norm_first` is. The cache of all layers, [L, ...], is returned with the T tokens.
         """
-        if self.config.has_embedding_projection:
+        if self.config.has_embedding_projection and not self.config.project_before_norm:
             width = self.config.hidden_size
             hidden = dense(self.config, self.execution, width, "embedding_projection")(hidden)
             hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
+        if self.config.masks_padding:
+            tokens = tokens.masked()
+            hidden = jnp.where(tokens.is_visible[..., None], hidden, 0)
         embedded = hidden
-        if self.config.relative_bias:
-            tokens = tokens._replace(bias=self._position_bias(hidden.shape[1], cache))
-        elif self.config.position_kind == "rotary":
-            turns = rotations(self.config, tokens.mask.key_positions)
-            tokens = tokens._replace(rotations=turns)
+        tokens = self._with_positions(hidden, tokens, deterministic, cache)
         numbers = jnp.arange(self.config.num_hidden_layers)
         layers = self._stack()(self.config, self.execution, name="layers")
         is_grouped = self.config.num_hidden_groups is not None
         if is_grouped:
             numbers, cache = jax.tree.map(self._in_groups, (numbers, cache))
         rows = len(hidden)
-        is_plain = cache is None and tokens.bias is None
+        is_plain = cache is None and not tokens.has_shared_arrays
         if deterministic and is_plain and requested.only_last:
             rows = rows_in_cache(self.execution, *hidden.shape[:2])
         if rows == len(hidden):
@@ -118,6 +119,28 @@ class LayerStack(nn.Module):
             hidden = drop(hidden, tokens.indices, deterministic=deterministic)
         intermediates = _intermediates(self.config, requested, embedded, values, tokens)
         return hidden, intermediates, values.cache
+
+    def _with_positions(
+        self,
+        hidden: jax.Array,
+        tokens: Tokens,
+        deterministic: bool,
+        cache: DecoderCache | None,
+    ) -> Tokens:
+        """The tokens with what layers compute from positions, for their input [B, T, D]."""
+        config, execution = self.config, self.execution
+        if config.relative_bias:
+            tokens = tokens._replace(bias=self._position_bias(hidden.shape[1], cache))
+        elif config.position_kind == "rotary":
+            tokens = tokens._replace(rotations=rotations(config, tokens.mask.key_positions))
+        elif config.relative_attention:
+            relative = RelativeEmbeddings(config, execution, name="relative_embeddings")()
+            tokens = tokens._replace(relative=relative)
+        if config.conv_kernel_size:
+            convolve = ConvolutionLayer(config, execution, name="convolution")
+            convolution = convolve(hidden, tokens.mask.key_ids, tokens.indices, deterministic)
+            tokens = tokens._replace(convolution=convolution)
+        return tokens
 
     def _position_bias(self, length: int, cache: DecoderCache | None) -> jax.Array:
         """T5's bias of the scores of T tokens, float32 [1, N, T, S]."""
@@ -227,19 +250,23 @@ def _intermediates(
         window = _window_bias(config, np.arange(config.num_hidden_layers)[layers], tokens.mask)
 
     def weights(
-        query: jax.Array | None, key: jax.Array | None, bias: jax.Array | None = None
+        query: jax.Array | None,
+        key: jax.Array | None,
+        scale: float,
+        bias: jax.Array | None = None,
     ) -> jax.Array | None:
         if query is None or key is None:
             return None
         query, key, mask = query[layers], key[layers], tokens.mask.for_heads()
-        scale = config.attention_scale
         return attention_weights(AttentionInputs(query, key, key, mask, scale, bias))
 
-    attentions = weights(values.query, values.key, tokens.bias if window is None else window)
-    relations = weights(values.value, values.value, window)
+    scale = config.attention_scale
+    bias = window if values.bias is None else values.bias[layers]
+    attentions = weights(values.query, values.key, scale, bias)
+    relations = weights(values.value, values.value, config.head_dim**-0.5, window)
     if tokens.memory is not None:
         tokens = tokens._replace(mask=tokens.memory.mask(tokens.mask))
-    return states, attentions, relations, weights(values.cross_query, values.cross_key)
+    return states, attentions, relations, weights(values.cross_query, values.cross_key, scale)
 
 
 def _window_bias(config: EncoderConfig, numbers: np.ndarray, mask: AttentionMask) -> jax.Array:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from bert_jax.models.attention_inputs import AttentionDropout, AttentionMask
+from bert_jax.models.convolution import Convolution
 from bert_jax.models.decoding import EncoderMemory
 
 
@@ -111,6 +112,9 @@ class Tokens(NamedTuple):
         memory: for layers with cross-attention; None: there are none.
         rotations: of rotary positions for global and local layers, [B, K, 2, T, H / 2], see
             `rotary_positions`; None: positions are of another kind.
+        relative: embeddings of relative positions, [M, D], see `disentangled_attention`; None:
+            there are none.
+        convolution: what is added to the output of the first layer; None: nothing.
     """
 
     mask: AttentionMask
@@ -118,6 +122,26 @@ class Tokens(NamedTuple):
     bias: jax.Array | None = None
     memory: EncoderMemory | None = None
     rotations: jax.Array | None = None
+    relative: jax.Array | None = None
+    convolution: Convolution | None = None
+
+    @property
+    def is_visible(self) -> jax.Array:
+        """Whether any token sees each one, bool [B, T]."""
+        return self.mask.key_ids > 0
+
+    @property
+    def has_shared_arrays(self) -> bool:
+        """Whether all rows share one of the arrays, without an axis of rows."""
+        return any(each is not None for each in (self.bias, self.relative, self.convolution))
+
+    def masked(self) -> "Tokens":
+        """The tokens with a mask by which those that no token sees see no token, either."""
+        mask = self.mask
+        if mask.all_visible:
+            return self
+        query_ids = jnp.where(self.is_visible, mask.key_ids, -1)
+        return self._replace(mask=dataclasses.replace(mask, query_ids=query_ids))
 
     @classmethod
     def in_batch_order(

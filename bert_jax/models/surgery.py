@@ -108,7 +108,10 @@ def extend_positions(params: Any, config: EncoderConfig, length: int) -> tuple[A
         return np.concatenate([first, positions[np.arange(length) % len(positions)]])
 
     rows = length + offset - config.extra_position_rows
-    longer = dataclasses.replace(config, max_position_embeddings=rows)
+    distances = config.distances if config.relative_attention else config.max_relative_positions
+    longer = dataclasses.replace(
+        config, max_position_embeddings=rows, max_relative_positions=distances
+    )
     return _changed(params, _POSITION_ROWS, grown), longer
 
 

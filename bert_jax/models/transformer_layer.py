@@ -46,6 +46,7 @@ class LayerValues(NamedTuple):
         query, key, value: Q [B, N, T, H], K and V [B, N, S, H] of its heads.
         cross_query, cross_key: Q and K of its cross-attention.
         cache: the layer's cache with the T tokens.
+        bias: of the scores, broadcast to [B, N, T, S].
     """
 
     hidden: jax.Array | None
@@ -55,6 +56,7 @@ class LayerValues(NamedTuple):
     cross_query: jax.Array | None
     cross_key: jax.Array | None
     cache: DecoderCache | None
+    bias: jax.Array | None
 
     @classmethod
     def needed(
@@ -79,6 +81,7 @@ class LayerValues(NamedTuple):
             cross.inputs.query if cross and requested.attentions else None,
             cross.inputs.key if cross and requested.attentions else None,
             cache,
+            attention.inputs.bias if requested.attentions else None,
         )
 
 
@@ -152,6 +155,9 @@ class TransformerLayer(nn.Module):
 
         outer = self._feed_forward(read(hidden, "output_norm"), tokens, deterministic)
         hidden = add(hidden, outer, "output_norm", config.feed_forward_dropout)
+        if tokens.convolution is not None:
+            with_it = tokens.convolution.added_to(hidden, tokens.is_visible)
+            hidden = jnp.where(number == 0, with_it, hidden)
         hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
         return hidden, LayerValues.needed(requested, hidden, attention, cross)
 

@@ -8,6 +8,7 @@ from bert_jax.files import as_path, fetch
 from bert_jax.process import say
 from bert_jax.tokenization import (
     byte_level_bpe,
+    deberta_v2,
     marian,
     openai_gpt,
     sentencepiece,
@@ -17,6 +18,7 @@ from bert_jax.tokenization import (
 from bert_jax.tokenization.definition import OTHER_MODEL, model_type
 from bert_jax.tokenization.interface import (
     BYTE_LEVEL_BPE,
+    DEBERTA_V2,
     GPT2,
     MARIAN,
     MPNET,
@@ -41,6 +43,7 @@ from bert_jax.tokenization.unigram_model import LAYOUTS, UNIGRAM
 _KINDS = {"WordPiece": WORDPIECE, "BPE": BYTE_LEVEL_BPE, UNIGRAM: UNIGRAM}
 _BPE_KINDS = (BYTE_LEVEL_BPE, GPT2, OPENAI_GPT)
 _WORDPIECE_KINDS = (WORDPIECE, MPNET)
+_SENTENCEPIECE_KINDS = (SENTENCEPIECE, DEBERTA_V2, *LAYOUTS)
 
 
 def load_tokenizer(
@@ -109,20 +112,20 @@ def _kind(source: TokenizerSource) -> str:
     """The kind for files that name no class: the family's, if they are of that kind."""
     files, expected = source.files, source.needed
     has_model = MODEL_FILE in files
-    of_model = expected if expected in LAYOUTS else SENTENCEPIECE
-    if expected == SENTENCEPIECE and has_model:
-        return SENTENCEPIECE
+    of_model = expected if expected in _SENTENCEPIECE_KINDS else SENTENCEPIECE
+    if expected in (SENTENCEPIECE, DEBERTA_V2) and has_model:
+        return of_model
     if SOURCE_MODEL_FILE in files:
         source.check_kind(files[SOURCE_MODEL_FILE], MARIAN)
         return MARIAN
     if source.definition is not None:
         name, kind = TOKENIZER_FILE, _KINDS.get(model_type(source.definition), UNIGRAM)
-        if kind == UNIGRAM and expected in (SENTENCEPIECE, *LAYOUTS):
+        if kind == UNIGRAM and expected in _SENTENCEPIECE_KINDS:
             kind = expected
         if kind in _BPE_KINDS and expected in _BPE_KINDS:
             kind = expected
         # ALBERT's directories hold a conversion of their .model file, which gives other ids.
-        if kind in (UNIGRAM, SENTENCEPIECE, *LAYOUTS) and has_model:
+        if kind in (UNIGRAM, *_SENTENCEPIECE_KINDS) and has_model:
             return of_model
     elif BPE_FILE in files and (expected in _BPE_KINDS or VOCABULARY_FILE not in files):
         name, kind = BPE_FILE, expected if expected in _BPE_KINDS else BYTE_LEVEL_BPE
@@ -146,6 +149,8 @@ def _kind(source: TokenizerSource) -> str:
 def _load(source: TokenizerSource, kind: str) -> Tokenizer:
     """The tokenizer of a kind; the type of its model decides for `LIBRARY`."""
     known = model_type(source.definition)
+    if kind == DEBERTA_V2 and MODEL_FILE not in source.files:
+        kind = LIBRARY  # its class has other rules than its model
     of_library = _KINDS.get(known) if kind == LIBRARY else None
     if kind == LIBRARY and of_library is None:
         raise UserError(
@@ -155,7 +160,7 @@ def _load(source: TokenizerSource, kind: str) -> Tokenizer:
     definition = source.definition
     if kind == MARIAN:  # its class never reads a tokenizer.json
         return marian.load(dataclasses.replace(source, kind=kind, definition=None))
-    if kind in (SENTENCEPIECE, *LAYOUTS) and MODEL_FILE in source.files and known != UNIGRAM:
+    if kind in _SENTENCEPIECE_KINDS and MODEL_FILE in source.files and known != UNIGRAM:
         definition = None  # of another model than the .model file
     source = dataclasses.replace(source, kind=kind, definition=definition)
     if {kind, of_library}.intersection(_WORDPIECE_KINDS):
@@ -166,4 +171,6 @@ def _load(source: TokenizerSource, kind: str) -> Tokenizer:
         return byte_level_bpe.load(source)
     if kind == SENTENCEPIECE and MODEL_FILE in source.files:
         return sentencepiece.load(source)
+    if kind == DEBERTA_V2:
+        return deberta_v2.load(source)
     return unigram.load(source)

@@ -80,6 +80,8 @@ class SentencePieceTokenizer(Tokenizer):
     """
 
     _word_markers = (WORD_MARKER,)
+    # Hugging Face's class, and the name of the file with its model.
+    _class_name, _file = "AlbertTokenizer", MODEL_FILE
 
     def __init__(
         self,
@@ -302,14 +304,14 @@ class SentencePieceTokenizer(Tokenizer):
         return added.difference(names[role] for role in BERT_ROLES)
 
     def save(self, directory: str | Path, *, max_length: int | None = None) -> None:
-        """Writes `spiece.model` and `tokenizer_config.json`.
+        """Writes the .model file and `tokenizer_config.json`.
 
-        Hugging Face's `AutoTokenizer` reads them as an `AlbertTokenizer`, if `sentencepiece` and
+        Hugging Face's `AutoTokenizer` reads them as the class that is named, if `sentencepiece` and
         `protobuf` are also installed; it returns the same ids for a unigram model, but not for a
         BPE model.
         """
         rules: dict[str, Any] = {
-            "tokenizer_class": "AlbertTokenizer",
+            "tokenizer_class": self._class_name,
             "do_lower_case": self.cleaner.lowercase,
             "keep_accents": self.cleaner.keep_accents,
         }
@@ -318,7 +320,7 @@ class SentencePieceTokenizer(Tokenizer):
                 str(token_id): dataclasses.asdict(token) for token_id, token in self._added.items()
             }
         directory = self._write_config(directory, rules, max_length)
-        (directory / MODEL_FILE).write_bytes(self._model)
+        (directory / self._file).write_bytes(self._model)
 
 
 def class_description(pieces: Collection[str]) -> Description:

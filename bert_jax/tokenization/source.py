@@ -21,6 +21,7 @@ from bert_jax.tokenization.encoding import Template
 from bert_jax.tokenization.interface import (
     BYTE_LEVEL_BPE,
     CAMEMBERT,
+    DEBERTA_V2,
     GPT2,
     MARIAN,
     MPNET,
@@ -71,6 +72,7 @@ _CLASSES = {
     "DistilBertTokenizer": (WORDPIECE, False),
     "MPNetTokenizer": (MPNET, False),
     "AlbertTokenizer": (SENTENCEPIECE, True),
+    "DebertaV2Tokenizer": (DEBERTA_V2, True),
     "RobertaTokenizer": (BYTE_LEVEL_BPE, False),
     "LongformerTokenizer": (BYTE_LEVEL_BPE, False),
     "BartTokenizer": (BYTE_LEVEL_BPE, False),
@@ -97,6 +99,7 @@ _FILES_OF_KIND = {
     CAMEMBERT: _UNIGRAM,
     XLM_ROBERTA: _UNIGRAM,
     T5: ("the SentencePiece model that it was trained with", f"{MODEL_FILE} or {LIBRARY}"),
+    DEBERTA_V2: ("the SentencePiece model that it was trained with", f"spm.model or {LIBRARY}"),
     BYTE_LEVEL_BPE: ("byte-level BPE", _BPE_FILES),
     GPT2: ("byte-level BPE", _BPE_FILES),
     OPENAI_GPT: ("the BPE of GPT-1", _BPE_FILES),
@@ -106,6 +109,7 @@ _FILES_OF_KIND = {
     ),
 }
 _SWITCHES = (
+    "split_by_punct",
     *("do_lower_case", "strip_accents", "tokenize_chinese_chars", "keep_accents"),
     *("add_prefix_space", "trim_offsets", "add_bos_token", "add_eos_token", "separate_vocabs"),
 )

@@ -17,8 +17,8 @@ from bert_jax.tokenization.definition import (
     library_errors,
     model_type,
 )
-from bert_jax.tokenization.description import ALBERT, Description
-from bert_jax.tokenization.interface import SENTENCEPIECE, T5
+from bert_jax.tokenization.description import ALBERT, BRACKETED, Description
+from bert_jax.tokenization.interface import DEBERTA_V2, SENTENCEPIECE, T5
 from bert_jax.tokenization.library import LIBRARY_CLASS, TOKENIZER_FILE, LibraryTokenizer
 from bert_jax.tokenization.sentencepiece import WORD_MARKER, read_model
 from bert_jax.tokenization.source import LIBRARY, MODEL_FILE, TokenizerSource
@@ -182,7 +182,7 @@ def load(source: TokenizerSource) -> UnigramTokenizer:
         )
     pieces = dict(model.pieces)
     if ALBERT[2] in pieces and not source.named:
-        source.check_kind(path, SENTENCEPIECE)
+        source.check_kind(path, DEBERTA_V2 if BRACKETED[1] in pieces else SENTENCEPIECE)
     if kind == SENTENCEPIECE:
         named, steps = source.named is not None, model.normalizer
         model = model.with_rules(

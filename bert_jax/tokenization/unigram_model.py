@@ -15,7 +15,14 @@ from bert_jax.tokenization.definition import (
     checked_steps,
     library_errors,
 )
-from bert_jax.tokenization.description import ALBERT, FAIRSEQ, Description, SpecialTokens, Token
+from bert_jax.tokenization.description import (
+    ALBERT,
+    BRACKETED,
+    FAIRSEQ,
+    Description,
+    SpecialTokens,
+    Token,
+)
 from bert_jax.tokenization.encoding import DEFAULT_TEMPLATE, FAIRSEQ_TEMPLATE, Template
 from bert_jax.tokenization.interface import CAMEMBERT, SENTINEL, T5, XLM_ROBERTA
 from bert_jax.tokenization.library import TOKENIZER_FILE
@@ -45,12 +52,13 @@ QUOTES = (
     {"type": "Replace", "pattern": {"String": "''"}, "content": '"'},
 )
 _SQUEEZING = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
-REPLACEMENTS = (*QUOTES, _SQUEEZING, _SQUEEZING | {"content": WORD_MARKER})
+_SPACES = _SQUEEZING | {"pattern": {"Regex": r"\s{2,}|[\n\r\t]"}}  # DeBERTa's, in version 5
+REPLACEMENTS = (*QUOTES, _SQUEEZING, _SQUEEZING | {"content": WORD_MARKER}, _SPACES)
 """The replacements of transformers' converters; no other pattern is admitted."""
 
 ACCENTS, CASE = {"type": "StripAccents"}, {"type": "Lowercase"}
 _ONLY = (
-    "but only the Unigram models of CamemBERT, XLM-R, T5 and ALBERT are read from a "
+    "but only the Unigram models of CamemBERT, XLM-R, T5, ALBERT and DeBERTa are read from a "
     f"{TOKENIZER_FILE}: {OTHER_MODEL}"
 )
 
@@ -91,6 +99,7 @@ ALBERT_CLASS, _FAIRSEQ_CLASS = (
     Description(SpecialTokens.of(spelling, mask_takes_space=True), template)
     for spelling, template in ((ALBERT, DEFAULT_TEMPLATE), (FAIRSEQ, FAIRSEQ_TEMPLATE))
 )
+DEBERTA_CLASS = Description(SpecialTokens.of(BRACKETED), DEFAULT_TEMPLATE)
 T5_CLASS = Description(
     SpecialTokens(
         {
@@ -166,8 +175,9 @@ class UnigramModel:
     @property
     def class_description(self) -> Description:
         """The special tokens and the template of Hugging Face's class for the pieces."""
-        if ALBERT[2] in dict(self.pieces):
-            return ALBERT_CLASS
+        names = dict(self.pieces)
+        if ALBERT[2] in names:
+            return DEBERTA_CLASS if BRACKETED[1] in names else ALBERT_CLASS
         return self.layout.description if self.layout else _FAIRSEQ_CLASS
 
 

@@ -40,6 +40,7 @@ CLASSES = {
     "dpr": "DPR",
     "modernbert": "ModernBert",
     "nomic_bert": "NomicBert",
+    "deberta-v2": "DebertaV2",
 }
 
 
@@ -156,7 +157,7 @@ def test_modules_and_their_fields():
 
 CLASSES_OF_TOKENIZERS = (
     *("Bert", "DistilBert", "Electra", "MobileBert", "Roberta", "Camembert", "XLMRoberta"),
-    *("Albert", "MPNet", "DPRQuestionEncoder", "DPRContextEncoder", "DPRReader"),
+    *("Albert", "MPNet", "DebertaV2", "DPRQuestionEncoder", "DPRContextEncoder", "DPRReader"),
 )
 # Fields whose content is of the model, or carried over as a whole.
 CONTENTS = (

@@ -42,9 +42,16 @@ OWN = {
     "electra": {"embedding_size": 8},
     "mobilebert": {"embedding_size": 8, "intra_bottleneck_size": 8},
     "modernbert": {"num_hidden_layers": 4, "local_attention": 4},
+    # More distances than buckets, a table of positions, and a convolution.
+    "deberta_v2": {
+        "embedding_size": 8,
+        "position_buckets": 8,
+        "position_biased_input": True,
+        "conv_kernel_size": 3,
+    },
 }
 NAMES = (
-    *("albert", "distilbert", "electra", "mobilebert", "modernbert", "mpnet", "nomic_bert"),
+    *("albert", "deberta_v2", "distilbert", "electra", "mobilebert", "modernbert", "mpnet", "nomic_bert"),
     "roberta",
 )
 

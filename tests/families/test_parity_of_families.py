@@ -55,6 +55,24 @@ FIELDS["modernbert"] = {
 }
 # Its loss reads padding, whose outputs are arbitrary where it sees no word.
 FIELDS["ModernBertForQuestionAnswering"] = {"local_attention": 36, "max_position_embeddings": 41}
+# More distances than buckets, and texts with distances beyond the last bucket.
+FIELDS["deberta_v2"] = {
+    "num_hidden_layers": 4,
+    "embedding_size": 10,
+    "type_vocab_size": 2,
+    "layer_norm_eps": 1e-7,
+    "relative_attention": True,
+    "position_biased_input": True,
+    "pos_att_type": "p2c|c2p",
+    "share_att_key": False,
+    "position_buckets": 8,
+    "max_relative_positions": 17,
+    "norm_rel_ebd": "layer_norm",
+    "conv_kernel_size": 5,
+    "conv_act": "gelu",
+    "classifier_dropout": 0.0,
+}
+FIELDS["DebertaV2ForMaskedLM"] = {"embedding_size": 18}  # as one of its two forms needs
 FIELDS["marian"] = FIELDS["bart"] = {
     "decoder_layers": 2,
     "decoder_attention_heads": 2,
@@ -81,6 +99,7 @@ def save_model(name, class_name, family, directory):
     """A random model of transformers with a tokenizer, in a directory."""
     fields = SIZES | FIELDS.get(name, {}) | FIELDS.get(class_name, {})
     keys = {family.field_names.get(field, field): value for field, value in fields.items()}
+    keys |= family.own_fields
     model_class = getattr(transformers, class_name)
     torch.manual_seed(0)
     model = model_class(model_class.config_class(**keys)).eval()

@@ -88,7 +88,7 @@ HEAD = Head(
         ("prediction_head/dense/kernel", ("embed", None)),
     ),
     shown_by=(
-        ("classifier/dense/kernel",),
+        ("classifier/dense/kernel", "classifier/out_proj/kernel"),
         ("prediction_head/dense/kernel", "classifier/kernel"),
         (f"{ENCODER_SCOPE}/pooler/dense/kernel", "classifier/kernel"),
     ),

@@ -58,6 +58,19 @@ MINIMAL_CONFIGS: Mapping[str, Mapping[str, Any]] = {
     },
     "dpr": BERT,
     "nomic_bert": BERT | {"hidden_act": "silu", "layer_norm_eps": 1e-12, "rope_theta": 1000.0},
+    "deberta-v2": BERT
+    | {
+        "layer_norm_eps": 1e-6,
+        "relative_attention": True,
+        "position_biased_input": False,
+        "pos_att_type": "p2c|c2p",
+        "share_att_key": True,
+        "position_buckets": 8,
+        "max_relative_positions": -1,
+        "norm_rel_ebd": "layer_norm",
+        "conv_kernel_size": 0,
+        "conv_act": "gelu",
+    },
     "modernbert": {
         "vocab_size": 40,
         "hidden_size": 16,
@@ -217,6 +230,22 @@ CONFIGS: Mapping[str, Mapping[str, Field]] = {
         **all_carried("n_positions embd_pdrop dense_seq_output fused_bias_fc use_flash_attn"),
         **all_carried("fused_dropout_add_ln pad_vocab_size_multiple parallel_block_tied_norm"),
         **all_carried("reorder_and_upcast_attn scale_attn_by_inverse_layer_idx use_xentropy"),
+    },
+    "deberta-v2": {
+        **_BERT,
+        **same_name(embedding_size=12, attention_head_size=4, position_biased_input=True),
+        **same_name(relative_attention=False, share_att_key=False, position_buckets=-1),
+        **same_name(max_relative_positions=20, norm_rel_ebd="none"),
+        **same_name(conv_kernel_size=3, conv_act="tanh"),
+        "pos_att_type": computed(["c2p"], "pos_att_type", "c2p"),
+        "cls_dropout": computed(0.3, "classifier_dropout"),
+        "classifier_dropout": carried(0.3),
+        "conv_groups": refused(2),
+        "pooler_hidden_size": refused(8),
+        # By classification and multiple choice alone.
+        "pooler_hidden_act": refused("tanh"),
+        "pooler_dropout": refused(0.1),
+        "legacy": carried(False),  # it chooses the names of tensors
     },
     "modernbert": {
         **_EVERY_CONFIG,
