@@ -79,11 +79,10 @@ class PositionScores(nn.Module):
         rows = rows - rows[0]
 
         def project(name: str) -> jax.Array:
-            layer = projections[name]
-            if not config.share_att_key:
-                shape = (config.num_attention_heads, config.head_dim)
-                layer = dense(config, self.execution, shape, name)
-            return layer(embeddings).swapaxes(0, 1)  # NUH
+            shape = (config.num_attention_heads, config.head_dim)
+            is_shared = config.share_att_key
+            layer = projections[name] if is_shared else dense(config, self.execution, shape, name)
+            return layer(embeddings).swapaxes(0, 1)  # NMH
 
         total = jnp.zeros((), jnp.float32)
         if "c2p" in config.position_terms:

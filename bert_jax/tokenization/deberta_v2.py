@@ -77,9 +77,7 @@ def load(source: TokenizerSource) -> DebertaV2Tokenizer:
     description = source.describe(DEBERTA_CLASS, pieces)
     if source.rows is None or source.rows > len(pieces):
         description = _with_mask(description, pieces)
-    return DebertaV2Tokenizer(
-        content, description=description, origin=str(path), rows=source.rows
-    )
+    return DebertaV2Tokenizer(content, description=description, origin=str(path), rows=source.rows)
 
 
 def _with_mask(description: Description, pieces: Collection[str]) -> Description:

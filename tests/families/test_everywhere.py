@@ -51,7 +51,16 @@ OWN = {
     },
 }
 NAMES = (
-    *("albert", "deberta_v2", "distilbert", "electra", "mobilebert", "modernbert", "mpnet", "nomic_bert"),
+    *(
+        "albert",
+        "deberta_v2",
+        "distilbert",
+        "electra",
+        "mobilebert",
+        "modernbert",
+        "mpnet",
+        "nomic_bert",
+    ),
     "roberta",
 )
 

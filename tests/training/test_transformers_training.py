@@ -14,7 +14,6 @@ from bert_jax.config import load_config, set_key
 from bert_jax.data.pretraining.preparation.prepare import prepare
 from bert_jax.experiment import Experiment
 from bert_jax.families.family import find_family
-from bert_jax.models.head import fields_of
 from tests.training.trajectory import by_name, metrics_of_bert_jax, torch_adamw, torch_labels
 
 pytestmark = pytest.mark.slow
@@ -97,6 +96,19 @@ CASES = {
             "model.local_attention": 8,
         },
     ),
+    "deberta_v2": Case(
+        "pretrain_roberta",
+        "DebertaV2ForMaskedLM",
+        "",
+        # Rows of 32 exceed the buckets and the distances.
+        {
+            "model.family": "deberta_v2",
+            "tokenizer.vocab_size": 300,
+            "model.num_hidden_layers": 4,
+            "model.position_buckets": 8,
+            "model.max_relative_positions": 20,
+        },
+    ),
 }
 
 
@@ -126,7 +138,7 @@ def batches(experiment):
 def initial(family, experiment, tmp_path_factory):
     """A new model of transformers, in a model directory."""
     config, known = experiment.task.description.config, find_family(family)
-    fields = {key: fields_of(config)[name] for name, key in known.file_fields().items()}
+    fields = {key: known.fields(config)[name] for name, key in known.file_fields().items()}
     del fields["num_labels"]
     model_class = getattr(transformers, CASES[family].class_name)
     torch.manual_seed(0)

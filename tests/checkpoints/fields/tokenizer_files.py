@@ -102,6 +102,7 @@ TOKENIZERS: Mapping[str, Mapping[str, Field]] = {
             "add_prefix_space trim_offsets", COMPUTED, "test_the_config_overrides_tokenizer_json"
         ),
         **all_tested("keep_accents", COMPUTED, "test_a_tokenizer_json_of_albert_with_its_cleaning"),
+        **all_tested("split_by_punct", REFUSED, "test_rules_of_no_published_model_are_refused"),
         # Paths of the machine that wrote them; transformers leaves them out, too.
         **all_tested(
             "name_or_path special_tokens_map_file tokenizer_file vocab_file",
@@ -116,7 +117,7 @@ TOKENIZERS: Mapping[str, Mapping[str, Field]] = {
             "auto_map backend chat_template clean_up_tokenization_spaces do_basic_tokenize "
             "errors full_tokenizer_file is_local legacy local_files_only my_note never_split "
             "processor_class remove_space response_template sp_model_kwargs "
-            "spaces_between_special_tokens use_fast wordpieces_prefix"
+            "spaces_between_special_tokens unk_id use_fast wordpieces_prefix"
         ),
     },
     SPECIAL: _TOKENS,
