@@ -39,6 +39,7 @@ OPTIONAL_FIELDS = (
     "global_attn_every_n_layers",
     "global_rope_theta",
     "local_rope_theta",
+    "rope_factor",
     "head_act",
     "classifier_pooling",
     "position_biased_input",
@@ -66,6 +67,7 @@ SWITCHES = (
     "norm_first",
     "embedding_norm",
     "has_biases",
+    "has_inner_biases",
     "has_norm_biases",
     "has_first_norm",
     "gated_feed_forward",
@@ -160,6 +162,8 @@ class EncoderConfig:
         embedding_norm: whether the sum of the embeddings is normalised.
         has_biases: whether the linear layers of attention and feed-forward have biases, and the
             hidden layers of heads with `head_act`.
+        has_inner_biases: with `has_biases`, whether the linear layers of the feed-forward block
+            from D to F have biases, too.
         has_norm_biases: whether a LayerNorm has a bias.
         has_first_norm: with `norm_first`, whether the first sub-layer of the first layer reads
             normalised input, too (ModernBERT: it reads the normalised embeddings as they are).
@@ -180,6 +184,8 @@ class EncoderConfig:
             all others. 1: all layers.
         local_attention: W; in the other layers a token sees at most W // 2 tokens on each side.
         global_rope_theta, local_rope_theta: base of the rotary positions in these layers.
+        rope_factor: how many times longer texts the rotary positions are stretched for, see
+            `models.rotary_positions`.
         head_act: activation of the hidden layer, with a LayerNorm after it, that every head has
             before its last layer (ModernBERT); None: heads have their own forms.
         classifier_pooling: the vector of a text where the pooler has no linear layer: the hidden
@@ -240,6 +246,7 @@ class EncoderConfig:
     norm_first: bool = False
     embedding_norm: bool = True
     has_biases: bool = True
+    has_inner_biases: bool = True
     position_kind: str = "learned"
     relative_bias: bool = False
     extra_position_rows: int = 0
@@ -255,6 +262,7 @@ class EncoderConfig:
     local_attention: int = 128
     global_rope_theta: float = 160_000.0
     local_rope_theta: float = 10_000.0
+    rope_factor: float = 1.0
     head_act: str | None = None
     classifier_pooling: str = "cls"
     project_before_norm: bool = False

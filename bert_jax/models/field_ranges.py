@@ -23,7 +23,7 @@ _LEAST = {
     "max_relative_positions": -1,
     "conv_kernel_size": 0,
 }
-_BASES = ("global_rope_theta", "local_rope_theta")
+_BASES = ("global_rope_theta", "local_rope_theta", "rope_factor")
 _CHOICES = {
     "hidden_act": (*ACTIVATIONS, *GATED_ACTIVATIONS),
     "normalization_type": ("layer_norm", "no_norm", "rms_norm"),

@@ -3,6 +3,10 @@
 The product of a turned query and a turned key depends on their distance alone. Source: Su et al.,
 2021 (https://arxiv.org/abs/2104.09864), section 3.2, with the two values of a pair H / 2 apart, as
 in Hugging Face transformers.
+
+A factor s > 1 stretches them for texts s times as long, of any length alike ("NTK", GTE): the base
+is s times as large, and all angles are divided by s^(2 / H). Source: Alibaba-NLP/new-impl,
+modeling.py, NTKScalingRotaryEmbedding.
 """
 
 import jax
@@ -21,8 +25,9 @@ def rotations(config: EncoderConfig, positions: jax.Array) -> jax.Array:
     exponents = -np.arange(0, config.head_dim, 2) / config.head_dim
     bases = np.array([[config.global_rope_theta], [config.local_rope_theta]])
     bases = bases[: 1 + config.has_local_layers]
-    frequencies = (bases**exponents).astype(np.float32)  # KJ
-    angles = positions[:, None, :, None] * frequencies[:, None]  # BKTJ
+    factor = config.rope_factor
+    frequencies = (factor * bases) ** exponents / factor ** (2 / config.head_dim)  # KJ
+    angles = positions[:, None, :, None] * frequencies[:, None].astype(np.float32)  # BKTJ
     return jnp.stack([jnp.cos(angles), jnp.sin(angles)], axis=2)
 
 

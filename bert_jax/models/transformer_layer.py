@@ -166,8 +166,8 @@ class TransformerLayer(nn.Module):
         config = self.config
 
         def project(features: int, name: str, source: jax.Array) -> jax.Array:
-            layer = dense(config, self.execution, features, name, use_bias=config.has_biases)
-            return layer(source)
+            has_bias = config.has_biases and (name == "output" or config.has_inner_biases)
+            return dense(config, self.execution, features, name, use_bias=has_bias)(source)
 
         width, activation = config.intermediate_size, config.hidden_act
         activate = (ACTIVATIONS | GATED_ACTIVATIONS)[activation]

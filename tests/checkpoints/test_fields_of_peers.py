@@ -41,6 +41,8 @@ CLASSES = {
     "modernbert": "ModernBert",
     "nomic_bert": "NomicBert",
     "deberta-v2": "DebertaV2",
+    "gte": "Gte",
+    "new": "Gte",
 }
 
 

@@ -56,6 +56,7 @@ NAMES = (
         "deberta_v2",
         "distilbert",
         "electra",
+        "gte",
         "mobilebert",
         "modernbert",
         "mpnet",

@@ -38,6 +38,7 @@ FIELDS = {
         "num_feedforward_networks": 3,
         "classifier_activation": False,
     },
+    "gte": {"num_hidden_layers": 4, "global_rope_theta": 40.0, "type_vocab_size": 2},
     # Distances beyond the exact buckets, and beyond the last one.
     "mpnet": {"num_hidden_layers": 4, "layer_norm_eps": 1e-5, "max_position_embeddings": 152},
     "nomic_bert": {"num_hidden_layers": 4, "global_rope_theta": 40.0},
@@ -82,8 +83,8 @@ FIELDS["marian"] = FIELDS["bart"] = {
 FIELDS["t5"] = {"attention_head_size": 4, "decoder_layers": 2, "decoder_start_token_id": 1}
 FIELDS["openai_gpt"] = {"intermediate_size": 4 * 18}  # its only one
 FIELDS["camembert"] = FIELDS["xlm_roberta"] = FIELDS["roberta"]
-# Their classes are not in transformers; tests/inference compares them with PyTorch.
-OF_MODEL_CARDS = ("bert_cat", "colbert")
+# Their classes are not in transformers; tests/inference and test_gte.py compare them.
+OF_MODEL_CARDS = ("bert_cat", "colbert", "new")
 CASES = [
     (name, head, class_name, family)
     for name in family_names()

@@ -71,6 +71,8 @@ MINIMAL_CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "conv_kernel_size": 0,
         "conv_act": "gelu",
     },
+    "gte": (GTE := BERT | {"layer_norm_eps": 1e-12, "rope_theta": 1000.0}),
+    "new": GTE | {"position_embedding_type": "rope", "rope_scaling": None},
     "modernbert": {
         "vocab_size": 40,
         "hidden_size": 16,
@@ -158,6 +160,20 @@ _MPNET = {
     **all_carried("type_vocab_size classifier_dropout"),
 }
 
+_GTE = {
+    **_BERT,
+    "rope_theta": computed(500.0, "global_rope_theta"),
+    "rope_scaling": computed({"type": "ntk", "factor": 8.0}, "rope_factor", 8.0),
+    "rope_parameters": refused({"rope_type": "yarn", "rope_theta": 1000.0}),
+    "position_embedding_type": refused("absolute"),
+    "head_dim": refused(4),
+    "layer_norm_type": refused("rms_norm"),
+    "logn_attention_scale": refused(True),
+    "pack_qkv": refused(False),
+    # How its program computes; and a limit of the scale that is refused.
+    **all_carried("unpad_inputs use_memory_efficient_attention logn_attention_clip1", True),
+}
+
 CONFIGS: Mapping[str, Mapping[str, Field]] = {
     "bert": _BERT,
     "roberta": _BERT,
@@ -205,6 +221,8 @@ CONFIGS: Mapping[str, Mapping[str, Field]] = {
         "true_hidden_size": carried(16),  # it is `intra_bottleneck_size`
     },
     "dpr": {**_BERT, "projection_dim": refused(128)},
+    "gte": _GTE,
+    "new": _GTE,
     "nomic_bert": {
         **_BERT,
         "rope_theta": computed(500.0, "global_rope_theta"),
