@@ -4,7 +4,8 @@
     O, o, 0, OUTSIDE, None                       outside of all entities
     MISC, X, [PAD], <unk>                        beside these: a type of its own, without a prefix
 
-Whether a letter is a prefix depends on all labels: `E-MAIL` beside `PHONE` is none.
+Whether a letter is a prefix depends on all labels: `E-MAIL` beside `PHONE` or `B-PER` is none, as
+no entity ends that does not begin.
 """
 
 import dataclasses
@@ -35,10 +36,12 @@ class TagNames:
     Attributes:
         tags: the tag of each label.
         has_prefixes: whether tags other than O may have prefixes; otherwise none has one.
+        without_prefix: tags that have none although they look like it, such as `E-MAIL`.
     """
 
     tags: Mapping[str, str]
     has_prefixes: bool
+    without_prefix: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, labels: Iterable[str]) -> "TagNames":
@@ -50,7 +53,7 @@ class TagNames:
         others = [label for label in labels if tags[label] != OUTSIDE]
         for form in (_BEFORE, _AFTER):
             if prefixed := _prefixed(others, form):
-                return cls(tags | prefixed, True)
+                return cls(tags | prefixed, True, frozenset({*others} - prefixed.keys()))
         return cls(tags, False)
 
     def within(self, labels: Iterable[str]) -> "TagNames":
@@ -60,7 +63,7 @@ class TagNames:
         read alone: so more of its labels have a prefix, or are O.
         """
         alone = TagNames.of(labels)
-        joint = TagNames({label: self.tags[label] for label in alone.tags}, self.has_prefixes)
+        joint = dataclasses.replace(self, tags={label: self.tags[label] for label in alone.tags})
         is_better = alone._with_meaning > joint._with_meaning
         return alone if is_better and alone.has_prefixes == joint.has_prefixes else joint
 
@@ -108,7 +111,8 @@ class TagNames:
         """The prefix of a tag, "" without one, and its type."""
         if tag == OUTSIDE:
             return OUTSIDE, ""
-        return (split_tag(tag) if self.has_prefixes else None) or ("", tag)
+        may_have = self.has_prefixes and tag not in self.without_prefix
+        return (split_tag(tag) if may_have else None) or ("", tag)
 
     def of_entities(self, tags: Iterable[str]) -> list[str]:
         """Tags as `metrics.entities` takes them, also those without a prefix."""
@@ -148,7 +152,8 @@ def _prefixed(labels: Sequence[str], form: re.Pattern[str]) -> dict[str, str]:
 
     It is one where a type has both B and I; before a type also in `B-` or `I-` as such, and where
     all labels have prefixes. Labels of other letters in this form, such as `A_x` beside `B_x`,
-    speak against it.
+    speak against it. E is none of a type that has neither B nor I, if others have; nor is S, if
+    no type has E or S beside B or I.
     """
     tags: dict[str, str] = {}
     prefixes: defaultdict[str, set[str]] = defaultdict(set)  # by type
@@ -169,4 +174,14 @@ def _prefixed(labels: Sequence[str], form: re.Pattern[str]) -> dict[str, str]:
         is_plain = all(map(split_tag, labels))
         is_prefix |= any(label.startswith(("B-", "I-")) for label in tags)
         is_prefix |= "B" in every or (is_plain and bool(every & {"I", "S"}))
-    return tags if is_prefix else {}
+    if not is_prefix:
+        return {}
+    inside = {of_type for of_type, found in prefixes.items() if found & {"B", "I"}}
+    closed = any(prefixes[of_type] & {"E", "S"} for of_type in inside)
+    alone = {"E"} if closed else {"E", "S"} if inside else set()
+
+    def has_prefix(tag: str) -> bool:
+        prefix, of_type = split_tag(tag) or ("", "")
+        return prefix not in alone or of_type in inside
+
+    return {label: tag for label, tag in tags.items() if has_prefix(tag)}

@@ -26,6 +26,12 @@ O I-PER B-LOC I-LOC    | O I-PER B-LOC I-LOC   | scheme IOB1, 2 types
 B-PER L-PER U-PER M-PER | B-PER E-PER S-PER I-PER | scheme BIOES, 1 type; E-PER is 'L-PER'
 B M E S                | B I E S               | scheme BIOES, 1 type; I is 'M'
 b i o                  | B I O                 | scheme BIO, 1 type; O is 'o'; B is 'b'
+O B-PER I-PER E-MAIL   | O B-PER I-PER E-MAIL | scheme BIO, 2 types; without a prefix: E-MAIL
+O B_PER I_PER S_CORP   | O B-PER I-PER S_CORP | scheme BIO, 2 types; B-PER is 'B_PER'; \
+without a prefix: S_CORP
+O B-PER E-PER S-LOC E-MAIL | O B-PER E-PER S-LOC E-MAIL | scheme BIOES, 3 types; \
+without a prefix: E-MAIL
+O I-PER E-PER          | O I-PER E-PER         | scheme BIOES, 1 type
 O S-PER                | O S-PER               | scheme BIOES, 1 type
 """
 
@@ -73,3 +79,13 @@ def test_types_without_a_prefix():
     assert names.of_entities(tags) == ["I-MISC", "I-MISC", "I-X", "B-PER", "I-PER", "O"]
     assert names.convert(tags, "bioes") == ["MISC", "MISC", "X", "B-PER", "E-PER", "O"]
     assert TagNames.of(["0", "PER"]).as_text(None) == "no prefixes, 1 type; O is '0'"
+
+
+def test_a_type_that_looks_like_a_prefix():
+    """Its neighbours are one entity, whatever the scheme is."""
+    names = TagNames.of(["O", "B-PER", "I-PER", "E-MAIL"])
+    tags = ["E-MAIL", "E-MAIL", "O", "B-PER", "I-PER"]
+    assert names.types == {"PER", "E-MAIL"}
+    assert names.of_entities(tags) == ["I-E-MAIL", "I-E-MAIL", "O", "B-PER", "I-PER"]
+    assert names.convert(tags, "bioes") == ["E-MAIL", "E-MAIL", "O", "B-PER", "E-PER"]
+    assert names.within(["O", "E-MAIL"]).types == {"E-MAIL"}
