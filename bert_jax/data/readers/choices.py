@@ -7,14 +7,20 @@
             "text": […]}, answerKey: one of the labels; ARC, OpenBookQA, CommonsenseQA
     jsonl   prompt (context, passage), question, choices (endings, options): [text, …], label
             (answer): a number from 0, a letter from A, or the text of the choice
+    piqa    goal, sol1, sol2, label from 0
+    siqa    context, question, answerA, answerB, answerC, label from 1 (Social IQA)
+    wino    sentence with a blank "_", option1, option2, answer from 1 (WinoGrande): the prompt is
+            what is before the blank (else the sentence), a choice an option with what follows it
 
 Labels of swag and cosmos are numbers from 0. If a test set has none, the label is None.
 """
 
 import contextlib
 import dataclasses
+import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import string
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,8 +36,8 @@ ANSWERS = ("label", "answer", "answerKey")
 
 # The columns of the texts, in all layouts.
 _TEXTS = re.compile(
-    "|".join([*PROMPTS, *CHOICES, "question", "sent1", "sent2", "startphrase"])
-    + r"|(ending|answer)\d+"
+    "|".join([*PROMPTS, *CHOICES, "question", "sent1", "sent2", "startphrase", "goal", "sentence"])
+    + r"|(ending|answer|sol|option)\d+|answer[A-Z]"
 )
 
 
@@ -179,19 +185,28 @@ def _parts(record: Record) -> _Parts:
         return _swag(record)
     if "answer0" in fields:
         return _cosmos(record)
+    if "sol1" in fields:
+        texts = _numbered(record, "sol", itertools.count(1))
+        return _Parts(_needed(record, "goal"), "", texts, fields.get("label"), range(len(texts)))
+    if "answerA" in fields:
+        answers = _numbered(record, "answer", string.ascii_uppercase)
+        prompt, question = _needed(record, "context"), _needed(record, "question")
+        return _Parts(prompt, question, answers, fields.get("label"), range(1, len(answers) + 1))
+    if "option1" in fields:
+        return _winogrande(record)
     if isinstance(fields.get("question"), Mapping) or isinstance(choices, Mapping):
         return _arc(record)
     if isinstance(choices, list):
         return _arc(record) if choices and isinstance(choices[0], Mapping) else _plain(record)
     raise UserError(
-        f"{record.location}: no choices as in {', '.join(_LAYOUTS)}; there is only "
-        f"{', '.join(map(repr, fields)) or 'nothing'}; rename the columns: startphrase, ending0, "
-        "ending1, … and label, or prompt, choices (a list of texts) and label"
+        f"{record.location}: no choices as in {', '.join(_LAYOUTS)}, piqa, siqa, wino; there is "
+        f"only {', '.join(map(repr, fields)) or 'nothing'}; rename the columns: startphrase, "
+        "ending0, ending1, … and label, or prompt, choices (a list of texts) and label"
     )
 
 
 def _swag(record: Record) -> _Parts:
-    fields, endings = record.fields, _numbered(record, "ending")
+    fields, endings = record.fields, _numbered(record, "ending", itertools.count())
     if "sent1" in fields:
         prompt, start = fields["sent1"], _needed(record, "sent2")
         endings = [f"{start} {ending}" if ending else ending for ending in endings]
@@ -201,7 +216,7 @@ def _swag(record: Record) -> _Parts:
 
 
 def _cosmos(record: Record) -> _Parts:
-    answers = _numbered(record, "answer")
+    answers = _numbered(record, "answer", itertools.count())
     prompt, question = _needed(record, "context"), _needed(record, "question")
     return _Parts(prompt, question, answers, record.fields.get("label"), range(len(answers)))
 
@@ -229,6 +244,18 @@ def _arc(record: Record) -> _Parts:
     return _Parts(stem, "", texts, _first(fields, ("answerKey", "label", "answer")), names)
 
 
+def _winogrande(record: Record) -> _Parts:
+    options = _numbered(record, "option", itertools.count(1))
+    prompt, blank, rest = str(_needed(record, "sentence")).partition("_")
+    if not blank:
+        raise UserError(
+            f"{record.location}: 'sentence' has no blank '_', which an option fills; fix the row"
+        )
+    prompt = prompt.strip() or str(record.fields["sentence"])
+    choices = [f"{option}{rest}" if option else option for option in options]
+    return _Parts(prompt, "", choices, record.fields.get("answer"), range(1, len(choices) + 1))
+
+
 def _plain(record: Record) -> _Parts:
     fields = record.fields
     prompt, question = _first(fields, PROMPTS), fields.get("question")
@@ -249,11 +276,11 @@ def _needed(record: Record, name: str) -> Any:
     return record.fields[name]
 
 
-def _numbered(record: Record, name: str) -> list[str]:
+def _numbered(record: Record, name: str, numbers: Iterable[object]) -> list[str]:
     """The fields name0, name1, …; trailing ones may be empty, if a row has fewer choices."""
-    texts: list[str] = []
-    while f"{name}{len(texts)}" in record.fields:
-        texts.append(record.fields[f"{name}{len(texts)}"])
+    keys = (f"{name}{number}" for number in numbers)
+    present = itertools.takewhile(lambda key: key in record.fields, keys)
+    texts = [record.fields[key] for key in present]
     while texts and texts[-1] in ("", None):
         texts.pop()
     return texts

@@ -50,6 +50,30 @@ def test_swag_and_cosmos(choices):
     assert choices("a.csv", cosmos) == [("It rained.", "Why?", ("a", "b", "c"), 2, "7")]
 
 
+def test_piqa_social_iqa_and_winogrande(choices):
+    piqa = {"goal": "to cut", "sol1": "use a saw", "sol2": "use soap", "label": 0}
+    assert choices("a.jsonl", [piqa, piqa | {"label": 1}]) == [
+        ("to cut", "", ("use a saw", "use soap"), 0, "0"),
+        ("to cut", "", ("use a saw", "use soap"), 1, "1"),
+    ]
+    siqa = {"context": "It rained.", "question": "Why?", "answerA": "a", "answerB": "b",
+            "answerC": "c", "label": "3"}  # fmt: skip
+    assert choices("a.jsonl", [siqa]) == [("It rained.", "Why?", ("a", "b", "c"), 2, "0")]
+    wino = {"sentence": "Ann met Eve and _ smiled.", "option1": "Ann", "option2": "Eve"}
+    rest = ("Ann smiled.", "Eve smiled.")
+    assert choices("a.jsonl", [wino | {"answer": "2"}]) == [("Ann met Eve and", "", rest, 1, "0")]
+    assert choices("a.jsonl", [wino | {"answer": ""}])[0][3] is None
+    assert choices("a.jsonl", [wino | {"sentence": "_ smiled."}])[0][:3] == ("_ smiled.", "", rest)
+    for row, message in [
+        (siqa | {"label": "0"}, r"1: the answer '0' is none of the 3 choices \(1, 2, 3\)"),
+        (wino | {"answer": "0"}, r"1: the answer '0' is none of the 2 choices \(1, 2\)"),
+        (wino | {"sentence": "Ann"}, "1: 'sentence' has no blank '_', which an option fills"),
+        (piqa | {"label": 2}, r"1: the answer 2 is none of the 2 choices \(0, 1\)"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            choices("a.jsonl", [row])
+
+
 ARC = {"stem": "Which?", "choices": [{"text": "x", "label": "1"}, {"text": "y", "label": "2"}]}
 LETTERS = [{"label": letter, "text": letter * 2} for letter in "ABC"]
 LISTS = {"label": ["A", "B"], "text": ["x", "y"]}
@@ -99,7 +123,10 @@ def test_json_lines(choices, record, expected):
         (SWAG.replace(",,,1", ",,,"), "3: the row has no answer; give every row one"),
         (SWAG.replace("s.,2", "s.,"), "3: the row has an answer, but the rows before"),
         (SWAG.replace("sent2", "sent3"), "2: there is no 'sent2', only '', 'video-id'"),
-        ("a,b\n1,2\n", "2: no choices as in swag, cosmos, arc, jsonl; there"),
+        (
+            "a,b\n1,2\n",
+            "2: no choices as in swag, cosmos, arc, jsonl, piqa, siqa, wino; there is only 'a'",
+        ),
         ([{"prompt": "p", "choices": "x"}], "1: no choices as in swag"),
         ([{"choices": ["x", "y"]}], "1: there is no 'question', only 'choices'"),
         ([TWO | {"prompt": ""}], "1: the prompt is empty; fix"),
