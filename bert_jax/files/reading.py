@@ -32,6 +32,7 @@ _FORMATS = (
     (0, b"\x1f\x8b", GZIP),
     (0, b"\xfd7zXZ\0", XZ),
     *((0, b"BZh%d1AY&SY" % level, BZIP2) for level in range(1, 10)),
+    *((0, b"BZh%d\x17rE8P\x90" % level, BZIP2) for level in range(1, 10)),  # of nothing
     (0, b"\x28\xb5\x2f\xfd", ZSTANDARD),
     *((0, b"%c\x2a\x4d\x18" % kind, ZSTANDARD) for kind in range(0x50, 0x60)),  # as of pzstd
     (0, b"\x04\x22\x4d\x18", "LZ4 data"),

@@ -20,7 +20,7 @@ USUAL_PAIRS = (
     ("question1", "question2"),
     ("question", "sentence"),
 )
-USUAL_TEXTS = ("text", "sentence", "review", "comment", "content", "tweet", "question")
+USUAL_TEXTS = ("text", "sentence", "review", "comment", "content", "tweet", "question", "texts")
 USUAL_CLASSES = (
     *("label", "labels", "gold_label", "class", "category", "sentiment", "emotion", "intent"),
     "target",
@@ -70,6 +70,7 @@ class TextOptions(LabelledFileOptions):
             too.
         label_columns: several labels, each with a column of 0 and 1; (): see `label_column`.
         label_separator: separator of several labels in a row; "": a row has one label.
+        decimal_comma: whether numbers to regress on have a comma, as in "2,5".
         empty: whether an empty text is an error ("error") or an example ("keep", with a count on
             stderr); in prediction it is always kept.
     """
@@ -77,6 +78,7 @@ class TextOptions(LabelledFileOptions):
     pair_column: str = ""
     label_columns: tuple[str, ...] = ()
     label_separator: str = ""
+    decimal_comma: bool = False
     empty: str = "error"
 
     def __post_init__(self) -> None:
@@ -138,9 +140,14 @@ class TextColumns:
     classes: tuple[str, ...] = ()
 
     @property
+    def texts(self) -> tuple[str, ...]:
+        """The column of the text, or both columns of a pair."""
+        return (self.text,) if self.pair is None else (self.text, self.pair)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The names of all of them."""
-        return tuple(filter(None, (self.text, self.pair, self.label, self.id, *self.classes)))
+        return tuple(filter(None, (*self.texts, self.label, self.id, *self.classes)))
 
     @property
     def without_labels(self) -> "TextColumns":

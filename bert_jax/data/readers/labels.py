@@ -46,6 +46,7 @@ _PART = re.compile(
 )
 _BIT = r"(?:[01](?:\.0*)?|true|false)"
 _VECTOR = re.compile(rf"{_BIT}(?:(?:\s*[,;|]\s*|\s+){_BIT})+", re.IGNORECASE)
+_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
 _NUMBERS = re.compile(r"\d+(\s*[,;|]\s*\d+)+")
 
 
@@ -213,16 +214,25 @@ class Labels:
 
     def _number(self, value: Any, location: str) -> float:
         try:
-            number = math.nan if isinstance(value, bool) else float(value)
+            number = math.nan if isinstance(value, bool) else float(self._with_point(value))
         except (TypeError, ValueError, OverflowError):  # overflow: JSON has numbers of any length
             number = math.nan
         if not abs(number) <= FLOAT32_MAX:
-            raise UserError(
+            problem = (
                 f"{location}: {self._quoted} is {value!r:.40}, which is not a number, or one that "
-                "is not finite in float32; a regression needs one"
+                "is not finite in float32"
             )
+            if isinstance(value, str) and _DECIMAL_COMMA.fullmatch(value.strip()):
+                rule = "if its comma is that of a decimal number, set {data.decimal_comma=true}"
+                raise OptionError("data.decimal_comma", False, rule, problem)
+            raise UserError(f"{problem}; a regression needs one")
         self._check_header(is_number(self._header), location)
         return number
+
+    def _with_point(self, value: Any) -> Any:
+        """A number with a decimal comma with a point in its place, if the option says so."""
+        is_with_comma = self.options.decimal_comma and isinstance(value, str)
+        return value.replace(",", ".") if is_with_comma else value
 
     def _class(self, value: Any, location: str) -> str:
         if isinstance(value, bool):

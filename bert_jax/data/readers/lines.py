@@ -3,6 +3,7 @@
 import bz2
 import codecs
 import contextlib
+import functools
 import gzip
 import io
 import lzma
@@ -115,7 +116,10 @@ class Lines:
             return decode(data.split(b"\n")[number], f"{self.name}:{number + 1}")  # raises
 
     def _recode(self) -> None:
-        """Converts the input to UTF-8 if it begins with the mark of another encoding."""
+        """Converts the input to UTF-8 if it begins with the mark of another encoding.
+
+        Lines that end in CR, as if none ends in LF, then end in LF.
+        """
         first = self._stream.peek(FIRST_BYTES)
         if what := format_of(first):
             rule = "unpack it, or export its text as .txt, .jsonl or .csv"
@@ -124,6 +128,12 @@ class Lines:
         if mark is not None:
             self._stream.read(len(mark))
             recoded = _Chunks(_recoded(self.name, self._stream, _MARKS[mark]))
+            self._stream = io.BufferedReader(recoded, _BUFFER_BYTES)
+        # Not of a pipe, which may have only a part of a line so far.
+        beginning = self._stream.peek(_BUFFER_BYTES) if self._raw is not None else b""
+        if b"\r" in beginning and b"\n" not in beginning:
+            parts = iter(functools.partial(self._stream.read1, _BUFFER_BYTES), b"")
+            recoded = _Chunks(part.replace(b"\r", b"\n") for part in parts)
             self._stream = io.BufferedReader(recoded, _BUFFER_BYTES)
 
     def fraction(self) -> float | None:

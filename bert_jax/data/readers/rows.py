@@ -14,6 +14,8 @@ from bert_jax.process import say
 
 # Of CSV files; spreadsheets write semicolons where the comma is in numbers.
 _SEPARATORS = ",;\t"
+# The first line by which Excel is told the separator.
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 
 # The length limit of a CSV field; the default of the `csv` module is 128 KiB.
 _FIELD_CHARACTERS = 1 << 26
@@ -93,8 +95,8 @@ class TableCounts:
             )
         if self.rejected:
             yield (
-                f"{self.rejected[0]}: the answer of Prodigy is reject or ignore, and the row is "
-                f"left out{_more(self.rejected)}"
+                f"{self.rejected[0]}: a person has rejected or skipped the row (Prodigy, Label "
+                f"Studio), which is left out{_more(self.rejected)}"
             )
 
 
@@ -137,12 +139,14 @@ def _tab_fields(lines: Lines, quotes: str, counts: TableCounts) -> NumberedField
 
 
 def _with_delimiter(texts: Iterator[str]) -> tuple[Iterator[str], str]:
-    """The lines, and the separator of the first line that is not blank."""
+    """The lines, and the separator of the first line that is not blank, or that it names."""
     beginning: list[str] = []
     for line in texts:
         beginning.append(line)
         if line.strip():
             break
+    if beginning and (named := _SEPARATOR_LINE.fullmatch(without_end(beginning[-1]))):
+        return itertools.chain([*beginning[:-1], "\n"], texts), named[1]
     outside = re.sub(r'"[^"]*("|$)', "", "".join(beginning))
     delimiter = next((mark for mark in _SEPARATORS if mark in outside), _SEPARATORS[0])
     return itertools.chain(beginning, texts), delimiter
@@ -180,10 +184,12 @@ def _parsed(
             first += len(taken)
             taken.clear()
     except csv.Error as error:
+        is_escaped = any('\\"' in text for text in taken)
+        rule = "write each quotation mark in a cell twice, not behind a backslash" * is_escaped
         raise OptionError(
             "data.quotes",
             None,
-            "fix it, or set {data.quotes=none} if quotation marks are characters",
+            f"{rule or 'fix it'}, or set {{data.quotes=none}} if quotation marks are characters",
             problem=f"{name}:{first}: not valid CSV: {error}",
         ) from error
     for start, rows, before in suspects:
@@ -220,6 +226,24 @@ def is_header(fields: Sequence[str], header: Sequence[str]) -> bool:
     """Whether a row repeats the header; a single field may be a value like its column's name."""
     is_same = fields[1:] == header[1:] and fields[0].removeprefix("\ufeff") == header[0]
     return is_same and len(header) > 1
+
+
+def fitted(fields: list[str], width: int, named: int) -> list[str]:
+    """A row of a table whose last columns are nameless and empty, as of spreadsheets.
+
+    Args:
+        fields: the fields of the row.
+        width: number of columns of the header.
+        named: number of its columns up to the last one that has a name.
+
+    Returns:
+        The fields, with as many empty ones at the end as the header has; or, where this is not
+        enough for the same width, unchanged.
+    """
+    count = max((at for at, field in enumerate(fields, 1) if field), default=0)
+    if len(fields) != width and len(fields) >= named and count <= width:
+        return (fields + [""] * width)[:width]
+    return fields
 
 
 def wrong_width(fields: Sequence[str], expected: str, location: str) -> UserError:

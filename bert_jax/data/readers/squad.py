@@ -9,13 +9,13 @@ from typing import Any
 
 from bert_jax.data.examples import Example, Examples, GoldAnswer, Question
 from bert_jax.data.readers.columns import record_id
+from bert_jax.data.readers.json_objects import check_characters
 from bert_jax.data.readers.lines import open_lines, uncompressed_name
 from bert_jax.data.readers.rows import Report, TableCounts
 from bert_jax.data.readers.tables import (
     FORMATS,
     FileOptions,
     Record,
-    check_characters,
     open_records,
     string_field,
 )

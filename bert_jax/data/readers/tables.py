@@ -3,16 +3,23 @@
 import contextlib
 import dataclasses
 import itertools
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from bert_jax.data.examples import Example, Examples
+from bert_jax.data.readers.json_objects import check_characters, parse_object, value_of, values
 from bert_jax.data.readers.line_formats import LABEL_TEXT, LINE_FORMATS
 from bert_jax.data.readers.lines import Lines, open_lines, uncompressed_name
-from bert_jax.data.readers.rows import Report, TableCounts, is_header, table_rows, wrong_width
+from bert_jax.data.readers.rows import (
+    Report,
+    TableCounts,
+    fitted,
+    is_header,
+    table_rows,
+    wrong_width,
+)
 from bert_jax.data.tensorflow import PreparedDataset
 from bert_jax.errors import OptionError, UserError, require_one_of
 
@@ -23,9 +30,9 @@ QUOTES = ("auto", "none", "csv")
 DATASET = "tfds:"
 """The prefix of a source that is a data set prepared by TensorFlow Datasets."""
 
-_ENDINGS = {"jsonl": "jsonl", "ndjson": "jsonl", "tsv": "tsv", "csv": "csv"}
+_ENDINGS = {"jsonl": "jsonl", "ndjson": "jsonl", "json": "jsonl", "tsv": "tsv", "csv": "csv"}
 # Text files may have any extension but these.
-_NO_LINES = ("json", "parquet", "arrow", "xlsx", "xls", "npy", "npz", "pkl", "zip", "tar")
+_NO_LINES = ("parquet", "arrow", "xlsx", "xls", "npy", "npz", "pkl", "zip", "tar")
 
 
 class Keys(tuple[str, ...]):
@@ -70,8 +77,8 @@ class FileOptions:
 
     Attributes:
         FORMATS: the formats that the reader knows.
-        format: "jsonl", one object per line; "tsv" or "csv", a table; "text", one text per line;
-            "label_text", per line a label, a space and a text, or a text with the labels of
+        format: "jsonl", JSON, see `json_objects`; "tsv" or "csv", a table; "text", one text per
+            line; "label_text", per line a label, a space and a text, or a text with the labels of
             fastText, one or several. "": selected by the file extension.
         header: whether the first line of a table names its columns; otherwise they are "0", "1", ….
         quotes: meaning of quotation marks around a field of a table. "csv": they are removed, and
@@ -177,10 +184,11 @@ def open_records(
     headless: tuple[str, ...] = (),
     skip_broken: bool = False,
 ) -> Iterator[Table]:
-    """Opens a file: UTF-8 with or without byte order mark, or UTF-16; lines end in LF or CRLF.
+    """Opens a file: UTF-8 with or without byte order mark, or UTF-16.
 
-    Blank lines are skipped, except in "text", where they are empty texts. The separator of "csv" is
-    the first of comma, semicolon and tab that the first line has outside of quotation marks.
+    Lines end in LF, CRLF or CR. Blank lines are skipped, except in "text", where they are empty
+    texts. The separator of "csv" is the one that a first line `sep=;` names, else the first of
+    comma, semicolon and tab that the first line has outside of quotation marks.
 
     The columns of a data set are its features, see `PreparedDataset.records`; it is not downloaded.
 
@@ -285,6 +293,9 @@ def _table(
     location = f"{lines.name}:{number}"
     header = bool({*first} & {*headless}) if headless else options.header
     columns = tuple(first) if header else headless or tuple(map(str, range(len(first))))
+    named = max((at for at, name in enumerate(columns, 1) if name), default=0)
+    if columns.count("") > 1:  # of a spreadsheet
+        columns = tuple(name or str(at) for at, name in enumerate(columns))
     if header:
         counts.lines = 0
     elif first:
@@ -301,6 +312,7 @@ def _table(
                 counts.headers.append(number)
                 continue
             counts.rows += 1
+            fields = fitted(fields, len(columns), named)
             if len(fields) == len(columns):
                 yield Record(dict(zip(columns, fields, strict=True)), row_location, columns)
             elif skip_broken:
@@ -330,62 +342,21 @@ def _dataset(source: str, data_dir: str | None) -> Table:
 
 
 def _objects(lines: Lines, nested: Sequence[str]) -> Iterator[Record | UserError]:
-    for number, line in lines:
-        if line.strip():
-            try:
-                yield _object(line, f"{lines.name}:{number}", nested)
-            except UserError as error:
-                yield error
+    for number, text in values(lines.name, lines):
+        try:
+            yield _object(text, f"{lines.name}:{number}", nested)
+        except UserError as error:
+            yield error
 
 
-def _object(line: str, location: str, nested: Sequence[str]) -> Record:
-    fields = parse_object(line, location)
-    if "\\u" in line:
+def _object(text: str, location: str, nested: Sequence[str]) -> Record:
+    fields = parse_object(text, location)
+    if "\\u" in text:
         check_characters(fields, location)
     for name in nested:
         if (value := value_of(fields, name)) is not None:
             fields[name] = value
     return Record(fields, location)
-
-
-def value_of(fields: Mapping[str, Any], name: str) -> Any:
-    """The value of a column or key; "a.b" is also the key b of the object a. None: no value."""
-    value: Any = fields
-    for key in (name,) if name in fields else name.split("."):
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
-
-
-def check_characters(fields: Mapping[str, Any], location: str) -> None:
-    r"""Checks the strings of an object; JSON can spell half of a surrogate pair ("\ud83d").
-
-    Raises:
-        UserError: a string has one, which no encoding can write.
-    """
-    try:
-        json.dumps(fields, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        raise UserError(
-            f"{location}: half of a surrogate pair is not a character; remove it"
-        ) from error
-
-
-def parse_object(line: str, location: str) -> dict[str, Any]:
-    """Parses a line that is a JSON object.
-
-    Raises:
-        UserError: it is not an object or not JSON; the message names its location, "file:line".
-    """
-    try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        reason = str(error)
-        if isinstance(error, json.JSONDecodeError):
-            reason = f"{error.msg}, column {error.pos + 1}"
-        raise UserError(f"{location}: not valid JSON: {reason}; fix or remove the line") from error
-    if not isinstance(fields, dict):
-        raise UserError(f"{location}: not a JSON object but {type(fields).__name__}; fix the line")
-    return fields
 
 
 def string_field(fields: Mapping[str, Any], key: str, location: str) -> str:

@@ -5,8 +5,9 @@ the examples of both.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from bert_jax.data.examples import Example, Examples, Text, texts_of
 from bert_jax.data.readers.columns import TextColumns, TextOptions, find_columns, record_id
@@ -54,17 +55,31 @@ class TextParser:
         """
         fields, location = record.fields, record.location
         columns = self.columns(record.keys, location)
-        text = string_field(fields, columns.text, location)
         return Example(
-            text if columns.pair is None else (text, string_field(fields, columns.pair, location)),
+            _input(fields, columns, location),
             None,
             record_id(fields, columns.id, number),
             location,
-            {name: fields[name] for name in fields if name not in (columns.text, columns.pair)},
+            {name: fields[name] for name in fields if name not in columns.texts},
             columns.label or "",
             fields,
             read=columns.names,
         )
+
+
+def _input(fields: Mapping[str, Any], columns: TextColumns, location: str) -> Text:
+    """The text of a record, or its pair: two columns, or a list of two in one."""
+    first = fields.get(columns.text)
+    if columns.pair is not None or not isinstance(first, list):
+        texts = [string_field(fields, name, location) for name in columns.texts]
+    elif len(first) == 2 and all(isinstance(text, str) for text in first):
+        texts = first
+    else:
+        raise UserError(
+            f"{location}: {columns.text!r} is a list, but not of two texts, which are a pair; fix "
+            "the row"
+        )
+    return texts[0] if len(texts) == 1 else (texts[0], texts[1])
 
 
 def read_texts(

@@ -13,7 +13,8 @@ from bert_jax.data.converted_outputs import to_parquet
 from bert_jax.data.examples import Example, Examples, Text
 from bert_jax.data.outputs import Layout, Outputs, open_outputs, to_json
 from bert_jax.data.readers.columns import TextOptions
-from bert_jax.data.readers.tables import FileOptions, Record, value_of
+from bert_jax.data.readers.json_objects import value_of
+from bert_jax.data.readers.tables import FileOptions, Record
 from bert_jax.data.readers.texts import TextParser, open_texts
 from bert_jax.errors import OptionError, UserError, require_one_of
 from bert_jax.options import from_keys, keys_of, typed_values

@@ -31,6 +31,23 @@ def test_lines_and_their_ends(tmp_path):
     assert read(path) == []
 
 
+def test_lines_that_end_in_cr(tmp_path):
+    path = tmp_path / "text.txt"
+    for content in (b"one\rtwo\r\rlast", gzip.compress(b"one\rtwo\r\rlast"),
+                    "\ufeffone\rtwo\r\rlast".encode("utf-16-le")):  # fmt: skip
+        path.write_bytes(content)
+        assert read(path) == [(1, "one\n"), (2, "two\n"), (3, "\n"), (4, "last")]
+    path.write_bytes(b"a\rb\nc\r\n")  # a CR in a line is a character
+    assert read(path) == [(1, "a\rb\n"), (2, "c\r\n")]
+
+
+def test_a_compressed_file_of_nothing(tmp_path):
+    for name, compress in COMPRESSIONS.items():
+        path = tmp_path / f"a.{name}"
+        path.write_bytes(compress(b""))
+        assert read(path) == []
+
+
 def test_compressed_files(tmp_path):
     for name, compress in {
         "a.gz": gzip.compress,

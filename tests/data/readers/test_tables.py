@@ -54,6 +54,30 @@ def test_without_header_columns_are_numbers(table):
         table("a.tsv", "x\ty\nz\n", header=False)
 
 
+@pytest.mark.parametrize("line", ["sep=;\n", "SEP=;\r\n", '\ufeff"sep=;"\n', "\nsep=;\n"])
+def test_a_line_that_names_the_separator(table, line):
+    first = line.count("\n")
+    expected = ("text", "label,x"), {first + 2: ["a,b", "pos"]}, []
+    assert table("a.csv", line + "text;label,x\na,b;pos\n") == expected
+    assert table("a.csv", "sep=|\na,b|c\n1|2\n") == (("a,b", "c"), {3: ["1", "2"]}, [])
+
+
+def test_columns_without_names(table):
+    """As of spreadsheets: Excel leaves out the last separators of some rows."""
+    content = "text;label;;\na;pos;;\nb;neg\nc;pos;;;\nd;neg;note;\n"
+    assert table("a.csv", content) == (
+        ("text", "label", "2", "3"),
+        {2: ["a", "pos", "", ""], 3: ["b", "neg", "", ""], 4: ["c", "pos", "", ""],
+         5: ["d", "neg", "note", ""]},
+        [],
+    )  # fmt: skip
+    assert table("a.csv", "text,label\na,pos,,\n") == (("text", "label"), {2: ["a", "pos"]}, [])
+    assert table("a.csv", ",text\n5,a\n") == (("", "text"), {2: ["5", "a"]}, [])  # pandas' index
+    for row in ("a", "a;pos;;;note"):
+        with pytest.raises(UserError, match=f"a.csv:2: {row.count(';') + 1} fields, but the heade"):
+            table("a.csv", f"text;label;;\n{row}\n")
+
+
 def test_a_header_that_may_be_there(table):
     columns = ("source", "label")
     assert table("a.tsv", "gj04\t1\n", headless=columns) == (columns, {1: ["gj04", "1"]}, [])

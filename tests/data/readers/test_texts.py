@@ -201,7 +201,7 @@ TEXT_A = '{"text": "a"}\n'
         ('{"doc": {"text": "a"}}', {"text_column": "doc.body"}, "1: there is no key 'doc.body'"),
         ('{"text": "a", "label": null}', {"needs_labels": True},
          "1: 'label' is null; give it a value, or remove the row"),
-        ('{"text": ["a"]}', {}, "1: 'text' is not a string but list; fix the row"),
+        ('{"text": ["a"]}', {}, "1: 'text' is a list, but not of two texts, which are a pair"),
         ('{"text": "a", "label": {}}', {}, "1: 'label' is not a label but dict; give "),
         ('{"text": "a", "id": 1}\n{"text": "b"}', {}, "2: the keys are 'text', but the first ob"),
         (TEXT_A + '{"text": "b", "text_pair": "c"}', {},
@@ -290,7 +290,12 @@ def test_columns_to_predict(to_predict):
             (),
             "2: not valid JSON: Expecting value, column 11",
         ),
-        ("a.jsonl", "[" * 100_000, (), "1: not valid JSON: maximum recursion depth exceeded"),
+        (
+            "a.jsonl",
+            "[" * 100_000 + "]" * 100_000,
+            (),
+            "1: not valid JSON: maximum recursion depth exceeded",
+        ),
         ("a.jsonl", "\n[1]\n", (), "2: not a JSON object but list; fix the line"),
         (
             "a.jsonl",
@@ -313,7 +318,9 @@ def test_columns_to_predict(to_predict):
             ("text", "b"),
             "1: 'b' is null; give it a value, or remove the row$",
         ),
-        ("a.json", '[{"text": "a"}]', (), " a file of this ending is none of jsonl, tsv"),
+        ("a.json", '[{"text": "a"}', (), "1: the array does not end; copy or download"),
+        ("a.json", '[{"text": "a"}]\n{', (), "1: text follows the array; remove it"),
+        ("a.parquet", "", (), " a file of this ending is none of jsonl, tsv"),
         ("a.tsv", "", (), "1: the file is empty; a table begins with its columns"),
         ("a.csv", "text\n", ("text", "b"), "1: there is no column 'b', only 'text'; set data."),
         ("a.csv", 'text\n"a\nb"\nc,d\n', (), "4: 2 fields, but the header has 1"),
@@ -324,6 +331,34 @@ def test_columns_to_predict(to_predict):
 def test_errors_in_prediction(to_predict, name, content, columns, message):
     with pytest.raises(UserError, match=f"{name}:{message}"):
         to_predict(name, content, *columns)
+
+
+def test_pairs_as_lists(labelled, to_predict):
+    rows = '{"text": ["a", "b"], "label": "x"}\n{"text": ["c", "d"], "label": "y"}\n'
+    expected = [(("a", "b"), "x", "0", 1), (("c", "d"), "y", "1", 2)]
+    assert labelled("a.jsonl", rows) == expected
+    assert labelled("a.jsonl", rows.replace("text", "texts")) == expected
+    assert to_predict("a.jsonl", '["a", "b"]\n["c", "d"]\n') == [
+        (("a", "b"), {}, 1),
+        (("c", "d"), {}, 2),
+    ]
+    array = '[{"text": "a",\n"label": "x"},\n{"text": "c", "label": "y"}]'
+    assert labelled("a.json", array) == [("a", "x", "0", 1), ("c", "y", "1", 3)]
+
+
+def test_decimal_commas(labelled):
+    content = "text;score\na;1,5\nb;-,25\nc;2\n"
+    numbers = labelled("a.csv", content, regression=True, decimal_comma=True)
+    assert [label for _, label, *_ in numbers] == [1.5, -0.25, 2.0]
+    with pytest.raises(UserError, match=r"a.csv:2: 'score' is '1,5', .*set data.decimal_comma=tru"):
+        labelled("a.csv", content, regression=True)
+
+
+def test_a_backslash_before_a_quotation_mark(labelled):
+    content = 'text,label\n"a",x\n"say \\"b, c\\" now",y\n'
+    rule = "write each quotation mark in a cell twice, not behind a backslash, or set data.quotes="
+    with pytest.raises(UserError, match=f"a.csv:3: not valid CSV: .*; {rule}none"):
+        labelled("a.csv", content)
 
 
 def test_examples_to_predict(write):

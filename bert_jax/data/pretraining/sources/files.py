@@ -16,8 +16,9 @@ from bert_jax.data.pretraining.sources import (
     blocks_of,
     document_blocks,
 )
+from bert_jax.data.readers.json_objects import parse_object
 from bert_jax.data.readers.lines import Lines, decompress, named_errors, uncompressed_name
-from bert_jax.data.readers.tables import parse_object, string_field
+from bert_jax.data.readers.tables import string_field
 from bert_jax.errors import OptionError
 from bert_jax.files import is_remote, matching_files, open_binary, reachable, state_of
 from bert_jax.files.paths import FileState
