@@ -63,10 +63,14 @@ class Sentence:
     Attributes:
         words: the words.
         lines: the sentence's lines of a file in columns; None: of another file.
+        text: the text that the words are from; "": it is unknown.
+        spans: first character of each word in the text, and one past its last.
     """
 
     words: tuple[str, ...]
     lines: ColumnLines | None = dataclasses.field(default=None, compare=False)
+    text: str = dataclasses.field(default="", compare=False)
+    spans: tuple[tuple[int, int], ...] = dataclasses.field(default=(), compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -38,7 +38,8 @@ from bert_jax.tasks.question_answering.predict import (
     SpanPredictor,
     question_inputs,
 )
-from bert_jax.tasks.tagging.predict import Tagging, TagPredictor, Words
+from bert_jax.tasks.tagging.predict import TagPredictor, Words
+from bert_jax.tasks.tagging.tagged_words import Tagging
 
 Answers = Answer | list[Answer]
 """The answer to a question, or with `top_k` above 1 the best ones."""

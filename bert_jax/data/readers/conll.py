@@ -232,10 +232,11 @@ def with_added_column(sentence: Sentence, tags: Sequence[str]) -> Sentence:
 def as_columns(words: Iterable[str], *tags: Iterable[str]) -> str:
     """A sentence in CoNLL format: words and tags separated by tabs, and a blank line.
 
-    White space in a word, which would end its column, becomes "_".
+    White space in a word or a tag, which would end its column, becomes "_".
     """
-    rows = zip((re.sub(r"\s", "_", word) or "_" for word in words), *tags, strict=True)
-    return "".join("\t".join(row) + "\n" for row in rows) + "\n"
+    rows = zip(words, *tags, strict=True)
+    lines = ("\t".join(re.sub(r"\s", "_", part) or "_" for part in row) for row in rows)
+    return "".join(f"{line}\n" for line in lines) + "\n"
 
 
 class _Table:

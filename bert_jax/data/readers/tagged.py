@@ -7,15 +7,15 @@ A table has a row for each word, or for each sentence with cells of words and of
     ,rejects,O                     the call,O O
 
 Consecutive rows with the same id of their sentence, or none, belong to it. A cell is a list, see
-`labels`, or has its parts between blanks.
+`labels`, or has its parts between blanks; so does a string in JSON lines. Entities as characters of
+a text become tags of its words, see `offsets`.
 """
 
 import contextlib
 import dataclasses
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from bert_jax.data.examples import Example, Examples, Sentence, Text, each_example
 from bert_jax.data.readers.columns import (
@@ -30,12 +30,14 @@ from bert_jax.data.readers.columns import (
     usual_column,
 )
 from bert_jax.data.readers.conll import CONLL, DOCUMENT_START, ColumnOptions, read_sentences
-from bert_jax.data.readers.labels import names_by_number, parse_list
+from bert_jax.data.readers.labels import names_by_number
 from bert_jax.data.readers.lines import open_lines
+from bert_jax.data.readers.offsets import CUT_WORDS, ERROR, Offsets, find_offsets
 from bert_jax.data.readers.rows import Report, TableCounts, is_number
 from bert_jax.data.readers.tables import Record, Table, format_of, is_dataset, open_records
 from bert_jax.data.readers.texts import TextParser, open_texts, text_examples
-from bert_jax.errors import INT32_MAX, OptionError, UserError
+from bert_jax.data.readers.word_tables import WordColumns, parts, sentence_records
+from bert_jax.errors import INT32_MAX, OptionError, UserError, require_one_of
 
 # Usual names, searched in this order, without regard to case.
 _TEXTS = ("text", "sentence")
@@ -43,11 +45,6 @@ _SENTENCE_IDS = (
     *("sentence #", "sentence_id", "sentence id", "sent_id", "sentence_idx", "sentence_number"),
     *("sentence_no", "sentence"),
 )
-
-# A text may begin with "( ".
-_LIST = re.compile(r"\[|\(['\")\d]|(?:np\.)?array\(")
-# Words may contain a no-break space.
-_BLANKS = re.compile(r"[ \t\r\n]+")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,15 +58,20 @@ class TaggedOptions(LabelledFileOptions, ColumnOptions):
         text_column: key or column of the words in JSON lines and tables.
         label_column: key or column of the tags.
         id_column: key or column of the id; in a table, of the sentence that a row belongs to.
+        cut_words: what becomes of an entity, given by its characters, that cuts a word: "error", or
+            "widen", it has the whole word.
         labels: names of the tags in the order of their numbers, where files have numbers, see
             `labels.names_by_number`; (): tags are names.
     """
 
     FORMATS = (CONLL, "jsonl", "csv", "tsv")
 
+    cut_words: str = ERROR
+
     def __post_init__(self) -> None:
         super().__post_init__()
         ColumnOptions.__post_init__(self)
+        require_one_of("data.cut_words", self.cut_words, CUT_WORDS)
 
     def is_conll(self, source: str | Path) -> bool:
         """Whether a source of tagged sentences has its words in columns."""
@@ -79,57 +81,46 @@ class TaggedOptions(LabelledFileOptions, ColumnOptions):
         return (self.format or (form if form in ("jsonl", "csv") else CONLL)) == CONLL
 
 
-class _Names(NamedTuple):
-    """The names of columns in a table, or of keys in an object.
+def _keys_of(record: Record, options: TaggedOptions, texts: Sequence[str] = ()) -> WordColumns:
+    """The keys of an object: the configured ones, else usual names.
 
-    Attributes:
-        words: the words; a key may be missing.
-        tags: the tags; "": there are none.
-        sentence: the id of the sentence that a row belongs to; "": each row is a sentence.
-        id: the id.
+    With tags, the words may also be under one of the names in `texts`.
     """
+    words, tags = options.text_column, options.label_column
+    if words not in record.fields:
+        words = usual_column(USUAL_WORDS, record.keys) or ""
+    if tags not in record.fields:
+        tags = usual_column(USUAL_TAGS, [key for key in record.fields if key != words]) or ""
+    if tags and not words:
+        words = usual_column(texts, [key for key in record.keys if key != tags]) or ""
+    return WordColumns(words, tags, "", options.id_column or "id")
 
-    words: str
-    tags: str
-    sentence: str
-    id: str
 
-    @classmethod
-    def of_object(cls, record: Record, options: TaggedOptions) -> "_Names":
-        """The keys of an object: the configured ones, else usual names."""
-        words, tags = options.text_column, options.label_column
-        if words not in record.fields:
-            words = usual_column(USUAL_WORDS, record.keys) or ""
-        if tags not in record.fields:
-            tags = usual_column(USUAL_TAGS, [key for key in record.fields if key != words]) or ""
-        return cls(words, tags, "", options.id_column or "id")
+def _columns_of(table: Table, options: TaggedOptions) -> WordColumns:
+    """The columns of a table: the configured ones (name or number), else usual names.
 
-    @classmethod
-    def of_table(cls, table: Table, options: TaggedOptions) -> "_Names":
-        """The columns of a table: the configured ones (name or number), else usual names.
+    Raises:
+        OptionError: a named column is missing, or none has a usual name of words.
+    """
+    columns, location = table.columns or (), table.location
 
-        Raises:
-            OptionError: a named column is missing, or none has a usual name of words.
-        """
-        columns, location = table.columns or (), table.location
+    def column(key: str, name: str, usual: Sequence[str], among: Sequence[str]) -> str:
+        named = named_column(f"data.{key}", name, columns, location)
+        return named or usual_column(usual, among) or ""
 
-        def column(key: str, name: str, usual: Sequence[str], among: Sequence[str]) -> str:
-            named = named_column(f"data.{key}", name, columns, location)
-            return named or usual_column(usual, among) or ""
-
-        words = column("text_column", options.text_column, (*USUAL_WORDS, *_TEXTS), columns)
-        if not words:
-            raise OptionError(
-                "data.text_column",
-                None,
-                "set {data.text_column} to the words, and {data.label_column} to the tags",
-                f"{location}: no column has a usual name of words ({', '.join(USUAL_WORDS)}), only "
-                f"{', '.join(map(repr, columns)) or 'nothing'}",
-            )
-        others = [name for name in columns if name != words]
-        tags = column("label_column", options.label_column, USUAL_TAGS, others)
-        sentence = column("id_column", options.id_column, _SENTENCE_IDS, others)
-        return cls(words, tags, sentence, sentence or usual_column(USUAL_IDS, others) or "")
+    words = column("text_column", options.text_column, (*USUAL_WORDS, *_TEXTS), columns)
+    if not words:
+        raise OptionError(
+            "data.text_column",
+            None,
+            "set {data.text_column} to the words, and {data.label_column} to the tags",
+            f"{location}: no column has a usual name of words ({', '.join(USUAL_WORDS)}), only "
+            f"{', '.join(map(repr, columns)) or 'nothing'}",
+        )
+    others = [name for name in columns if name != words]
+    tags = column("label_column", options.label_column, USUAL_TAGS, others)
+    sentence = column("id_column", options.id_column, _SENTENCE_IDS, others)
+    return WordColumns(words, tags, sentence, sentence or usual_column(USUAL_IDS, others) or "")
 
 
 def read_tagged(
@@ -172,11 +163,17 @@ def _read(
         return
     with open_records(source, options, report) as table:
         if table.columns is None or is_dataset(source):
-            named = ((record, _Names.of_object(record, options)) for record in table.records)
+            named = ((record, _keys_of(record, options, _TEXTS)) for record in table.records)
         else:
-            names = _Names.of_table(table, options)
-            named = ((record, names) for record in _sentence_records(table, names))
+            names = _columns_of(table, options)
+            named = ((record, names) for record in sentence_records(table, names))
         for number, (record, names) in enumerate(named):
+            if offsets := find_offsets(record, options.text_column, options.label_column):
+                sentence, tags = offsets.tagged(options.cut_words)
+                example = _of_offsets(offsets, number, names, sentence)
+                if table.accepts(offsets.record, example):
+                    yield example.labelled(tags)
+                continue
             if record.fields.get(names.words) is None:
                 rule = "set {data.text_column} to the list of words"
                 raise no_usual_name(
@@ -187,9 +184,9 @@ def _read(
                 yield example.labelled(_tags(record, names, options))
 
 
-def _tags(record: Record, names: _Names, options: TaggedOptions) -> tuple[str, ...] | None:
+def _tags(record: Record, names: WordColumns, options: TaggedOptions) -> tuple[str, ...] | None:
     """The tags of a record, () or one for each word; None: it has none."""
-    location, words = record.location, record.fields[names.words]
+    location, words = record.location, _strings(record, names.words)
     if not names.tags or record.fields.get(names.tags) is None:
         return None
     tags = tuple(filter(None, _strings(record, names.tags, str | int | float)))
@@ -226,8 +223,13 @@ class SentenceParser:
         Raises:
             UserError: the record has neither, or a pair of texts.
         """
-        names = _Names.of_object(record, self._options)
-        if isinstance(record.fields.get(names.words, ""), str):
+        names = _keys_of(record, self._options)
+        if offsets := find_offsets(record, self._options.text_column, self._options.label_column):
+            example = _of_offsets(offsets, number, names, offsets.content)
+            if offsets.record is record:
+                return example
+            return dataclasses.replace(example, fields=record.fields, record=record.fields)
+        if not names.words or names.words.lower() in _TEXTS:
             return _of_text(self._texts(record, number))
         return _of_words(record, number, names)
 
@@ -268,14 +270,14 @@ def _to_tag(table: Table, options: TaggedOptions, texts: TextOptions) -> Example
     words = usual_column(USUAL_WORDS, table.columns)
     if words is None or options.text_column not in ("", words):
         return each_example(_of_text, text_examples(table, texts))
-    names = _Names.of_table(table, options)
+    names = _columns_of(table, options)
     # Tags are read only where they tell a row for each word from one for each sentence.
     read = names if names.sentence else names._replace(tags="")
-    sentences = Table(_sentence_records(table, read), fraction=table.fraction)
+    sentences = Table(sentence_records(table, read), fraction=table.fraction)
     return sentences.examples(lambda record, number: _of_words(record, number, names))
 
 
-def _of_words(record: Record, number: int, names: _Names) -> Example[Sentence]:
+def _of_words(record: Record, number: int, names: WordColumns) -> Example[Sentence]:
     return Example(
         Sentence(_strings(record, names.words)),
         None,
@@ -288,8 +290,25 @@ def _of_words(record: Record, number: int, names: _Names) -> Example[Sentence]:
     )
 
 
+def _of_offsets(offsets: Offsets, number: int, names: WordColumns, input: Any) -> Example[Any]:
+    fields = offsets.record.fields
+    return Example(
+        input,
+        None,
+        record_id(fields, names.id or None, number),
+        offsets.record.location,
+        {name: value for name, value in fields.items() if name != offsets.text},
+        offsets.entities,
+        fields,
+        read=tuple(filter(None, (offsets.text, offsets.entities, names.id))),
+    )
+
+
 def _strings(record: Record, key: str, kinds: Any = str) -> tuple[str, ...]:
+    """The values of a list, or the parts of a string, see `parts`."""
     values = record.fields[key]
+    if isinstance(values, str):
+        values = parts(record, key)
     if not isinstance(values, list) or not all(isinstance(value, kinds) for value in values):
         raise UserError(
             f"{record.location}: {key!r} is not a list of strings; give words and tags by their "
@@ -316,86 +335,3 @@ def _of_text(example: Example[Text]) -> Example[Any]:
         )
     tags = usual_column(USUAL_TAGS, tuple(example.fields))
     return dataclasses.replace(example, label_field=tags) if tags else example
-
-
-def _sentence_records(table: Table, names: _Names) -> Iterator[Record]:
-    """The sentences of a table, in order, with lists of words and of tags in their columns.
-
-    A sentence with a row for each word has a list in each column except its id.
-
-    Raises:
-        UserError: during iteration, the rows of a sentence are not together, a cell looks like a
-            list and is none, or all rows have one word and no column says which sentence they
-            belong to.
-    """
-    count, longest, last = 0, 0, ""
-    for record in _joined(table.records, names):
-        yield record
-        count += 1
-        longest, last = max(longest, len(record.fields[names.words])), record.location
-    if count > 1 and longest == 1 and not names.sentence:
-        raise OptionError(
-            "data.id_column",
-            None,
-            "set {data.id_column} to the column that says which sentence a row belongs to",
-            f"{last}: every row has one word, but no column has a usual name of the sentence's id",
-        )
-
-
-def _joined(records: Iterable[Record], names: _Names) -> Iterator[Record]:
-    """A record for each sentence."""
-    cells = [name for name in (names.words, names.tags) if name]
-    for rows in _grouped(records, names.sentence) if names.sentence else ([row] for row in records):
-        first = rows[0]
-        if names.sentence and all(_is_word(row, names.tags) for row in rows):
-            fields: dict[str, Any] = {
-                key: [row.fields[key] for row in rows] for key in first.fields
-            }
-            fields |= {name: [*map(str.strip, fields[name])] for name in cells}
-            yield Record({**fields, names.sentence: first.fields[names.sentence]}, first.location)
-        else:
-            for row in rows:
-                lists = {name: _parts(row, name) for name in cells}
-                yield Record({**row.fields, **lists}, row.location)
-
-
-def _grouped(records: Iterable[Record], sentence: str) -> Iterator[list[Record]]:
-    """The rows of each sentence: one with an id, and those after it with the same or none."""
-    rows: list[Record] = []
-    ids: set[str] = set()
-    current = ""
-    for record in records:
-        id = record.fields[sentence].strip()
-        if rows and id not in ("", current):
-            yield rows
-            rows = []
-        if not rows:
-            if id in ids:
-                raise UserError(
-                    f"{record.location}: the sentence {id!r:.40} has rows before, which are not "
-                    "next to this one; sort the rows, or give each sentence its own id"
-                )
-            current = id
-            ids |= {id} - {""}
-        rows.append(record)
-    if rows:
-        yield rows
-
-
-def _is_word(row: Record, tags: str) -> bool:
-    """Whether a row has a word, which may have blanks or brackets, and its tag, if it has one."""
-    tag = row.fields[tags].strip() if tags else ""
-    return not tag or _parts(row, tags) == [tag]
-
-
-def _parts(record: Record, column: str) -> list[str]:
-    """The parts of a cell that is a list, or those between its blanks."""
-    cell = record.fields[column].strip()
-    try:
-        parts = parse_list(cell) if _LIST.match(cell) else None
-    except ValueError as error:
-        raise UserError(
-            f"{record.location}: {column!r} is {cell!r:.40}, which looks like a list, but {error}; "
-            "fix the row"
-        ) from error
-    return [*filter(None, _BLANKS.split(cell))] if parts is None else list(parts)

@@ -10,7 +10,7 @@ from typing import Any, cast, get_args
 import numpy as np
 
 from bert_jax.data.examples import Example, Examples, Sentence
-from bert_jax.data.outputs import float32_repr
+from bert_jax.data.outputs import float32_repr, to_json
 from bert_jax.data.readers.columns import TextOptions
 from bert_jax.data.readers.conll import CONLL, CONLL_ENDINGS, ColumnOptions, with_tag_column
 from bert_jax.data.readers.lines import uncompressed_name
@@ -54,6 +54,7 @@ from bert_jax.tasks.base.predictor import (
     is_sequence_of_texts,
     text_error,
 )
+from bert_jax.tasks.tagging.tagged_words import Entity, TaggedWord, Tagging
 from bert_jax.tasks.tagging.tags import (
     Decoded,
     argmax_decode,
@@ -62,6 +63,8 @@ from bert_jax.tasks.tagging.tags import (
 )
 from bert_jax.tokenization import Encoding
 from bert_jax.tokenization.wordpiece import WordPieceTokenizer
+
+DOCCANO = "doccano"
 
 Words = str | Sequence[str]
 """A sentence: a text, which is split into words, or its words.
@@ -91,7 +94,8 @@ class TaggingPredictOptions(PredictOptions, TextOptions, ColumnOptions):
     def of_words(self, form: str = "") -> TaggedOptions:
         """The options of the reader of words; a format for anything else becomes ""."""
         known = form if form in TaggedOptions.FORMATS else ""
-        return from_keys(TaggedOptions, vars(self) | {"format": known})
+        own = {"format": known, "cut_words": TaggedOptions.cut_words}
+        return from_keys(TaggedOptions, vars(self) | own)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,72 +126,6 @@ def _open(
     return open_sentences(source, options.of_words(form), texts, with_lines=with_lines)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TaggedWord:
-    """A word and its tag.
-
-    Attributes:
-        text: the word.
-        tag: label of the word.
-        score: probability of the label; 0 if the word has no tokens, which puts it outside of all
-            entities.
-        start: first character of the word in the text, or in the words joined by spaces.
-        end: one past the last character.
-    """
-
-    text: str
-    tag: str
-    score: float
-    start: int
-    end: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Entity:
-    """Consecutive words that form one entity, such as a name.
-
-    Attributes:
-        type: type of the entity, such as "PER".
-        text: substring of the text.
-        score: mean of the scores of the words.
-        start: first character, as in `TaggedWord`.
-        end: one past the last character.
-        words: index of the first word, and one past the last word.
-    """
-
-    type: str
-    text: str
-    score: float
-    start: int
-    end: int
-    words: tuple[int, int]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Tagging:
-    """The tags of a sentence.
-
-    Attributes:
-        words: all words of the sentence.
-        entities: entities that the tags mark, in order; empty if tags mark none, such as parts of
-            speech.
-    """
-
-    words: tuple[TaggedWord, ...]
-    entities: tuple[Entity, ...]
-
-    @property
-    def tags(self) -> tuple[str, ...]:
-        """The tag of each word."""
-        return tuple(word.tag for word in self.words)
-
-    def with_tags(self, tags: Sequence[str]) -> "Tagging":
-        """The same entities in another scheme: with this tag of each word."""
-        pairs = zip(self.words, tags, strict=True)
-        words = tuple(dataclasses.replace(word, tag=tag) for word, tag in pairs)
-        return dataclasses.replace(self, words=words)
-
-
 class TagPredictor(Predictor[Any, Tagging]):
     """The tags of each sentence: a text, a list of words, or a sentence of a CoNLL file.
 
@@ -216,8 +154,8 @@ class TagPredictor(Predictor[Any, Tagging]):
         texts = [each for each in sentences if isinstance(each, str) and self._has_pieces(each)]
         tokens = iter(self.model.tokenizer.encode_batch(texts, add_special_tokens=False))
         split = [
-            each if isinstance(each, ExampleError) else self._split(each, tokens)
-            for each in sentences
+            each if isinstance(each, ExampleError) else self._split(example, each, tokens)
+            for example, each in zip(examples, sentences, strict=True)
         ]
         in_words = (each for each in split if isinstance(each, _Split) and each.tokens is None)
         windows = iter(self._rows([sentence.texts for sentence in in_words]))
@@ -241,8 +179,11 @@ class TagPredictor(Predictor[Any, Tagging]):
         """Whether pieces of a text are its words."""
         return not self._has_words or has_unspaced(text)
 
-    def _split(self, sentence: Words, tokens: Iterator[Encoding]) -> "_Split":
-        """The words of a sentence; `tokens` has the next one that `_has_pieces`."""
+    def _split(self, example: Any, sentence: Words, tokens: Iterator[Encoding]) -> "_Split":
+        """The words of an example; `tokens` has the next one that `_has_pieces`."""
+        if isinstance(example, Sentence) and example.text:
+            spans = zip(example.words, example.spans, strict=True)
+            return _Split(example.text, [Word(word, *span) for word, span in spans])
         if not isinstance(sentence, str):
             return _Split(" ".join(sentence), join_words(sentence))
         if not self._has_pieces(sentence):
@@ -377,6 +318,20 @@ def _columns(example: Example[Any], tagging: Tagging) -> str:
     return with_tag_column(sentence, None, tagging.tags)
 
 
+def _offsets(example: Example[Any], tagging: Tagging) -> str:
+    """A text with its entities by their characters, as doccano and spaCy read them."""
+    sentence = _sentence(example.input)
+    own = example.input.text if isinstance(example.input, Sentence) else ""
+    text = own or (sentence if isinstance(sentence, str) else " ".join(sentence))
+    entities = [[entity.start, entity.end, entity.type] for entity in tagging.entities]
+    return to_json({"id": example.id, "text": text, "label": entities}) + "\n"
+
+
+def _doccano(options: PredictOptions) -> Sequence[OutputFile[Any, Tagging]]:
+    keeps_no_columns(options, DOCCANO)
+    return (OutputFile(_offsets),)
+
+
 def _conll(options: PredictOptions) -> Sequence[OutputFile[Any, Tagging]]:
     keeps_no_columns(options, CONLL)
     return (OutputFile(_columns),)
@@ -398,7 +353,7 @@ PREDICT = PredictSpec(
     TaggingPredictOptions,
     _predictor,
     to_record,
-    {CONLL: _conll},
+    {CONLL: _conll, DOCCANO: _doccano},
     endings={".txt": CONLL, **dict.fromkeys(CONLL_ENDINGS, CONLL)},
     heads=("tagging",),
     request=TaggingRequest,

@@ -44,7 +44,8 @@ from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
 from bert_jax.tasks.base.task import Content, Distillable, Sums, classification_sums, weighted_sums
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
-from bert_jax.tasks.tagging.predict import PREDICT, Tagging, TagPredictor
+from bert_jax.tasks.tagging.predict import PREDICT, TagPredictor
+from bert_jax.tasks.tagging.tagged_words import Tagging
 from bert_jax.tasks.tagging.tags import TagSet, find_tag_set, mask_invalid_transitions, with_tags
 from bert_jax.tokenization import Tokenizer
 

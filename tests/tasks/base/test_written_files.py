@@ -13,7 +13,7 @@ from bert_jax.models.head import with_fields
 from bert_jax.tasks.base.splits import EvalSet, Splits
 from bert_jax.tasks.classification.problems import SingleLabel
 from bert_jax.tasks.classification.task import ClassificationEvaluator
-from bert_jax.tasks.tagging.predict import TaggedWord, Tagging
+from bert_jax.tasks.tagging.tagged_words import TaggedWord, Tagging
 from bert_jax.tasks.tagging.tags import TagSet, read_tags
 from bert_jax.tasks.tagging.task import TaggingEvaluator
 

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.data.examples import Example
+from bert_jax.data.examples import Example, Sentence
 from bert_jax.errors import OptionError, UserError
 from bert_jax.files.manifest import MANIFEST
+from bert_jax.inference.predict import predict
 from bert_jax.inference.streams import predict_examples
 from bert_jax.models.head import with_fields
 from bert_jax.tasks.base.predictor import BatchOptions, ExampleError
@@ -224,6 +225,23 @@ def test_records(knowing, tmp_path):
              "words": [0, 2]}
         ],
     }  # fmt: skip
+
+
+def test_entities_as_characters_of_the_text(knowing, tmp_path):
+    text = "A boy-bird (sea)"
+    found = [[2, 5, "PER"], [6, 10, "PER"], [12, 15, "LOC"]]
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text(json.dumps({"id": 3, "text": text, "label": [[2, 5, "X"]]}))
+    predict(knowing(), "tagging", source, target, {"output_format": "doccano"})
+    assert json.loads(target.read_text()) == {"id": "3", "text": text, "label": found}
+    predict(knowing(), "tagging", source, tmp_path / "all.jsonl", {})
+    record = json.loads((tmp_path / "all.jsonl").read_text())
+    assert (record["text"], record["label"]) == (text, [[2, 5, "X"]])
+    assert [[each["start"], each["end"], each["type"]] for each in record["entities"]] == found
+    # Also of words that a file with offsets was read into.
+    words, spans = ("the", "boy", "bird", ","), ((1, 4), (6, 9), (9, 13), (13, 14))
+    sentence = Sentence(words, text="(the) boybird,", spans=spans)
+    assert entities_of(*taggings(knowing(), [sentence])) == [("PER", "boybird", 6, 13, (1, 3))]
 
 
 def test_refused_sentences(knowing):
