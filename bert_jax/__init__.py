@@ -21,19 +21,23 @@ if TYPE_CHECKING:
     from bert_jax.inference.loading import load
     from bert_jax.inference.open_qa import OpenQA
     from bert_jax.search.fusion import fuse_hits
+    from bert_jax.training_call import FinishedRun, train
 
 # What is imported when it is first used, and the module that has it.
 _MODULES = {
     "Document": "bert_jax.data.examples",
+    "FinishedRun": "bert_jax.training_call",
     "Index": "bert_jax.inference.index",
     "IndexOptions": "bert_jax.inference.index_options",
     "OpenQA": "bert_jax.inference.open_qa",
     "fuse_hits": "bert_jax.search.fusion",
     "load": "bert_jax.inference.loading",
+    "train": "bert_jax.training_call",
 }
 
 __all__ = [
     "Document",
+    "FinishedRun",
     "Index",
     "IndexOptions",
     "OpenQA",
@@ -41,6 +45,7 @@ __all__ = [
     "fuse_hits",
     "load",
     "tokenization",
+    "train",
 ]
 
 

@@ -6,19 +6,16 @@ A config file is Python with a function `get_config` that returns an `ml_collect
 without folder and ending, `pretrain:size=mini`, is a config that comes with the package.
 """
 
-import ast
 import dataclasses
 import difflib
 import functools
-import importlib
-import importlib.util
-import inspect
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ml_collections import ConfigDict
 
+from bert_jax.config_files import call_config, config_path, package_configs, parse, with_point
 from bert_jax.distillation.options import DistillationOptions
 from bert_jax.errors import OptionError, UserError, require_at_least
 from bert_jax.models.execution import Execution
@@ -27,7 +24,7 @@ from bert_jax.options import from_keys, keys_of
 from bert_jax.presets import keys_of_preset, model_fields
 from bert_jax.process import say
 from bert_jax.sharding.mesh import MeshShape
-from bert_jax.tasks import DEFAULT_TASK, find_task
+from bert_jax.tasks import DEFAULT_TASK, find_task, task_names
 from bert_jax.tasks.base.model_init import ModelInit, ModelOptions, model_init
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.training_options import ALTERNATIVES, OptimizerOptions, TrainOptions
@@ -84,9 +81,50 @@ def load_config(specification: str, overrides: Sequence[tuple[str, str]] = ()) -
         UserError: the file, an argument, a key or a value is wrong.
     """
     name, _, arguments = specification.partition(":")
-    path = _config_file(name)
-    config = complete_config(_call(path, arguments), where=str(path))
+    path = config_path(name)
+    keys, _ = call_config(path, arguments)
+    config = complete_config(keys, where=str(path))
     return override_keys(config, overrides, source=path)
+
+
+def config_with(specification: str, values: Mapping[str, Any], *, where: str) -> ConfigDict:
+    """The config of a file, or of a task that no config is named like, with some values.
+
+    Args:
+        specification: see `load_config`; or the name of a task, for its defaults.
+        values: by the name of an argument of the file, by a dotted key, or by the last part of a
+            key, such as `learning_rate`.
+        where: what has the values, for errors.
+
+    Raises:
+        UserError: the file, a name or a value is wrong, or several keys end in the name.
+    """
+    name, _, arguments = specification.partition(":")
+    if name in task_names() and not (name in package_configs() or Path(name).is_file()):
+        config, taken, source = default_config(name), frozenset[str](), name
+    else:
+        path = config_path(name)
+        keys, taken = call_config(path, arguments, values)
+        config, source = complete_config(keys, where=str(path)), str(path)
+    others = {
+        _full_key(config, name, where): value for name, value in values.items() if name not in taken
+    }
+    announce_replaced(config, others, flag="", source=source)
+    return set_keys(config, others, where=where)
+
+
+def _full_key(config: ConfigDict, name: str, where: str) -> str:
+    """The key of this name, else the only one with this last part; of an unknown one the name."""
+    known = _flat_defaults(config.task)
+    if name == "model":  # which is a section, too: in a call, the model to start from
+        return "init_from"
+    found = [key for key in known if key.rpartition(".")[2] == name]
+    if name in known or not found:
+        return name
+    if len(found) > 1:
+        both = " or ".join(f"**{{{key!r}: …}}" for key in found)
+        raise UserError(f"{where}: several keys end in {name!r}; give {both}")
+    return found[0]
 
 
 def complete_config(keys: Any, *, where: str) -> ConfigDict:
@@ -127,7 +165,7 @@ def parse_value(key: str, text: str, task: str) -> Any:
     if isinstance(default, str) or (key in TEXT_LISTS and not text.startswith(_QUOTED)):
         value: Any = text
     else:
-        value = _parse(text)
+        value = parse(text)
     if isinstance(default, tuple) and isinstance(value, str):
         value = tuple(filter(None, value.split(",")))
     return value
@@ -209,7 +247,7 @@ def set_key(config: ConfigDict, key: str, value: Any, *, where: str) -> None:
         )
     default = defaults[key]
     if isinstance(default, float):
-        value = _with_point(value)
+        value = with_point(value)
     if isinstance(default, tuple):
         value = tuple(value) if isinstance(value, list | tuple) else (value,)
         value = tuple(one for one in value if one != "")
@@ -303,80 +341,8 @@ class Sections:
         )
 
 
-def _config_file(name: str) -> Path:
-    """The file of that path, else the package's config of that name."""
-    path = Path(name)
-    if path.is_file():
-        return path
-    package = Path(__file__).parent
-    # Of an installed package, else of a clone.
-    directory = next(filter(Path.is_dir, (package / "configs", package.parent / "configs")), path)
-    files = {file.stem: file for file in sorted(directory.glob("*.py"))}
-    if name not in files:
-        known = ", ".join(files)
-        raise UserError(f"--config {name}: no such file, and no config of the package: {known}")
-    return files[name]
-
-
-def _call(path: Path, arguments: str) -> Any:
-    """Calls `get_config` of a file; its arguments are parsed as the types of the parameters."""
-    spec = importlib.util.spec_from_file_location("bert_jax_config", path)
-    if spec is None or spec.loader is None:
-        raise UserError(f"--config {path}: a config is a Python file; give FILE.py")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except SyntaxError as error:
-        raise UserError(f"{path}:{error.lineno}: {error.msg}") from error
-    except Exception as error:  # the file runs code of the user
-        raise UserError(f"{path}: {type(error).__name__}: {error}") from error
-    if not callable(getattr(module, "get_config", None)):
-        raise UserError(f"{path} has no function get_config")
-    parameters = inspect.signature(module.get_config).parameters
-    values = {}
-    for item in filter(None, arguments.split(",")):
-        name, equals, text = item.partition("=")
-        if not equals or name not in parameters:
-            raise UserError(
-                f"{path}: argument {item!r} is not name=value of one of {', '.join(parameters)}"
-            )
-        default = parameters[name].default
-        kind = str if default is inspect.Parameter.empty else type(default)
-        value = text if kind is str else _parse(text)
-        value = _with_point(value) if kind is float else value
-        if type(value) is not kind:
-            rule = f"it must be of type {kind.__name__}"
-            raise UserError(f"{path}: argument {name} is {text!r}; {rule}")
-        values[name] = value
-    try:
-        return module.get_config(**values)
-    except Exception as error:
-        for name, value in values.items():
-            if isinstance(error, KeyError) and error.args == (value,):  # of a table of the file
-                raise UserError(
-                    f"{path}: argument {name} is {value!r}, which is unknown"
-                ) from error
-        raise UserError(f"{path}: get_config: {type(error).__name__}: {error}") from error
-
-
 # The first character of a Python literal of a list of texts.
 _QUOTED = ("[", "(", "'", '"')
-
-
-def _parse(text: str) -> Any:
-    """A Python literal, else the text itself; `true` and `false` count as literals too."""
-    try:
-        return ast.literal_eval(text.capitalize() if text.lower() in ("true", "false") else text)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return text
-
-
-def _with_point(value: Any) -> Any:
-    """A whole number as a float; one that is too large, and other values, as they are."""
-    try:
-        return float(value) if type(value) is int else value
-    except OverflowError:
-        return value
 
 
 @functools.cache

@@ -336,3 +336,20 @@ def test_every_other_error_of_the_page_is_in_the_source():
         for part in re.split("…|; ", messages[title]):
             words = part.strip(" ();:")
             assert words in source, (title, words)
+
+
+@pytest.mark.slow
+def test_the_page_of_python_runs(base_model, make_model, tmp_path, monkeypatch, capsys):
+    (tmp_path / "models").mkdir()
+    shutil.copytree(base_model, tmp_path / "models" / "base")
+    make_model("pretraining").save(tmp_path / "models" / "words")
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "python.md").read_text()
+    namespace: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(block, namespace)
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[1] in ("good", "bad")
+    shape = (2, 14)
+    names = ("input_ids", "token_type_ids", "attention_mask")
+    assert printed[3:] == [str(dict.fromkeys(names, shape)), "(3, 2, 14, 16)"]

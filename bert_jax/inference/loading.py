@@ -16,7 +16,8 @@ from bert_jax.checkpoints.sentence_transformers.reading import read_modules
 from bert_jax.errors import OptionError, UserError, require_at_least, require_one_of
 from bert_jax.families.family import find_class
 from bert_jax.files import is_remote
-from bert_jax.inference.model import LoadedModel, Origin, parts_of, states_of
+from bert_jax.inference.model import LoadedModel
+from bert_jax.inference.origin import Origin, parts_of, states_of
 from bert_jax.inference.resizing import MOST_POSITIONS
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import resolve_execution

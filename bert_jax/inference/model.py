@@ -3,23 +3,22 @@
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, overload
 
-import jax
-
 from bert_jax.checkpoints import model_directory
-from bert_jax.checkpoints.hub import check_not_of_run, model_files
+from bert_jax.checkpoints.hub import check_not_of_run
 from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.data.examples import Text
-from bert_jax.errors import UserError, listed, require_at_least, require_between
-from bert_jax.files import as_path, state_of
-from bert_jax.files.paths import FileState
-from bert_jax.inference import generation, ranking, resizing, vectors
+from bert_jax.errors import UserError, require_at_least, require_between
+from bert_jax.files import as_path
+from bert_jax.inference import generation, module_calls, ranking, resizing, vectors
 from bert_jax.inference import index as indexes
+from bert_jax.inference.origin import Origin, load_again, parts_of
 from bert_jax.inference.streams import predict_examples
-from bert_jax.options import differing_names
+from bert_jax.process import say
+from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tasks.attentions import AttentionMaps, AttentionsPredictor
 from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor, not_one_string
 from bert_jax.tasks.classification.predict import LabelPredictor, TextPrediction
@@ -43,23 +42,6 @@ from bert_jax.tasks.tagging.tagged_words import Tagging
 
 Answers = Answer | list[Answer]
 """The answer to a question, or with `top_k` above 1 the best ones."""
-
-
-@dataclasses.dataclass(frozen=True, repr=False)
-class Origin:
-    """The call that has loaded a model.
-
-    Attributes:
-        load: the call, without arguments; it can be pickled.
-        directory: absolute path of the directory of the files.
-        states: the files before the call, see `states_of`.
-        parts: the model as it was loaded, see `parts_of`.
-    """
-
-    load: Callable[[], Model]
-    directory: Path
-    states: Mapping[str, FileState]
-    parts: tuple[Any, ...]
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -103,12 +85,18 @@ class LoadedModel(Model):
                 "this model was made or changed in memory, and only the files of a model can be "
                 "pickled; save it, and pickle the model that is loaded from there"
             )
-        return _load_again, (origin.load, origin.directory, origin.states)
+        return load_again, (origin.load, origin.directory, origin.states)
 
     def save(self, directory: str | Path) -> None:
         """Writes a model directory that `transformers` loads, as local files or in a bucket."""
         path = as_path(os.path.expanduser(directory))
         check_not_of_run(path)
+        if self.changes and is_main_host():
+            name = self.changes[-1]
+            say(
+                f"{path}: the model without what {name} changes: it returns another model, "
+                f"model = model.{name}(…), and this one stays as it was"
+            )
         model_directory.save(path, self.description, self.params, self.tokenizer)
 
     add_words = resizing.add_words
@@ -123,6 +111,9 @@ class LoadedModel(Model):
     generate = generation.generate
     index = indexes.index
     token_vectors = vectors.token_vectors
+
+    inputs = module_calls.inputs
+    next_sentence = module_calls.next_sentence
 
     def hidden_states(
         self,
@@ -395,24 +386,3 @@ class LoadedModel(Model):
         scores = list(predict_examples(predictor, examples))
         best = [*map(best_choice, (example.choices for example in examples), scores)]
         return best[0] if isinstance(prompt, str) else best
-
-
-def parts_of(model: Model) -> tuple[Any, ...]:
-    """The objects that a model consists of; none is changed in place."""
-    return (model.module, model.tokenizer, model.description, *jax.tree.leaves(model.params))
-
-
-def states_of(directory: Path) -> dict[str, FileState]:
-    """Size and time of the files of a model, by name."""
-    return {str(file.relative_to(directory)): state_of(file) for file in model_files(directory)}
-
-
-def _load_again(
-    load: Callable[[], Model], directory: Path, states: Mapping[str, FileState]
-) -> Model:
-    if changed := differing_names(states, states_of(directory)):
-        raise UserError(
-            f"{directory}: {listed(changed)} changed since the model was loaded that was pickled; "
-            "load it again, and pickle that"
-        )
-    return load()

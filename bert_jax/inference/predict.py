@@ -299,7 +299,8 @@ def _default_task(description: ModelDescription) -> str:
         return description.vectors.method
     names = task_names(_PREDICT)
     specs = {name: find_task(name, _PREDICT).PREDICT for name in names}
-    able = [name for name, spec in specs.items() if head in spec.heads and spec.is_default]
+    fitting = [name for name, spec in specs.items() if head in spec.heads]
+    able = [name for name in fitting if specs[name].is_default] or fitting
     if len(able) == 1:
         return able[0]
     raise OptionError(

@@ -44,6 +44,7 @@ def add_words(model: ModelT, words: Sequence[str], *, whole: bool = False) -> Mo
     params, config = surgery.add_vocabulary(
         model.params, model.config, [pieces[new] for new in sorted(pieces)], first_id
     )
+    model.changes.append("add_words")
     return _replaced(model, params, config, tokenizer)
 
 
@@ -61,6 +62,7 @@ def extend_positions(model: ModelT, length: int) -> ModelT:
     """
     require_at_least("length", length, 1, MOST_POSITIONS)
     params, config = surgery.extend_positions(model.params, model.config, length)
+    model.changes.append("extend_positions")
     # The limits in the files belong to the shorter table.
     unlimited = dataclasses.replace(model.tokenizer.description, model_max_length=None)
     if vectors := model.description.stored_vectors:
@@ -81,6 +83,7 @@ def keep_layers(model: ModelT, layers: int | Sequence[int]) -> ModelT:
         UserError: a layer does not exist, or appears twice.
     """
     params, config = surgery.keep_layers(model.params, model.config, layers)
+    model.changes.append("keep_layers")
     return _replaced(model, params, config, model.tokenizer)
 
 

@@ -211,7 +211,7 @@ def test_a_stopped_prediction_is_continued(ask, model, tmp_path, capsys):
         predict(model, "embed", source, target, changed)
     description = dataclasses.replace(model.tokenizer.description, truncation_side="left")
     cut_left = dataclasses.replace(model, tokenizer=model.tokenizer.with_description(description))
-    for other in (model.add_words(["zzz"]), cut_left):
+    for other in (dataclasses.replace(model).add_words(["zzz"]), cut_left):
         with pytest.raises(UserError, match=r"of another request \(other model\)"):
             predict(other, "embed", source, target, options)
 

@@ -1,5 +1,6 @@
 """A model that learned its words and positions, and then gets more of both."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -13,6 +14,12 @@ import bert_jax
 from bert_jax.errors import UserError
 
 TEXTS = ["the cat sat on the mat .", ("a bird sang", "it was [MASK] and warm ."), "", "x"]
+
+
+@pytest.fixture
+def model(model):
+    """The model for this test alone: it knows which models were made of it."""
+    return dataclasses.replace(model)
 
 
 def leaf(model, ending: str) -> np.ndarray:
@@ -216,3 +223,17 @@ def test_transformers_takes_the_grown_model(make_model, tmp_path, tied):
     np.testing.assert_allclose(
         outputs.seq_relationship_logits, expected.seq_relationship_logits.numpy(), atol=1e-4
     )
+
+
+def test_saving_the_unchanged_model_says_so(make_model, tmp_path, capsys):
+    model = dataclasses.replace(make_model("encoder"))
+    changed = model.add_words(["moon"])
+    changed.save(tmp_path / "changed")
+    assert capsys.readouterr().err == ""
+    model.save(tmp_path / "same")
+    assert capsys.readouterr().err == (
+        f"{tmp_path}/same: the model without what add_words changes: it returns another model, "
+        "model = model.add_words(…), and this one stays as it was\n"
+    )
+    assert bert_jax.load(tmp_path / "same").config == model.config
+    assert changed.config.vocab_size == model.config.vocab_size + 1

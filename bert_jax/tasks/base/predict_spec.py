@@ -132,7 +132,8 @@ class PredictSpec(Generic[Input, Prediction]):
             "parquet", a table of them.
         endings: file extensions of these formats, such as {".tsv": "glue"}.
         heads: heads that the model may have, the first one for a new model; (): any.
-        is_default: whether a model with one of the heads predicts this task if none is named.
+        is_default: whether a model with one of the heads predicts this task if none is named;
+            otherwise only one with a head that no other task has.
         variants: the options of the programs that a model computes without an option chosen by a
             user, which a server compiles beforehand; for each kind of text, for example.
         request: those of the options that need no program of their own.

@@ -45,6 +45,7 @@ class Model:
         tokenizer: tokenizer of the model.
         description: contents of its `config.json`.
         mesh: devices of the computation.
+        changes: names of the methods that have made changed models of this one.
     """
 
     module: nn.Module
@@ -52,9 +53,8 @@ class Model:
     tokenizer: Tokenizer
     description: ModelDescription
     mesh: Mesh
-    _converted: list[Any] = dataclasses.field(
-        default_factory=list, init=False, repr=False, compare=False
-    )
+    changes: list[str] = dataclasses.field(default_factory=list, init=False, compare=False)
+    _converted: list[Any] = dataclasses.field(default_factory=list, init=False, compare=False)
 
     @property
     def config(self) -> EncoderConfig:
