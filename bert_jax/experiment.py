@@ -51,8 +51,8 @@ from bert_jax.training.step import abstract_state, check_memory, explain_step_ou
 from bert_jax.training_options import TrainOptions
 
 PREDICTIONS = "predictions"
-WARNINGS = "warnings"
-"""The key of `result.json` that is not a metric."""
+WARNINGS, EXPORTED_STEP = "warnings", "exported_step"
+"""The keys of `result.json` that are no metrics."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,7 +180,8 @@ class Experiment:
 
         Returns:
             The validation metrics of the exported model, their baselines, and the metrics of test
-            sets that have labels, as in `result.json`, which has a list of warnings, too.
+            sets that have labels, as in `result.json`, which also has the step of the exported
+            checkpoint and a list of warnings.
         """
         self.check()
         with run_directory.writing(workdir):
@@ -188,8 +189,11 @@ class Experiment:
                 run_directory.init_workdir(workdir, self.sections, self.task)
             if result := from_main_host(run_directory.finished_result(workdir)):
                 say(f"{workdir} is finished already: nothing to do")
-                result.pop(WARNINGS, None)
-                return result
+                return {
+                    name: value
+                    for name, value in result.items()
+                    if name not in (WARNINGS, EXPORTED_STEP)
+                }
             if describe:
                 self.describe_data()
             is_new = from_main_host(newest_step(workdir) is None)
@@ -353,7 +357,7 @@ class Experiment:
                 if is_main_host():
                     content = config_bytes(evaluation.description)
                     run_directory.write(workdir, {MODEL_CONFIG: content})
-            export(workdir, workdir / MODEL)
+            step = export(workdir, workdir / MODEL)
             of_teacher: dict[str, float] = {}
             if isinstance(task, DistilledTask):
                 teacher, student = (
@@ -366,7 +370,8 @@ class Experiment:
                 derived = task.derived_metrics
                 draw_curves(workdir, baselines, derived_metrics=derived, teacher=of_teacher)
                 _warn([*worse, *self.sections.spec.export_notes(self.sections.task.data)])
-                stored = {**result, WARNINGS: task.data_summary.warnings() + worse}
+                warnings = task.data_summary.warnings() + worse
+                stored = {**result, EXPORTED_STEP: step, WARNINGS: warnings}
                 content = (json.dumps(stored, indent=2) + "\n").encode()
                 run_directory.write(workdir, {RESULT: content})
                 _name_mistakes(workdir / PREDICTIONS)

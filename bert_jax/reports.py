@@ -7,26 +7,49 @@ from typing import Any
 
 from bert_jax.errors import UserError
 from bert_jax.files import as_path, is_there, open_regular, reachable
+from bert_jax.files.paths import MODEL, RUN_CONFIG, SEVERAL_RUNS
 from bert_jax.pictures.mistakes import mistakes
 from bert_jax.pictures.page import Page
 from bert_jax.pictures.run_report import Run, report_page
 from bert_jax.training.logs import RESUMED, read_metrics
 from bert_jax.workdir import finished_result, run_sections
 
+_OF_RUNS = (RUN_CONFIG, SEVERAL_RUNS)
 _PREDICTIONS, _WARNINGS = "predictions", "warnings"
 
 
 def report(workdirs: Sequence[str | Path]) -> Page:
-    """The report of some runs, finished or not.
+    """The report of some runs, finished or not; a directory of several runs stands for them.
 
     Raises:
         UserError: a directory is not a run, or a file in it is damaged.
     """
-    paths = [as_path(workdir) for workdir in workdirs]
+    paths = [path for workdir in workdirs for path in _runs_in(as_path(workdir))]
     names = [path.name for path in paths]
     if len(set(names)) < len(names):
         names = [*map(str, paths)]
     return report_page([*map(_run, paths, names)])
+
+
+def _runs_in(workdir: Path) -> list[Path]:
+    """The run of a directory, or the runs of several seeds or of a sweep.
+
+    Raises:
+        UserError: there are none yet.
+    """
+    if not is_there(workdir / SEVERAL_RUNS):
+        return [workdir]
+    with reachable(workdir):
+        folders = [path for path in sorted(workdir.iterdir()) if path.is_dir()]
+    runs = [
+        run
+        for folder in folders
+        if folder.name != MODEL and any(is_there(folder / name) for name in _OF_RUNS)
+        for run in _runs_in(folder)
+    ]
+    if not runs:
+        raise UserError(f"{workdir}: none of its runs has begun; train first")
+    return runs
 
 
 def _run(workdir: Path, name: str) -> Run:

@@ -132,6 +132,8 @@ class Report:
     def draw(self, path: Path) -> None:
         """Draws the best metric of each run, one row per run, with the baselines.
 
+        Of seeds also their mean, with the sample standard deviation to both sides.
+
         Raises:
             UserError: the picture cannot be written; an older one is unchanged.
         """
@@ -144,9 +146,17 @@ class Report:
         axes.plot([self._value(outcome) for outcome in shown], range(len(shown)), "o")
         axes.set_yticks(range(len(shown)), [outcome.name for outcome in shown])
         axes.invert_yaxis()
+        if self.kind == "seeds" and name in self.means:
+            mean, deviation = self.means[name], self.deviations[name]
+            label = f"mean {_shown(mean)}"
+            if deviation is not None:
+                label += f" ± {_shown(deviation)}"
+                axes.axvspan(mean - deviation, mean + deviation, color="C0", alpha=0.15)
+            axes.axvline(mean, color="C0", label=label)
         for baseline, value in baselines_of(name, self.baselines).items():
             axes.axvline(value, linestyle="--", color="gray", label=f"{baseline} (baseline)")
-            axes.legend()
+        if axes.get_legend_handles_labels()[1]:
+            axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
         axes.set_xlabel(name.replace("_", " "))
         axes.grid(alpha=0.3)
         save_figure(path, figure)
@@ -168,8 +178,16 @@ class Report:
 
     def _remarks(self) -> list[str]:
         best = f"* best by {self.best_metric[0]}" if self.best else "no run has ended"
-        failed = [f"failed: {name}: {why}" for name, why in self.failed.items()]
-        return [best, *failed]
+        poor = {
+            outcome.name
+            for outcome in self.outcomes
+            if not (outcome.diverged or math.isnan(self._value(outcome)))
+        }
+        reasons = [
+            f"{'not better' if name in poor else 'failed'}: {name}: {why}"
+            for name, why in self.failed.items()
+        ]
+        return [best, *reasons]
 
     def _columns(self) -> Iterator[tuple[str, list[float]]]:
         for name in self.metrics:

@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from bert_jax import sweep_report
 from bert_jax.sweep_report import Outcome, Report
 
 BASELINES = {"accuracy_majority": 0.5}
@@ -53,7 +54,7 @@ def test_the_table_by_eye():
         "mean         0.7500  0.5000\n"
         "deviation    0.2500  0.2000\n"
         "* best by accuracy\n"
-        "failed: seed-2: accuracy 0.5000 is not better than accuracy_majority 0.5000\n"
+        "not better: seed-2: accuracy 0.5000 is not better than accuracy_majority 0.5000\n"
         "failed: seed-3: the loss of step 7 is not finite"
     )
 
@@ -70,7 +71,7 @@ def test_a_sweep_is_ranked_and_has_no_mean():
         "| seed-2 | 0.5000 | 0.7000 |\n"
         "| seed-3 | - | - |\n"
         "\n* best by accuracy\n"
-        "\nfailed: seed-2: accuracy 0.5000 is not better than accuracy_majority 0.5000\n"
+        "\nnot better: seed-2: accuracy 0.5000 is not better than accuracy_majority 0.5000\n"
         "\nfailed: seed-3: the loss of step 7 is not finite\n"
     )
 
@@ -134,6 +135,15 @@ def test_nothing_has_ended():
     assert "no run has ended" in actual.as_text()
 
 
-def test_a_picture(tmp_path):
+def test_a_picture(tmp_path, monkeypatch):
     report().draw(tmp_path / "result.png")
     assert (tmp_path / "result.png").read_bytes().startswith(b"\x89PNG")
+    drawn = []
+    monkeypatch.setattr(sweep_report, "save_figure", lambda path, figure: drawn.append(figure))
+    report().draw(tmp_path / "seeds.png")
+    report(kind="sweep").draw(tmp_path / "sweep.png")
+    legends = [figure.axes[0].get_legend_handles_labels()[1] for figure in drawn]
+    assert legends == [
+        ["mean 0.7500 ± 0.2500", "accuracy_majority (baseline)"],
+        ["accuracy_majority (baseline)"],
+    ]

@@ -45,7 +45,8 @@ def add_arguments(parser: Parser) -> None:
     null = "log odds of no answer above which there is none (default: the reader's own)"
     add("--null-threshold", type=float, metavar="X", help=null)
     add("--searcher", metavar="NAME", help="see `bert-jax search`")
-    add("--output", default="-", metavar="FILE", help="JSON lines (default: to stdout)")
+    files = "JSON lines (default: to stdout), .json or .parquet"
+    add("--output", default="-", metavar="FILE", help=files)
     add_computing(parser, "maximum tokens of a row of the reader")
     kinds = "jsonl, tsv, csv, text or squad, any other JSON, too (default: by the file extension)"
     add("--input-format", dest="format", metavar="NAME", help=kinds)
@@ -53,11 +54,13 @@ def add_arguments(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Answers; prints metrics on the last line, if the questions have answers."""
-    from bert_jax.data.outputs import Layout, check_output, resumable_outputs, to_json
+    from bert_jax.data.converted_outputs import layout_of
+    from bert_jax.data.outputs import check_output, resumable_outputs, to_json
     from bert_jax.inference.index import Index
     from bert_jax.inference.open_qa import OpenQA
 
     check_output(options.output, [options.questions])
+    layout = layout_of(options.output)
     mesh = local_mesh()
     query_model, reader, reranker = open_models(options, mesh, "model", "reader", "reranker")
     answering = OpenQA(
@@ -71,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     )
     questions = _questions(options)
     scores = _Scores(options.top_k)
-    with resumable_outputs(options.output, [Layout()], request=None) as outputs:
+    with resumable_outputs(options.output, [layout], request=None) as outputs:
         while chosen := list(itertools.islice(questions, _QUESTIONS)):
             texts = [example.input for example in chosen]
             passages = answering.retrieve(texts, options.top_k)

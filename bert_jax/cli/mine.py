@@ -58,6 +58,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Mines; prints the numbers of queries, negatives and dropped candidates on the last line."""
+    from bert_jax.data.converted_outputs import layout_of
     from bert_jax.data.outputs import check_output
     from bert_jax.data.readers.ranking import read_candidates
     from bert_jax.inference import mining
@@ -72,6 +73,7 @@ def run(options: argparse.Namespace) -> int:
     values = values_of(options, fixed | {"require_positive": True})
     how: Any = RERANK.read_options("mine", options.output, values)
     check_output(options.output, [options.collection, how.corpus, how.queries])
+    layout_of(options.output, only_lines=True)
     queries = mining.merged(read_candidates(options.input, how), rules)
     if not queries:
         raise UserError(f"{options.input} has no query with a positive; give another input")

@@ -45,7 +45,8 @@ def add_arguments(parser: Parser) -> None:
     add("--top-k", type=int, metavar="N", help=depth)
     kinds = "exact, faiss, lance, sparse or bm25; also faiss:nprobe=32, and fused, faiss+bm25"
     add("--searcher", metavar="NAME", help=f"{kinds} (default: the first of vectors)")
-    files = f"JSON lines (default: to stdout), or a run of TREC ({' or '.join(TREC_ENDINGS)})"
+    trec = " or ".join(TREC_ENDINGS)
+    files = f"JSON lines (default: to stdout), .json, .parquet, or a run of TREC ({trec})"
     add("--output", default="-", metavar="FILE", help=files)
     add_computing(parser)
     add_judgements(parser)
@@ -54,7 +55,8 @@ def add_arguments(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Searches; prints the metrics on the last line, if there are judgements."""
-    from bert_jax.data.outputs import Layout, check_output, resumable_outputs, to_json
+    from bert_jax.data.converted_outputs import LINES, layout_of
+    from bert_jax.data.outputs import check_output, resumable_outputs, to_json
     from bert_jax.data.readers.collection import CollectionOptions, read_queries
     from bert_jax.data.runs import check_names, run_lines
     from bert_jax.inference.index import Index, hit_record
@@ -67,6 +69,7 @@ def run(options: argparse.Namespace) -> int:
         queries = read_queries(options.input, fields_from(CollectionOptions, options))
     if is_run := Path(options.output).suffix.lower() in TREC_ENDINGS:
         check_names(queries)
+    layout = LINES if is_run else layout_of(options.output, others=TREC_ENDINGS)
     measure = measure_of(options)
     if options.top_k is None:
         options.top_k = _JUDGED if measure else _TOP_K
@@ -77,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     if measure:
         measure.check(queries, indexes[0].has_any, options.top_k)
     waiting, run = iter(queries), {}
-    with resumable_outputs(options.output, [Layout()], request=None) as outputs:
+    with resumable_outputs(options.output, [layout], request=None) as outputs:
         while ids := list(itertools.islice(waiting, _QUERIES)):
             found = [
                 index.search(

@@ -1,4 +1,4 @@
-"""JSON lines as files of NumPy and Parquet, which are written when all lines are there."""
+"""JSON lines as files of other formats: JSON; NumPy and Parquet, when all lines are there."""
 
 import contextlib
 import itertools
@@ -9,12 +9,42 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+from bert_jax.data.outputs import Layout
 from bert_jax.errors import UserError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _GROUP = 10_000  # rows of a row group
+
+LINES = Layout()
+"""A file of lines and nothing else."""
+ARRAY = Layout(head="[\n", separator=",", tail="]\n", empty="[]\n")
+"""Lines of JSON as one array."""
+_LINES = ("", ".jsonl", ".ndjson")
+
+
+def layout_of(
+    target: str | Path, *, others: tuple[str, ...] = (), only_lines: bool = False
+) -> Layout:
+    """The file for lines of JSON that the ending of an output says: lines, an array, or a table.
+
+    Args:
+        target: the output; "-" for stdout has lines.
+        others: endings of formats that are written otherwise, for the error.
+        only_lines: whether other forms than lines are refused, of files that are read again.
+
+    Raises:
+        UserError: no format has this ending.
+    """
+    known = dict.fromkeys(_LINES, LINES)
+    if not only_lines:
+        known |= {".json": ARRAY, ".parquet": Layout(convert=to_parquet)}
+    ending = Path(target).suffix.lower()
+    if ending not in known:
+        endings = ", ".join(filter(None, (*known, *others)))
+        raise UserError(f"{target}: {ending} is no ending of this output; give {endings}")
+    return known[ending]
 
 
 def to_numpy(lines: Path, file: BinaryIO) -> None:

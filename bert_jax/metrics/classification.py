@@ -204,7 +204,7 @@ class ConfusionMatrix:
         style: dict[str, Any] = {"fontsize": min(10, 28 * cell), "parse_math": False}
         axes.set_yticks(range(classes), names, **style)
         axes.set_xticks(range(classes), names, rotation=90, **style)
-        axes.set_ylabel("gold")
+        axes.set_ylabel("gold (colours: shares of each row)")
         axes.set_xlabel("predicted")
         title = f"{len(self.gold)} {self.unit}, accuracy {self.accuracy:.4f}"
         if classes < len(self.labels):

@@ -78,8 +78,8 @@ def _curves(runs: Sequence[Run]) -> Iterator[str]:
     """A panel for each metric of the logs."""
     lines = [line for run in runs for line in (*run.train, *run.validation)]
     metrics = dict.fromkeys((*_FIRST, *(metric for line in lines for metric in line)))
-    yield "<h2>Curves</h2>\n<p>Lines are the training, dots the validation; a dotted line is where "
-    yield "the run was resumed.</p>\n"
+    yield "<h2>Curves</h2>\n<p>Lines are single batches of the training, dots the validation; a "
+    yield "dotted line is where the run was resumed.</p>\n"
     yield '<div class="panels">\n'
     for metric in metrics:
         if metric != "step" and any(metric in line for line in lines):

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -30,7 +31,7 @@ RESUMED = "resumed"
 SAVE_SECONDS = 60.0
 _PANELS_IN_A_ROW = 2
 _STYLES: dict[str, dict[str, Any]] = {
-    "train": {"color": "C0", "alpha": 0.6},
+    "train": {"color": "C0", "alpha": 0.4, "linewidth": 1},
     "validation": {"color": "C1", "marker": "o", "markersize": 3},
 }
 
@@ -194,8 +195,9 @@ def draw_curves(
 ) -> Path:
     """Draws `WORKDIR/curves.png` from `metrics.jsonl`.
 
-    Each validation metric gets a panel, together with the same training metric if there is one; for
-    a loss that is a sum of parts, only the parts are drawn. Baselines `<metric>_<name>` and the
+    Each validation metric gets a panel, together with the same training metric if there is one, of
+    the logged batches and as their mean between two evaluations; for a loss that is a sum of parts,
+    only the parts are drawn. Baselines `<metric>_<name>` and the
     teacher's value are dashed lines; where the run was resumed, there is a dotted one.
 
     Args:
@@ -225,7 +227,11 @@ def draw_curves(
             if points:
                 steps = [record["step"] for record in points]
                 values = [record[metric] for record in points]
-                axes.plot(steps, values, label=split, **style)
+                label = "train, single batches" if split == "train" else split
+                axes.plot(steps, values, label=label, **style)
+        if means := _means_between(records, metric):
+            label = "train, mean since the last validation"
+            axes.plot(*zip(*means, strict=True), label=label, color="C0", marker="o", markersize=3)
         for baseline, value in by_metric[metric].items():
             label = f"{baseline.replace('_', ' ')} (baseline)"
             axes.axhline(value, linestyle="--", color="gray", label=label)
@@ -242,6 +248,20 @@ def draw_curves(
     path = workdir / "curves.png"
     save_figure(path, figure, names=(name, *metrics))
     return path
+
+
+def _means_between(
+    records: Mapping[str, list[dict[str, float]]], metric: str
+) -> list[tuple[float, float]]:
+    """(step, mean of the training's values since the evaluation before) of each evaluation."""
+    points = [(line["step"], line[metric]) for line in records["train"] if metric in line]
+    means, before = [], -math.inf
+    for step in (line["step"] for line in records["validation"]):
+        values = [value for at, value in points if before < at <= step]
+        if values:
+            means.append((step, sum(values) / len(values)))
+        before = step
+    return means
 
 
 def _panels(record: Mapping[str, float], derived_metrics: Collection[str]) -> list[str]:

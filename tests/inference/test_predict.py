@@ -160,7 +160,7 @@ def test_an_ending_without_a_format(model, tmp_path, name):
     ending = name[1:]
     expected = (
         f"{name}: no format of task 'embed' has the ending {ending}; give .jsonl, .ndjson, .json, "
-        ".parquet, .npy, or a format: jsonl, parquet, npy"
+        ".parquet, .npy, or a format: jsonl, json, parquet, npy"
     )
     with pytest.raises(UserError, match=f"{re.escape(expected)}$"):
         predict(model, "embed", tmp_path / "in.jsonl", tmp_path / name)

@@ -8,6 +8,7 @@ import pytest
 from bert_jax import cli
 from bert_jax.config import complete_config
 from bert_jax.pictures.mistakes import mistakes
+from bert_jax.reports import report
 
 HOSTILE = '<script>alert("1")</script>'
 
@@ -86,6 +87,20 @@ def test_mistakes_of_each_kind_of_prediction():
     shown = ("1: b", "0: a", "it / a b")
     assert "".join(f"<td><bdi>{each}</bdi></td>" for each in shown) in html
     assert mistakes([{"id": "0", "label": "a", "score": 1.0}]) == ""
+
+
+def test_a_directory_of_seeds_stands_for_its_runs(make_run, tmp_path, refused):
+    several = tmp_path / "seeds"
+    several.mkdir()
+    (several / "several_runs.json").write_text('{"kind": "seeds"}')
+    message = refused("report", several, "--output", tmp_path / "x.html")
+    assert "none of its runs has begun" in message
+    for number in (1, 2):
+        make_run(f"seeds/seed-{number}", number / 4)
+    (several / "model").mkdir()
+    (several / "model" / "config.json").write_text("{}")
+    html = report([several]).html
+    assert re.findall(r"--colour: #\w+\"><bdi>([\w-]+)", html)[:2] == ["seed-1", "seed-2"]
 
 
 def test_errors_are_one_line(make_run, tmp_path, refused):

@@ -165,9 +165,10 @@ def test_what_the_curves_show(tmp_path, monkeypatch):
     }  # fmt: skip
     log = RunLog(tmp_path, resume_step=0)
     log.write(1, "train", {"mlm_loss": 2.5, "mlm_accuracy": 0.4})
-    log.write(1, "validation", metrics)
+    log.write(2, "train", {"mlm_loss": 1.5, "mlm_accuracy": 0.5})
+    log.write(2, "validation", metrics)
     log.close()
-    RunLog(tmp_path, resume_step=1).close()
+    RunLog(tmp_path, resume_step=2).close()
     drawn = []
     monkeypatch.setattr(logs, "save_figure", lambda path, figure, **_: drawn.append(figure))
     baselines = {
@@ -194,9 +195,13 @@ def test_what_the_curves_show(tmp_path, monkeypatch):
         "dev matched macro f1": {
             "validation": ("C1", 0.7), "majority (baseline)": ("gray", 0.2), **resumed,
         },
-        "mlm loss": {"train": ("C0", 2.5), "validation": ("C1", 2.0), **resumed},
+        "mlm loss": {
+            "train, single batches": ("C0", 2.5), "train, mean since the last validation":
+            ("C0", 2.0), "validation": ("C1", 2.0), **resumed,
+        },
         "mlm accuracy": {
-            "train": ("C0", 0.4), "validation": ("C1", 0.5),
+            "train, single batches": ("C0", 0.4), "train, mean since the last validation":
+            ("C0", 0.45), "validation": ("C1", 0.5),
             "most frequent (baseline)": ("gray", 0.1), "teacher": ("C2", 0.6), **resumed,
         },
     }  # fmt: skip

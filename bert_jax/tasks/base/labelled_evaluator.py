@@ -14,6 +14,8 @@ from bert_jax.data.outputs import table_line
 from bert_jax.errors import OptionError
 from bert_jax.metrics import unknown_metric
 from bert_jax.metrics.mistakes import judge, worst
+from bert_jax.process import say
+from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tasks.base.labelled_options import LabelledOptions
 from bert_jax.tasks.base.predict_spec import EXPECTED, JSONL, PredictSpec
 from bert_jax.tasks.base.predictor import Model, Predictor
@@ -126,6 +128,8 @@ class LabelledEvaluator(Evaluator, Generic[Input, Prediction]):
 
     def evaluate(self, model: Model, predict: Predict, *, with_test: bool) -> EvalResult:
         validation, test = self.splits.validation, self.splits.test
+        if with_test and not self.splits.train and is_main_host():  # else the summary says it
+            say(*(each.note for each in test if each.note))
         tuned, predictor = self, self.predictor(model)
         metrics: dict[str, dict[str, float]] = {}  # by set
         predictions: dict[str, list[Prediction]] = {}

@@ -216,7 +216,7 @@ class LabelledTask(Task, Generic[Input]):
                 for each in (*splits.validation, *splits.test)
             },
             files=splits.files,
-            reading=self.reading_report(),
+            reading=(*self.reading_report(), *(each.note for each in splits.test if each.note)),
         )
 
     def reading_report(self) -> tuple[str, ...]:

@@ -10,8 +10,6 @@ import numpy as np
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Example
 from bert_jax.errors import OptionError, UserError
-from bert_jax.process import say
-from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.splits import EvalSet
 
@@ -79,11 +77,10 @@ def class_of(example: Example[Any]) -> str:
 
 
 def drop_labels(eval_set: EvalSet[Input], reason: object) -> EvalSet[Input]:
-    """The set without the labels of its examples; a line on stderr says why."""
-    if is_main_host():
-        say(f"{eval_set.source}: skipping metrics: {reason}")
+    """The set without the labels of its examples, with a note that says why."""
     examples = [dataclasses.replace(example, label=None) for example in eval_set.examples]
-    return dataclasses.replace(eval_set, examples=examples)
+    note = f"{eval_set.source}: its labels are not used, so it has no metrics: {reason}"
+    return dataclasses.replace(eval_set, examples=examples, note=note)
 
 
 def choose_labels(

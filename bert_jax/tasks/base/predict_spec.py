@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.converted_outputs import to_parquet
+from bert_jax.data.converted_outputs import ARRAY, LINES, to_parquet
 from bert_jax.data.examples import Example, Examples, Text
 from bert_jax.data.outputs import Layout, Outputs, open_outputs, to_json
 from bert_jax.data.readers.columns import TextOptions
@@ -24,14 +24,10 @@ Input = TypeVar("Input")
 Prediction = TypeVar("Prediction")
 
 BAD_ROWS = ERROR, SKIP, MARK = "error", "skip", "mark"
-JSONL = "jsonl"
-PARQUET = "parquet"
-_ENDINGS = dict.fromkeys(("", ".jsonl", ".ndjson", ".json"), JSONL) | {".parquet": PARQUET}
+JSONL, JSON, PARQUET = "jsonl", "json", "parquet"
+_ENDINGS = dict.fromkeys(("", ".jsonl", ".ndjson"), JSONL) | {".json": JSON, ".parquet": PARQUET}
 EXPECTED = "expected"
 """The key of an example's label where the prediction has a key of the label's name."""
-
-LINES = Layout()
-"""A file of lines and nothing else."""
 
 Write = Callable[[Example[Input], Prediction], None]
 
@@ -128,8 +124,8 @@ class PredictSpec(Generic[Input, Prediction]):
         options: dataclass of the options of the prediction.
         predictor: makes the predictor of a model from the options.
         to_record: input and prediction → the fields of the prediction in JSON.
-        formats: further output formats by name; each task has "jsonl", lines of such fields, and
-            "parquet", a table of them.
+        formats: further output formats by name; each task has "jsonl", lines of such fields,
+            "json", an array of them, and "parquet", a table of them.
         endings: file extensions of these formats, such as {".tsv": "glue"}.
         heads: heads that the model may have, the first one for a new model; (): any.
         is_default: whether a model with one of the heads predicts this task if none is named;
@@ -171,7 +167,7 @@ class PredictSpec(Generic[Input, Prediction]):
                 rule = f"task {task!r} has no such option; it has {', '.join(sorted(known))}"
                 raise OptionError(name, value, rule)
         options = self.options(**typed_values(self.options, values))
-        formats = (JSONL, PARQUET, *self.formats)
+        formats = (JSONL, JSON, PARQUET, *self.formats)
         endings, ending = _ENDINGS | dict(self.endings), Path(target).suffix.lower()
         name = options.output_format or endings.get(ending, "")
         if not name:
@@ -181,7 +177,7 @@ class PredictSpec(Generic[Input, Prediction]):
             )
         if name not in formats:
             raise OptionError("output_format", name, f"this task has {', '.join(formats)}")
-        if options.bad_rows == MARK and name != JSONL:
+        if options.bad_rows == MARK and name not in (JSONL, JSON):
             rule = f"that is for JSON lines, not for {target}; give skip, or an output of .jsonl"
             raise OptionError("bad_rows", options.bad_rows, rule)
         return dataclasses.replace(options, output_format=name)
@@ -240,6 +236,7 @@ class PredictSpec(Generic[Input, Prediction]):
         formats: dict[str, Format[Input, Prediction]] = {
             **self.formats,
             JSONL: lambda _: (OutputFile(line),),
+            JSON: lambda _: (OutputFile(line, ARRAY),),
             PARQUET: lambda _: (OutputFile(line, Layout(convert=to_parquet)),),
         }
         files = formats[options.output_format](options)

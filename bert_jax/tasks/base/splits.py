@@ -29,11 +29,13 @@ class EvalSet(Generic[Input]):
         name: the name in metrics and file names.
         source: the file that they were read from.
         examples: the examples in the order of the file.
+        note: why its labels are not used; "": they are, or there are none.
     """
 
     name: str
     source: str
     examples: list[Example[Input]]
+    note: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
