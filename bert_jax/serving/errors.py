@@ -2,7 +2,7 @@
 
 import http
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -18,12 +18,19 @@ class RequestError(Exception):
         message: the problem and its remedy, one line.
         field: the field of the request that is wrong; "": none.
         headers: further headers of the answer.
+        kind: what text-embeddings-inference calls the error; "": as all of this status.
     """
 
     def __init__(
-        self, status: int, message: str, field: str = "", headers: Mapping[str, str] | None = None
+        self,
+        status: int,
+        message: str,
+        field: str = "",
+        headers: Mapping[str, str] | None = None,
+        kind: str = "",
     ) -> None:
         super().__init__(message)
+        self.kind = kind
         self.status, self.message, self.field = status, one_line(message), field
         self.headers = dict(headers or {})
 
@@ -36,6 +43,26 @@ def too_large(message: str, field: str = "") -> RequestError:
 def unprocessable(message: str, field: str) -> RequestError:
     """A field with a wrong value."""
     return RequestError(http.HTTPStatus.UNPROCESSABLE_ENTITY, message, field)
+
+
+def check_not_empty(texts: Sequence[Any], field: str, places: Sequence[str] | None = None) -> None:
+    """Refuses no texts, and an empty one, as text-embeddings-inference and OpenAI do.
+
+    Args:
+        texts: texts, pairs of texts, or token ids of texts; a pair may have one empty text.
+        field: the field of the request that has them.
+        places: the place of each in the request; None: `field` is their list.
+
+    Raises:
+        RequestError: 400.
+    """
+    name = "" if texts else field
+    for index, text in enumerate(texts):
+        if not (any(text) if isinstance(text, tuple) else text):
+            name = places[index] if places else f"{field}[{index}]"
+            break
+    if name:
+        raise RequestError(400, f"{name} cannot be empty; leave it out", name, kind="Empty")
 
 
 FieldName = Callable[[str], str]
@@ -89,7 +116,7 @@ def of_embeddings_inference(error: RequestError) -> dict[str, Any]:
     field = {"field": error.field} if error.field else {}
     return {
         "error": error.message,
-        "error_type": _TYPES.get(error.status, "Validation"),
+        "error_type": error.kind or _TYPES.get(error.status, "Validation"),
         **field,
     }
 
@@ -101,3 +128,8 @@ def of_openai(error: RequestError) -> dict[str, Any]:
     kind = kinds.get(error.status, by_class)
     param = error.field or None
     return {"error": {"message": error.message, "type": kind, "param": param, "code": None}}
+
+
+def error_form(path: str) -> ErrorForm:
+    """The form of errors at a path, also at one that does not exist."""
+    return of_openai if path.startswith("/v1/") else of_embeddings_inference

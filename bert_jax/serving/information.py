@@ -45,11 +45,12 @@ def info(service: Service) -> dict[str, Any]:
 
 def models(service: Service) -> dict[str, Any]:
     """OpenAI's list of models."""
-    data = [
-        {"id": served.name, "object": "model", "created": 0, "owned_by": "bert_jax"}
-        for served in service.models.served
-    ]
-    return {"object": "list", "data": data}
+    return {"object": "list", "data": list(map(model, service.models.served))}
+
+
+def model(served: ServedModel) -> dict[str, Any]:
+    """A model in OpenAI's form."""
+    return {"id": served.name, "object": "model", "created": 0, "owned_by": "bert_jax"}
 
 
 def _mask_token(served: ServedModel) -> str | None:

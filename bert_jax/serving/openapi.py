@@ -9,7 +9,7 @@ from pydantic.json_schema import models_json_schema
 from bert_jax.serving.endpoints import Endpoint
 
 _ERRORS = {
-    "400": "The body is no JSON.",
+    "400": "The body is no JSON, or has no text.",
     "401": "The API key is missing or wrong.",
     "404": "There is no such model.",
     "408": "The body did not arrive in time.",
@@ -39,7 +39,9 @@ def document(
     _, definitions = models_json_schema(
         [(form, "validation") for form in forms], ref_template="#/components/schemas/{model}"
     )
-    paths: dict[str, Any] = {path: {"get": _operation(what)} for path, what in gets.items()}
+    paths: dict[str, Any] = {
+        path: {"get": _operation(what, parameters=_parameters(path))} for path, what in gets.items()
+    }
     for each in endpoints:
         reference = {"$ref": f"#/components/schemas/{each.form.__name__}"}
         operation = _operation(each.summary, tags=[each.group])
@@ -47,10 +49,7 @@ def document(
             "required": True,
             "content": {"application/json": {"schema": reference}},
         }
-        operation["parameters"] = [
-            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-            for name in re.findall(r"\{(\w+)\}", each.path)
-        ]
+        operation["parameters"] = _parameters(each.path)
         operation["responses"] |= {code: {"description": text} for code, text in _ERRORS.items()}
         paths[each.path] = {"post": operation}
     components: dict[str, Any] = {"schemas": definitions.get("$defs", {})}
@@ -65,6 +64,13 @@ def document(
         "components": components,
         **security,
     }
+
+
+def _parameters(path: str) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in re.findall(r"\{(\w+)\}", path)
+    ]
 
 
 def _operation(summary: str, **more: Any) -> dict[str, Any]:

@@ -168,6 +168,20 @@ def test_an_error_of_openai_has_its_form(client):
         "invalid_request_error",
         "dimensions",
     )
+    for answer in (client.get("/v1/models/huge"), client.post("/v1/chat/completions", json={})):
+        assert answer.status_code == 404
+        assert answer.json()["error"]["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize("side", ["Right", "right"])
+def test_the_side_that_is_cut_is_written_in_two_ways(client, side):
+    body = {"inputs": "a dog", "truncation_direction": side}
+    for path in ("/embed", "/pipeline/feature-extraction"):
+        assert client.post(path, json=body).status_code == 200
+    body["truncation_direction"] = "Left"
+    for path in ("/embed", "/pipeline/feature-extraction"):
+        answer = client.post(path, json=body)
+        assert (answer.status_code, answer.json()["field"]) == (422, "truncation_direction")
 
 
 def test_a_computation_that_fails_is_424(serve, encoder):
@@ -219,7 +233,9 @@ def test_information_and_metrics(client):
     assert client.get("/health").status_code == 200
     info = client.get("/info").json()
     assert (info["model_id"], info["max_input_length"]) == ("tiny", 32)
-    assert client.get("/v1/models").json()["data"][0]["id"] == "tiny"
+    (model,) = client.get("/v1/models").json()["data"]
+    assert model["id"] == "tiny"
+    assert client.get("/v1/models/tiny").json() == model
     text = client.get("/metrics").text
     assert 'bert_jax_requests_total{route="/embed",status="200"}' in text
     assert "bert_jax_waiting_examples 0.0" in text

@@ -10,10 +10,13 @@ from pydantic import Field
 from bert_jax.data.outputs import float32_repr
 from bert_jax.metrics.similarity import similarities, units
 from bert_jax.serving.endpoints import Endpoint, Reply, RequestForm
-from bert_jax.serving.errors import unprocessable
+from bert_jax.serving.errors import check_not_empty, unprocessable
 from bert_jax.serving.models import ServedModel
 from bert_jax.serving.routes.openai import leading
 from bert_jax.serving.service import Predicted, Service
+
+Side = Literal["Left", "Right", "left", "right"]
+"""Where a text is cut: as text-embeddings-inference writes it, or Hugging Face's clients."""
 
 
 class ModelRequest(RequestForm):
@@ -37,6 +40,10 @@ class Texts(RequestForm):
         """The places of the texts, see `Service.predict`."""
         return ["inputs"] if isinstance(self.inputs, str) else None
 
+    def check_not_empty(self) -> None:
+        """See `errors.check_not_empty`."""
+        check_not_empty(self.texts, "inputs", self.places)
+
 
 class Truncation(RequestForm):
     """What is done to texts that are too long."""
@@ -44,7 +51,7 @@ class Truncation(RequestForm):
     truncate: Annotated[
         bool, Field(description="cut texts that are too long; else refuse them")
     ] = True
-    truncation_direction: Literal["Left", "Right", "left", "right"] | None = None
+    truncation_direction: Side | None = None
 
     def check_direction(self, served: ServedModel) -> None:
         """Refuses to cut texts on another side than the model's tokenizer does."""
@@ -75,7 +82,7 @@ class SimilarityInputs(RequestForm):
     """A sentence, and others to compare it with."""
 
     source_sentence: str
-    sentences: list[str] = Field(min_length=1)
+    sentences: list[str]
 
 
 class SimilarityParameters(Truncation):
@@ -101,7 +108,7 @@ class TokenizeRequest(Texts, ModelRequest):
 class DecodeRequest(ModelRequest):
     """One list of token ids or several."""
 
-    ids: list[int] | list[list[int]] = Field(min_length=1)
+    ids: list[int] | list[list[int]]
     skip_special_tokens: bool = True
 
 
@@ -116,6 +123,7 @@ def known_prompt(served: ServedModel, name: str) -> str:
 
 async def embed(service: Service, body: EmbedRequest, path: Mapping[str, str]) -> Reply:
     """A list of vectors."""
+    body.check_not_empty()
     served = service.models.named(body.model, "embed")
     body.check_direction(served)
     values: dict[str, Any] = {"normalize": False} if body.normalize is False else {}
@@ -149,6 +157,7 @@ async def embed_sparse(service: Service, body: EmbedAllRequest, path: Mapping[st
 
 
 async def _predicted(service: Service, body: EmbedAllRequest, task: str) -> Predicted:
+    body.check_not_empty()
     served = service.models.named(body.model, task)
     body.check_direction(served)
     values = {}
@@ -164,6 +173,8 @@ async def _predicted(service: Service, body: EmbedAllRequest, task: str) -> Pred
 async def similarity(service: Service, body: SimilarityRequest, path: Mapping[str, str]) -> Reply:
     """How similar a sentence is to each of several, by the model's function."""
     inputs = body.inputs
+    check_not_empty(inputs.sentences, "inputs.sentences")
+    check_not_empty([inputs.source_sentence], "inputs", ["inputs.source_sentence"])
     served = service.models.named(body.model, "embed")
     values = {}
     if body.parameters.prompt_name is not None:
@@ -184,6 +195,7 @@ async def similarity(service: Service, body: SimilarityRequest, path: Mapping[st
 
 async def tokenize(service: Service, body: TokenizeRequest, path: Mapping[str, str]) -> Reply:
     """The tokens of each text, with their characters."""
+    body.check_not_empty()
     served = service.models.named(body.model)
     tokenizer = served.model.tokenizer
     prompt = ""
@@ -217,7 +229,9 @@ async def tokenize(service: Service, body: TokenizeRequest, path: Mapping[str, s
 async def decode(service: Service, body: DecodeRequest, path: Mapping[str, str]) -> Reply:
     """The text of each list of token ids."""
     tokenizer = service.models.named(body.model).model.tokenizer
-    lists: list[Any] = list(body.ids) if isinstance(body.ids[0], list) else [body.ids]
+    is_one = not body.ids or not isinstance(body.ids[0], list)
+    lists: list[Any] = [body.ids] if is_one else list(body.ids)
+    check_not_empty(lists, "ids", ["ids"] if is_one else None)
     skip = body.skip_special_tokens
 
     def texts() -> list[str]:

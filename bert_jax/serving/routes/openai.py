@@ -10,7 +10,7 @@ from pydantic import Field
 
 from bert_jax.metrics.similarity import units
 from bert_jax.serving.endpoints import Endpoint, Reply, RequestForm
-from bert_jax.serving.errors import of_openai, unprocessable
+from bert_jax.serving.errors import check_not_empty, of_openai, unprocessable
 from bert_jax.serving.service import Service
 from bert_jax.tasks.base.predictor import EncodedExample, Notes, RequestEncoder
 from bert_jax.tasks.embed import EmbeddingPredictor
@@ -43,9 +43,10 @@ async def embeddings(service: Service, body: EmbeddingsRequest, path: Mapping[st
     engine = service.models.of_task(served, _TASK).engine
     inputs: Any = body.input
     is_one = isinstance(inputs, str) or (inputs and isinstance(inputs[0], int))
-    inputs = [inputs] if is_one else inputs
+    inputs, places = ([inputs], ["input"]) if is_one else (inputs, None)
+    check_not_empty(inputs, "input", places)
     encoder = None
-    if inputs and not isinstance(inputs[0], str):
+    if not isinstance(inputs[0], str):
         predictor: Any = engine.predictor
         _check_ids(inputs, predictor)
         encode = functools.partial(_rows_of_ids, predictor)
@@ -54,7 +55,7 @@ async def embeddings(service: Service, body: EmbeddingsRequest, path: Mapping[st
         engine,
         inputs,
         field="input",
-        places=["input"] if is_one else None,
+        places=places,
         truncate=body.truncate,
         encoder=encoder,
     )
@@ -100,9 +101,9 @@ def _check_ids(lists: Sequence[TokenIds], predictor: EmbeddingPredictor) -> None
         raise unprocessable(message, "input")
     added = _added_ids(tokenizer)
     for number, ids in enumerate(lists):
-        if not ids or not all(0 <= each < tokenizer.vocab_size for each in ids):
+        if not all(0 <= each < tokenizer.vocab_size for each in ids):
             rule = f"give ids of this model's tokenizer, 0 to {tokenizer.vocab_size - 1}, or text"
-            message = f"input: list {number} has an id out of range, or none; {rule}"
+            message = f"input: list {number} has an id out of range; {rule}"
             raise unprocessable(message, "input")
         if special := added.intersection(ids):
             token = tokenizer.id_to_token(min(special))

@@ -10,7 +10,7 @@ from pydantic import Field
 from bert_jax.errors import UserError
 from bert_jax.models.vectors import SIDES
 from bert_jax.serving.endpoints import Endpoint, Reply
-from bert_jax.serving.errors import from_user_error, unprocessable
+from bert_jax.serving.errors import check_not_empty, from_user_error, unprocessable
 from bert_jax.serving.models import ServedModel
 from bert_jax.serving.routes.embeddings_inference import GROUP, ModelRequest, Truncation
 from bert_jax.serving.service import Predicted, Service
@@ -35,7 +35,7 @@ class PredictRequest(ScoredRequest):
     @property
     def is_single(self) -> bool:
         """Whether the inputs are one text or one pair."""
-        return not (self.inputs and isinstance(self.inputs[0], list))
+        return isinstance(self.inputs, str) or any(isinstance(each, str) for each in self.inputs)
 
 
 class QueryRequest(ScoredRequest):
@@ -60,9 +60,10 @@ class RankRequest(QueryRequest):
 
 async def predict(service: Service, body: PredictRequest, path: Mapping[str, str]) -> Reply:
     """The score of each label, the best first; for several inputs a list for each."""
-    served = service.models.named(body.model, _TASK)
     inputs: Any = [body.inputs] if body.is_single else body.inputs
     texts, places = [_text(each) for each in inputs], ["inputs"] if body.is_single else None
+    check_not_empty(texts, "inputs", places)
+    served = service.models.named(body.model, _TASK)
     predicted = await classified(service, served, body, texts, places=places)
     scores = [labelled(served, each) for each in predicted.predictions]
     return Reply(scores[0] if body.is_single else scores, predicted.cut)
@@ -102,6 +103,7 @@ def _text(given: Any) -> Any:
 
 async def rerank(service: Service, body: RerankRequest, path: Mapping[str, str]) -> Reply:
     """The scores of `LoadedModel.rank`, the best first."""
+    check_not_empty([(body.query, text) for text in body.texts], "texts")
     ranks, cut = await _ranks(service, body, body.texts, "texts")
     if not body.return_text:
         ranks = [{"index": each["index"], "score": each["score"]} for each in ranks]
