@@ -311,7 +311,7 @@ class LoadedModel(Model):
     def answer(
         self,
         question: str | Sequence[str],
-        passage: str | Sequence[str],
+        passage: str | Sequence[str] | None = None,
         top_k: int = 1,
         *,
         null_threshold: float | None = None,
@@ -329,7 +329,8 @@ class LoadedModel(Model):
             options: lengths of windows and answers; None: the defaults.
 
         Raises:
-            UserError: the model does not answer questions, or lists differ in length.
+            UserError: the model does not answer questions, lists differ in length, or there is no
+                passage.
         """
         require_at_least("top_k", top_k, 1)
         require_between("null_threshold", null_threshold, -math.inf, math.inf)

@@ -118,12 +118,18 @@ def _open(source: str | Path, options: AnswerPredictOptions) -> Iterator[Example
             yield examples
 
 
-def question_inputs(question: str | Sequence[str], passage: str | Sequence[str]) -> list[Question]:
+def question_inputs(
+    question: str | Sequence[str], passage: str | Sequence[str] | None
+) -> list[Question]:
     """One or several questions, from the arguments of `LoadedModel.answer`.
 
     Raises:
-        UserError: lists differ in length, or one is a dict.
+        UserError: lists differ in length, one is a dict, or there is no passage.
     """
+    if passage is None:
+        raise UserError(
+            f"{question!r:.60} has no passage beside it; give answer(question, passage)"
+        )
     questions, passages = (
         [texts] if isinstance(texts, str) else list(not_one_string(texts, name))
         for texts, name in ((question, "questions"), (passage, "passages"))

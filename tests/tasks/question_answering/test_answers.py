@@ -206,6 +206,8 @@ def test_questions_that_are_refused(finder):
     for given, name in (((asked, "a cat"), "questions"), (("Who?", asked), "passages")):
         with pytest.raises(UserError, match=f"the {name} are one dict, {{'question': 'Who"):
             answer(model, *given)
+    with pytest.raises(UserError, match="'a cat'} has no passage beside it; give answer"):
+        model.answer(asked)
     with pytest.raises(UserError, match="max_length is 33; this model takes 3 to 32"):
         answer(model, "Who?", PASSAGE, options=AnswerOptions(max_length=33))
     with pytest.raises(UserError, match="window_step is 0; it must be at least 1"):
