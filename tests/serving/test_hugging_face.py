@@ -159,7 +159,12 @@ def test_a_model_whose_labels_are_wrong_is_named(serve, models, task, parameters
         ("question-answering", {"max_answer_len": 2**31}, "parameters.max_answer_len"),
         ("text-classification", {"top_k": 0}, "parameters.top_k"),
         ("text-classification", {"function_to_apply": "tanh"}, "parameters.function_to_apply"),
-        ("token-classification", {"stride": 2}, "parameters.stride"),
+        (
+            "token-classification",
+            {"stride": 2, "aggregation_strategy": "none"},
+            "parameters.stride",
+        ),
+        ("token-classification", {"stride": 30}, "parameters.stride"),
         ("zero-shot-classification", {}, "parameters.candidate_labels"),
         (
             "zero-shot-classification",

@@ -14,6 +14,7 @@ from bert_jax.serving.errors import from_user_error, from_validation_error, unpr
 from bert_jax.serving.models import ServedModel, TaskEngine
 from bert_jax.serving.routes import embeddings_inference as vectors
 from bert_jax.serving.routes.scores import labelled
+from bert_jax.serving.routes.token_classification import TokenClassification, tagged
 from bert_jax.serving.service import Predicted, Service
 from bert_jax.tasks.base.labels import label_names
 from bert_jax.tasks.base.predictor import EncodedExample, softmax
@@ -25,7 +26,6 @@ from bert_jax.tasks.classification.zero_shot import (
 
 Form = TypeVar("Form", bound=RequestForm)
 
-_OUTSIDE = "O"
 _ZERO_SHOT = "zero-shot-classification"
 _FUNCTIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "none": lambda scores: scores,
@@ -59,7 +59,7 @@ class TaskFormRequest(RequestForm):
     normalize: bool | None = None
     prompt_name: str | None = None
     truncate: bool = True
-    truncation_direction: Literal["left", "right"] | None = None
+    truncation_direction: vectors.Side | None = None
     dimensions: int | None = Field(None, ge=1)
 
 
@@ -85,13 +85,6 @@ class TextClassification(RequestForm):
 
     top_k: int | None = Field(None, ge=1)
     function_to_apply: Literal["softmax", "sigmoid", "none"] | None = None
-
-
-class TokenClassification(RequestForm):
-    """Parameters of token-classification; words are those of `LoadedModel.tag`."""
-
-    aggregation_strategy: Literal["none", "simple", "first"] = "simple"
-    ignore_labels: list[str] = Field(default_factory=lambda: [_OUTSIDE])
 
 
 class QuestionAnswering(RequestForm):
@@ -228,22 +221,7 @@ async def _token_classification(
 ) -> Reply:
     texts = _texts(body)
     parameters = _read(TokenClassification, body.parameters, "parameters")
-    predicted = await _predict(service, served, "tagging", texts.texts, body, texts.places)
-    by_word = parameters.aggregation_strategy == "none"
-    answers = [
-        [
-            {
-                ("entity" if by_word else "entity_group"): label,
-                "score": part.score,
-                "word": part.text,
-                "start": part.start,
-                "end": part.end,
-            }
-            for part in (tagging.words if by_word else tagging.entities)
-            if (label := part.tag if by_word else part.type) not in parameters.ignore_labels
-        ]
-        for tagging in predicted.predictions
-    ]
+    answers, predicted = await tagged(service, served, texts, parameters, truncate=body.truncate)
     return _reply(answers[0] if isinstance(texts.inputs, str) else answers, predicted)
 
 
