@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import errno
 import socket
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,8 @@ from bert_jax.sharding.stopping import StopSignals
 # Seconds in which clients see that their idle connections are not used again.
 _DRAIN_SECONDS = 1.0
 _BACKLOG = 2048
+# Of `uvicorn.Server.on_tick`.
+_TICKS_PER_SECOND = 10
 # What the system refuses of a port; anything else is wrong with the host.
 _OF_PORT = (errno.EADDRINUSE, errno.EACCES)
 
@@ -69,6 +72,8 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._service, self._stop = service, stop
         self.unanswered = 0
+        # Connections without a request: the last one that was answered, and when it was seen.
+        self._idle: dict[Any, tuple[Any, float]] = {}
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -80,7 +85,26 @@ class _Server(uvicorn.Server):
         say(f"serving on http://{f'[{host}]' if ':' in host else host}:{port}")
 
     async def on_tick(self, counter: int) -> bool:
+        if counter % _TICKS_PER_SECOND == 0:
+            self._close_stalled()
         return await super().on_tick(counter) or self._stop.requested
+
+    def _close_stalled(self) -> None:
+        """Closes connections whose next request does not begin in the time-out.
+
+        Their clients send headers slowly, or go on with a body that was refused. Connections
+        without a byte after an answer are closed earlier, by uvicorn.
+        """
+        now = time.monotonic()
+        idle: dict[Any, tuple[Any, float]] = {}
+        for connection in list(self.server_state.connections):
+            cycle = getattr(connection, "cycle", None)
+            if cycle is None or cycle.response_complete:
+                seen = self._idle.get(connection)
+                idle[connection] = seen if seen and seen[0] is cycle else (cycle, now)
+                if now - idle[connection][1] > self._service.limits.timeout:
+                    connection.transport.close()
+        self._idle = idle
 
     async def shutdown(self, sockets: Any = None) -> None:
         """Ends connections only after a moment: a request may be on its way on an idle one."""

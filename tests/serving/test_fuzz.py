@@ -4,12 +4,14 @@ The bodies are made by schemathesis from the OpenAPI document, and by `malformed
 large, or do not end.
 """
 
+import contextlib
 import itertools
 import os
 import re
 import socket
 import subprocess
 import sys
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,13 +30,19 @@ MEBIBYTE = 1 << 20
 
 
 @pytest.fixture(scope="module")
-def server(make_model, tmp_path_factory):
-    """The address and the process of a server of a model that fills masks."""
+def directory(make_model, tmp_path_factory):
+    """A model that fills masks."""
     path = tmp_path_factory.mktemp("served") / "tiny"
     make_model("masked_lm").save(path)
+    return path
+
+
+@contextlib.contextmanager
+def running(directory, *more):
+    """The address and the process of a server, which ends without a fault."""
     options = ("--batch-size", "1", "--port", "0", "--no-access-log", "--max-bytes", "1000000")
     process = subprocess.Popen(
-        [sys.executable, "-m", "bert_jax", "serve", "--model", str(path), *options],
+        [sys.executable, "-m", "bert_jax", "serve", "--model", str(directory), *options, *more],
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"JAX_PLATFORMS": "cpu"},
@@ -46,6 +54,12 @@ def server(make_model, tmp_path_factory):
     process.terminate()
     assert "report" not in process.stderr.read()
     assert process.wait() == 0
+
+
+@pytest.fixture(scope="module")
+def server(directory):
+    with running(directory) as made:
+        yield made
 
 
 def resident(process):
@@ -90,6 +104,45 @@ def test_bodies_that_are_too_large_or_do_not_end(server):
     with socket.create_connection((host, int(port))) as gone:  # says more than it sends
         gone.sendall(head + b"Content-Length: 100\r\n\r\n{")
     assert resident(process) < before + 20 * MEBIBYTE
+
+
+def test_slow_senders_are_given_up_while_others_are_served(directory):
+    head = b"POST /embed HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    whole = head + b"Content-Length: 1000\r\n\r\n" + b" " * 1000
+    # What is sent at once, and whether the rest follows byte by byte.
+    ways = [(0, False), (0, True), (len(head) + 5, False)]
+    ways += [(len(whole) - 1000, True), (len(whole) - 500, False)]
+    with running(directory, "--timeout", "5", "--warm-up", "embed") as (address, process):
+        host, port = address.removeprefix("http://").split(":")
+        url, good = f"{address}/embed", {"inputs": "the cat"}
+        assert httpx.post(url, json=good, timeout=60).status_code == 200
+        before, answered = resident(process), 0
+        with contextlib.ExitStack() as stack:
+            waiting = {}
+            for at_once, goes_on in ways * 20:
+                client = stack.enter_context(socket.create_connection((host, int(port))))
+                client.sendall(whole[:at_once])
+                client.setblocking(False)
+                waiting[client] = iter(whole[at_once:-1]) if goes_on else iter(())
+            last = Counter()
+            while waiting:
+                assert httpx.post(url, json=good, timeout=60).status_code == 200
+                answered += 1
+                time.sleep(0.1)
+                for client, rest in list(waiting.items()):
+                    try:
+                        for byte in itertools.islice(rest, 1):
+                            client.send(bytes([byte]))
+                        last[client.recv(1000)[:12]] += 1
+                    except BlockingIOError:
+                        continue
+                    except ConnectionError:
+                        last[b""] += 1
+                    del waiting[client]
+            assert set(last) == {b"", b"HTTP/1.1 408"}
+            assert last[b"HTTP/1.1 408"] == 40  # those whose headers were complete
+            assert resident(process) < before + 20 * MEBIBYTE
+        assert answered > 10
 
 
 def test_what_the_openapi_document_allows(server):
