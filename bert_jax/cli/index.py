@@ -53,7 +53,7 @@ def add_arguments(parser: Parser) -> None:
     add(
         "--faiss",
         metavar="FACTORY",
-        help="index of FAISS, as IVF1024,PQ48 (default: Flat); '' for none",
+        help="index of FAISS, as IVF1024,PQ48 (default: Flat, of tokens none); '' for none",
     )
     languages = "search by words, too, of a language (english); also english:k1=1.2,b=0.75"
     add("--bm25", nargs="?", const="english", metavar="LANGUAGE", help=languages)

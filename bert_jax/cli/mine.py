@@ -107,7 +107,7 @@ def _retriever(
     from bert_jax.inference import mining
     from bert_jax.inference.index import Index, index
     from bert_jax.inference.index_options import IndexOptions
-    from bert_jax.search.searchers import BM25, EXACT
+    from bert_jax.search.searchers import BM25, EXACT, MAXSIM
     from bert_jax.search.vector_files import SPARSE
 
     if options.index:
@@ -119,7 +119,7 @@ def _retriever(
         raise OptionError("model", options.model, "give {model}, {index}, or {searcher=bm25}")
     if model and options.searcher == BM25:
         raise OptionError("searcher", BM25, "leave out {model}, or {searcher}")
-    if model and (options.searcher or EXACT).partition(":")[0] not in (EXACT, SPARSE):
+    if model and (options.searcher or EXACT).partition(":")[0] not in (EXACT, SPARSE, MAXSIM):
         rule = "without {index}, the search is exact; leave it out, or make an index with it"
         raise OptionError("searcher", options.searcher, rule)
     collection: Any = contextlib.nullcontext(mining.positives_of(queries))

@@ -43,7 +43,7 @@ def add_arguments(parser: Parser) -> None:
     add("--prompt", metavar="NAME", help="the model's prompt of this name, or a text to put before")
     depth = f"hits for each query (default: {_TOP_K}, with judgements {_JUDGED}, as in TREC)"
     add("--top-k", type=int, metavar="N", help=depth)
-    kinds = "exact, faiss, lance, sparse or bm25; also faiss:nprobe=32, and fused, faiss+bm25"
+    kinds = "exact, faiss, lance, sparse, maxsim or bm25; faiss:nprobe=32; fused, faiss+bm25"
     add("--searcher", metavar="NAME", help=f"{kinds} (default: the first of vectors)")
     trec = " or ".join(TREC_ENDINGS)
     files = f"JSON lines (default: to stdout), .json, .parquet, or a run of TREC ({trec})"

@@ -43,7 +43,8 @@ def index(
 ) -> "Index":
     """An index of documents, which `Index.search` finds by the similarity of their vectors.
 
-    A model whose files describe sparse vectors (SPLADE) makes an index of them, in memory. The
+    A model whose files describe sparse vectors (SPLADE) makes an index of them, in memory; one of
+    late interaction (ColBERT) an index of the vectors of tokens, whose size a line says before. The
     documents are read once; memory grows by 16 bytes for each, and in the options that say so. An
     index that another call has begun is continued; for a finished one, the documents are compared
     with it, and it keeps its searchers beside those of `options`.
@@ -179,8 +180,11 @@ class Index:
             searcher: "exact" compares a query with all vectors, in the memory of the devices;
                 "faiss" and "lance" take the index of FAISS or LanceDB, with parameters of its
                 search as "faiss:nprobe=32" or "lance:nprobes=32"; "sparse" is for sparse vectors;
-                "bm25" compares words. Several, as "faiss+bm25", are fused by their reciprocal
-                ranks. None: the first of "faiss", "lance", "sparse" and "exact" that there is.
+                "maxsim" for vectors of tokens, see `search.maxsim.MaxSimSearcher`, as also
+                "maxsim:bm25=500" and "maxsim:faiss=500"; "bm25" compares words. Several, as
+                "faiss+bm25", are fused by their reciprocal ranks. None: the first of "faiss",
+                "lance", "sparse" and "exact" that there is; of vectors of tokens "maxsim", with
+                the candidates of FAISS if there is one.
             prompt: of the queries, see `embed`; None: the model's prompt "query", or its default.
             batch_size: maximum number of queries computed together.
             predicted: what `query_predictor` predicts for the queries, if that is done.

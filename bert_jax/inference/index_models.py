@@ -7,12 +7,14 @@ from bert_jax.errors import OptionError, UserError
 from bert_jax.inference.index_options import IndexOptions
 from bert_jax.inference.output_cache import model_fingerprint
 from bert_jax.models.heads.sparse_vectors import SparseVectors
+from bert_jax.models.heads.token_vectors import TokenVectors
 from bert_jax.models.vectors import DOCUMENT, QUERY
-from bert_jax.search.vector_files import DENSE, SPARSE, VectorFiles
+from bert_jax.search.vector_files import DENSE, KIND_NAMES, SPARSE, TOKENS, VectorFiles
 from bert_jax.tasks.base.predictor import BatchOptions, Model
-from bert_jax.tasks.base.vector_kinds import SparseKind, TextKind, check_makes_vectors
+from bert_jax.tasks.base.vector_kinds import SparseKind, TextKind, TokenKind, check_makes_vectors
 from bert_jax.tasks.embed import EmbeddingPredictor
 from bert_jax.tasks.sparse_vectors import SparsePredictor
+from bert_jax.tasks.token_vectors import TokenVectorsPredictor, token_vectors_of
 
 # The options that vectors depend on.
 _OPTIONS = (
@@ -22,7 +24,7 @@ _OPTIONS = (
 
 _REMEDY = "give another model, or make an index with a pooling, such as mean"
 
-VectorPredictor = EmbeddingPredictor | SparsePredictor
+VectorPredictor = EmbeddingPredictor | SparsePredictor | TokenVectorsPredictor
 
 
 def settings_of(model: Model, query_model: Model, options: IndexOptions) -> dict[str, Any]:
@@ -34,21 +36,19 @@ def settings_of(model: Model, query_model: Model, options: IndexOptions) -> dict
     if options.pooling is None:
         for each in (model, query_model):
             check_makes_vectors(each.description, _REMEDY)
-    vectors = model.description.stored_vectors
-    is_sparse = options.pooling is None and isinstance(vectors, SparseVectors)
-    stored = "dot" if is_sparse else model.description.vectors.similarity
+    kind, fixed = _kind(model, options)
     settings = {
         "model": fingerprint(model),
         "query_model": fingerprint(query_model),
         "precision": precision_of(model),
-        "kind": SPARSE if is_sparse else DENSE,
+        "kind": kind,
         **{name: getattr(options, name) for name in _OPTIONS},
-        "similarity": options.similarity or stored,
+        "similarity": options.similarity
+        or fixed.get("similarity", model.description.vectors.similarity),
     }
-    if is_sparse:
-        for name, fixed in {"similarity": "dot", "dtype": "float32"}.items():
-            if settings[name] != fixed:
-                raise OptionError(name, settings[name], f"of sparse vectors, it is {fixed}")
+    for name, value in fixed.items():
+        if settings[name] != value:
+            raise OptionError(name, settings[name], f"of {KIND_NAMES[kind]}, it is {value}")
     widths = [
         of_documents(model, settings, 1).width,
         of_queries(query_model, settings, 1).width,
@@ -61,11 +61,24 @@ def settings_of(model: Model, query_model: Model, options: IndexOptions) -> dict
     return {**settings, "width": widths[0]}
 
 
-def kind_of(settings: Mapping[str, Any]) -> TextKind | SparseKind:
+def _kind(model: Model, options: IndexOptions) -> tuple[str, dict[str, str]]:
+    """The kind of the vectors of documents, and the options that have one value alone."""
+    if options.pooling is None:
+        match model.description.stored_vectors:
+            case SparseVectors():
+                return SPARSE, {"similarity": "dot", "dtype": "float32"}
+            case TokenVectors():
+                return TOKENS, {"similarity": token_vectors_of(model.description).similarity}
+    return DENSE, {}
+
+
+def kind_of(settings: Mapping[str, Any]) -> TextKind | SparseKind | TokenKind:
     """The kind of the vectors of an index; those that are compared by the cosine have length 1."""
     if settings["kind"] == SPARSE:
         return SparseKind()
     similarity = settings["similarity"]
+    if settings["kind"] == TOKENS:
+        return TokenKind(similarity)
     return TextKind(similarity, settings["pooling"], similarity == "cosine" or None)
 
 

@@ -17,8 +17,9 @@ class IndexOptions:
         pooling: see `LoadedModel.embed`; for documents and queries.
         prompt: of the documents, see `LoadedModel.embed`; None: the model's prompt "document",
             "passage" or "corpus", or its default.
-        similarity: "cosine", "dot", "euclidean" or "manhattan"; None: as the model's files say.
-            Vectors that are compared by the cosine are stored with length 1.
+        similarity: "cosine", "dot", "euclidean" or "manhattan"; None: as the model's files say, the
+            only one of sparse vectors and of vectors of tokens. Vectors that are compared by the
+            cosine are stored with length 1.
         max_length: maximum number of tokens of a document.
         dtype: "float32", or "float16", half the space.
         store_texts: whether hits have their texts.
@@ -28,7 +29,7 @@ class IndexOptions:
             `data.examples.with_title`.
         faiss: an index of FAISS that is made of the vectors: "Flat", or another one, as
             "IVF1024,PQ48", which FAISS makes in memory; None: "Flat", or what a finished index
-            has; "": none.
+            has; "": none. Of vectors of tokens, it finds candidates, and None is none.
         bm25: also an index of words, of a language such as "english"; in memory. "": all
             words as they are. Parameters follow it, as in "english:k1=1.2,b=0.75". None: none, or
             what a finished index has.

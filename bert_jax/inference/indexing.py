@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Siz
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bert_jax.data.examples import Document, Passage, Stream, texts_of, with_title
 from bert_jax.data.passages import passages
 from bert_jax.data.unique_ids import UniqueIds
@@ -18,7 +20,12 @@ from bert_jax.search.vector_files import Contents
 from bert_jax.search.vector_writing import Block
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tasks.base.predictor import ExampleError, Notes, not_one_string
+from bert_jax.tasks.token_vectors import TokenVectorsPredictor
 from bert_jax.tokenization.encoding import half_surrogate
+
+# Documents whose tokens are counted, and for how many the size of an index is said if their number
+# is unknown.
+_SAMPLED, _SAID = 256, 1_000
 
 _NO_STRING = "not a string; documents with a title are of bert_jax.Document"
 
@@ -88,7 +95,10 @@ def write(
         documents, total = _passages(documents, words), lambda: None
     for each in itertools.chain.from_iterable(known):
         ids.add(each)
-    blocks = _blocks(documents, ids, columns, titles)
+    size = vector_writing.documents_per_shard(contents.settings)
+    blocks = _blocks(documents, ids, columns, titles, size)
+    if isinstance(predictor, TokenVectorsPredictor) and is_main_host():
+        blocks = _size_said(blocks, predictor, contents.settings, total)
     with progress_bar(total, enabled=progress) as advance:
         embedding = _Embedding(predictor, contents.settings, advance)
         contents = vector_writing.write_shards(directory, contents, first, blocks, embedding)
@@ -100,10 +110,10 @@ def write(
 
 
 def _blocks(
-    documents: Iterable[Document], known: UniqueIds, names: Sequence[str], titles: str
+    documents: Iterable[Document], known: UniqueIds, names: Sequence[str], titles: str, size: int
 ) -> Iterator[Block]:
     following, first = iter(documents), 0
-    while chosen := list(itertools.islice(following, vector_writing.SHARD_DOCUMENTS)):
+    while chosen := list(itertools.islice(following, size)):
         for document in chosen:
             if not known.add(document.id):
                 rule = "give each document its own id"
@@ -113,6 +123,27 @@ def _blocks(
         texts = [with_title(each.text, each.title, titles) for each in chosen]
         yield Block(first, ids, texts, columns)
         first += len(chosen)
+
+
+def _size_said(
+    blocks: Iterator[Block],
+    predictor: TokenVectorsPredictor,
+    settings: Mapping[str, Any],
+    total: Callable[[], int | None],
+) -> Iterator[Block]:
+    """The same blocks; before the first one, a line says how large the index of all will be."""
+    for block in blocks:
+        if not block.first:
+            texts = block.texts[:: -(-len(block.texts) // _SAMPLED)]
+            tokens, count = predictor.count(texts) / len(texts), total() or _SAID
+            values, bytes_each = predictor.width, np.dtype(settings["dtype"]).itemsize
+            size = tokens * values * bytes_each * count
+            rows = "passages" if settings["passages"] else "documents"
+            say(
+                f"about {count:,} {rows} × {tokens:.0f} tokens × {values} values × {bytes_each} "
+                f"bytes are {size / 1e6:,.1f} MB, stored twice: in Parquet, and for the search"
+            )
+        yield block
 
 
 def _passages(documents: Iterable[Document], words: int) -> Iterator[Passage]:

@@ -107,14 +107,36 @@ def maxsim(
     Returns:
         Float32 [n, M]; `NO_TOKENS` for a document without vectors.
     """
-    scores = np.full((len(queries), len(documents)), NO_TOKENS, np.float32)
-    lengths = np.array([len(document) for document in documents], np.int64)
-    chosen = np.flatnonzero(lengths)
-    for numbers in (chosen[start : start + _ROWS] for start in range(0, len(chosen), _ROWS)):
-        vectors = np.concatenate([documents[number] for number in numbers]).T
-        starts = lengths[numbers].cumsum() - lengths[numbers]
-        for row, query in zip(scores, queries, strict=True):
-            row[numbers] = np.maximum.reduceat(query @ vectors, starts, axis=1).sum(axis=0)
+    scores = np.empty((len(queries), len(documents)), np.float32)
+    for start in range(0, len(documents), _ROWS):
+        block = documents[start : start + _ROWS]
+        counts = np.array([len(document) for document in block], np.int64)
+        scores[:, start : start + _ROWS] = joined_maxsim(
+            queries, np.concatenate(block), counts, mean=mean
+        )
+    return scores
+
+
+def joined_maxsim(
+    queries: Sequence[np.ndarray], vectors: np.ndarray, counts: np.ndarray, *, mean: bool = False
+) -> np.ndarray:
+    """`maxsim` with documents whose vectors are in one array, one document after the other.
+
+    Args:
+        queries: n arrays, float32 [T, X].
+        vectors: float32 [N, X].
+        counts: int [M], the number of vectors of each document; their sum is N.
+        mean: see `maxsim`.
+
+    Returns:
+        Float32 [n, M].
+    """
+    scores = np.full((len(queries), len(counts)), NO_TOKENS, np.float32)
+    starts, has_any = counts.cumsum() - counts, counts > 0
+    for row, query in zip(scores, queries, strict=True):
+        if has_any.any():
+            products = query @ vectors.T  # TN
+            row[has_any] = np.maximum.reduceat(products, starts[has_any], axis=1).sum(axis=0)
     if mean:
         scores /= np.maximum([[len(query)] for query in queries], 1)
     return scores

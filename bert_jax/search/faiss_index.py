@@ -14,7 +14,7 @@ import numpy as np
 
 from bert_jax.errors import OptionError
 from bert_jax.files import atomic_directory, fetch
-from bert_jax.search.vector_files import VectorFiles
+from bert_jax.search.vector_files import TOKENS, VectorFiles
 
 FLAT = "Flat"
 """The factory of the index that compares a query with every vector."""
@@ -59,7 +59,7 @@ def write(files: VectorFiles, factory: str) -> str:
         with _explained("faiss", factory, rule):
             if not index.is_trained:
                 index.train(_sample(files))
-            for vectors in files.vectors(first=index.ntotal):
+            for vectors in _rows(files, index.ntotal):
                 index.add(vectors.astype(np.float32))
             faiss.write_index(index, str(path))
     return name
@@ -129,17 +129,38 @@ def _write_flat(file: BinaryIO, files: VectorFiles) -> None:
     import faiss
 
     empty = _make(FLAT, files.width, files.contents.settings["similarity"])
-    header, count = faiss.serialize_index(empty).tobytes(), files.contents.count
+    header, count = faiss.serialize_index(empty).tobytes(), 0
+    file.write(header)
+    for vectors in _rows(files):
+        file.write(vectors.astype("<f4").tobytes())
+        count += len(vectors)
+    file.seek(0)
     size = struct.pack("<Q", count * files.width)
     file.write(header[:8] + struct.pack("<q", count) + header[16:-8] + size)
-    for vectors in files.vectors():
-        file.write(vectors.astype("<f4").tobytes())
+
+
+def _rows(files: VectorFiles, first: int = 0) -> Iterator[np.ndarray]:
+    """All vectors by shard, float32 or float16 [n, X], from the shard with vector `first` on."""
+    if files.contents.settings["kind"] != TOKENS:
+        yield from files.vectors(first)
+        return
+    start = 0
+    for tokens in files.vectors():
+        if start >= first:
+            yield tokens.vectors
+        start += len(tokens.vectors)
 
 
 def _sample(files: VectorFiles) -> np.ndarray:
     """Vectors to train an index on, float32 [n, X]: evenly spread, the same in each call."""
-    step = -(-files.contents.count // _MOST_TRAINED)
-    return np.concatenate([vectors[::step] for vectors in files.vectors()]).astype(np.float32)
+    chosen: list[np.ndarray] = []
+    start, step = 0, 1
+    for vectors in _rows(files):
+        chosen.append(vectors[-start % step :: step].astype(np.float32))
+        start += len(vectors)
+        while sum(map(len, chosen)) > _MOST_TRAINED:
+            chosen, step = [np.concatenate(chosen)[::2]], 2 * step
+    return np.concatenate(chosen)
 
 
 def _factory_errors(factory: str) -> contextlib.AbstractContextManager[None]:

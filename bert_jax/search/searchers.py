@@ -9,17 +9,23 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.errors import OptionError, UserError, require_one_of
-from bert_jax.search import faiss_index, lance_index
+from bert_jax.search import faiss_index, lance_index, maxsim
 from bert_jax.search.bm25 import WordOptions, WordSearcher
 from bert_jax.search.exact import ExactSearcher
 from bert_jax.search.fusion import FUSED, reciprocal_rank_fusion
 from bert_jax.search.hits import Ranked, Searcher
+from bert_jax.search.maxsim import MAXSIM
 from bert_jax.search.sparse import SparseSearcher
-from bert_jax.search.vector_files import SPARSE, Contents, VectorFiles
+from bert_jax.search.vector_files import KIND_NAMES, SPARSE, TOKENS, Contents, VectorFiles
 
 EXACT, FAISS, LANCE, BM25 = "exact", "faiss", "lance", "bm25"  # and `SPARSE`, of such vectors
 
-_DENSE_ONLY = "it is for vectors that are not sparse"
+# Other kinds have one searcher that compares a query with all of them.
+_COMPARE_ALL = {SPARSE: SPARSE, TOKENS: MAXSIM}
+_NOT_OF = {
+    SPARSE: "it is for vectors that are not sparse",
+    TOKENS: "it is for one vector of each text, and here each token has one",
+}
 
 
 def searcher_options(
@@ -42,15 +48,15 @@ def searcher_options(
     Raises:
         OptionError: it cannot be made of vectors with these settings.
     """
-    options = dict(kept or {})
-    if settings["kind"] == SPARSE:
-        options[SPARSE] = ""
-        for name, value in (("faiss", faiss), ("lance", lance)):
+    options, kind = dict(kept or {}), settings["kind"]
+    if kind in _COMPARE_ALL:
+        options[_COMPARE_ALL[kind]] = ""
+        for name, value in (("faiss", faiss if kind == SPARSE else None), ("lance", lance)):
             if value:
-                raise OptionError(name, value, _DENSE_ONLY)
-    elif faiss == "":
+                raise OptionError(name, value, _NOT_OF[kind])
+    if faiss == "":
         options.pop(FAISS, None)
-    elif faiss or kept is None:
+    elif faiss or (kept is None and kind not in _COMPARE_ALL):
         options[FAISS] = faiss or faiss_index.FLAT
         faiss_index.check(options[FAISS], settings["width"], settings["similarity"])
     if lance:
@@ -108,7 +114,7 @@ class Searchers:
             raise OptionError("searcher", names, "give each one once")
         depth = top_k if len(each) == 1 else max(top_k, FUSED)
         results = [
-            self._search(self._searcher(name), texts if name == BM25 else vectors(), depth)
+            self._search(self._searcher(name), _queries(name, texts, vectors), depth)
             for name in each
         ]
         return results[0] if len(each) == 1 else reciprocal_rank_fusion(results, top_k)
@@ -130,6 +136,8 @@ class Searchers:
 
     def _default(self) -> str:
         """The first searcher of vectors that there is."""
+        if self._has(MAXSIM):
+            return f"{MAXSIM}:{FAISS}" if self._has(FAISS) else MAXSIM
         return next((name for name in (FAISS, LANCE, SPARSE) if self._has(name)), EXACT)
 
     def _has(self, name: str) -> bool:
@@ -147,20 +155,34 @@ class Searchers:
     def _open(self, name: str) -> Searcher:
         name, _, parameters = name.partition(":")
         require_one_of("searcher", name, (EXACT, *_STORED))
+        kind = self._files.contents.settings["kind"]
+        if kind == TOKENS and name == FAISS:
+            rule = f"of {KIND_NAMES[kind]}, it finds candidates alone; choose {MAXSIM}:{FAISS}"
+            raise OptionError("searcher", name, rule)
         if name == EXACT:
             return _exact(self._files, parameters, self._mesh)
         if not self._has(name):
-            is_sparse = self._files.contents.settings["kind"] == SPARSE
-            remedy = _DENSE_ONLY if is_sparse and name in (FAISS, LANCE) else _STORED[name].remedy
+            is_other = kind in _NOT_OF and name in (FAISS, LANCE)
+            remedy = _NOT_OF[kind] if is_other else _STORED[name].remedy
             rule = f"{remedy}, or choose another {{searcher}}"
             problem = f"{self._files.directory} has nothing for the searcher {name}"
             raise OptionError("searcher", name, rule, problem)
         return _STORED[name].open(self._files, parameters)
 
 
+def _queries(name: str, texts: Sequence[str], vectors: Callable[[], Any]) -> Any:
+    """The queries of a searcher's kind."""
+    if name == BM25:
+        return texts
+    if name.partition(":")[0] == MAXSIM:
+        return list(zip(texts, vectors().split(), strict=True))
+    return vectors()
+
+
 def _exact(files: VectorFiles, parameters: str, mesh: Mesh | None) -> ExactSearcher:
-    if files.contents.settings["kind"] == SPARSE:
-        raise OptionError("searcher", EXACT, f"of sparse vectors, {SPARSE} is exact")
+    if (kind := files.contents.settings["kind"]) in _COMPARE_ALL:
+        rule = f"of {KIND_NAMES[kind]}, {_COMPARE_ALL[kind]} is exact"
+        raise OptionError("searcher", EXACT, rule)
     match = re.fullmatch(r"(?:recall_target=(0?\.\d+))?", parameters)
     if match is None:
         rule = "an exact search has recall_target=X, below 1, for the faster one of TPUs"
@@ -234,5 +256,8 @@ _STORED = {
         _make_sparse,
         _without_parameters(SparseSearcher.load, SPARSE),
         "it is made of the vectors of a model such as SPLADE",
+    ),
+    MAXSIM: _StoredSearcher(
+        maxsim.write, maxsim.MaxSimSearcher, "it is made of the vectors of a model such as ColBERT"
     ),
 }

@@ -3,9 +3,10 @@
     DIRECTORY/
       vectors/00000.parquet …  id; title and text (if stored); document and start of a passage;
                                vector: a list of X float32 or float16, or of a sparse one "words"
-                               and "weights", two lists
+                               and "weights", two lists; or of each token that counts "vectors"
       deleted/3.npy            int64, the sorted numbers of deleted documents
-      faiss/Flat-20000.faiss   what `search.searchers` makes of them, also in bm25/, lance/, sparse/
+      faiss/Flat-20000.faiss   what `search.searchers` makes of them, also in bm25/, lance/,
+                               sparse/, maxsim/
       index.json               everything that the vectors depend on, and which files count
 
 The number of a document is its position in all shards, from 0. Each file is written once, as a
@@ -19,9 +20,9 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import quote
 
 import numpy as np
@@ -34,14 +35,43 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 CONTENTS = "index.json"
-DENSE, SPARSE = "dense", "sparse"
+DENSE, SPARSE, TOKENS = "dense", "sparse", "tokens"
 
-VECTOR_COLUMNS = ("vector", "words", "weights")
+KIND_NAMES = {DENSE: "vectors of texts", SPARSE: "sparse vectors", TOKENS: "vectors of tokens"}
+
+VECTOR_COLUMNS = ("vector", "words", "weights", "vectors")
 
 GROUP_ROWS = 1024
 """Rows of a shard that are read together for one text."""
 
 _OPEN_SHARDS = 64
+
+
+class TokenArrays(NamedTuple):
+    """The vectors of the tokens of M texts, one text after the other.
+
+    Attributes:
+        vectors: float32 or float16 [N, X].
+        counts: int64 [M], the number of vectors of each text; their sum is N.
+    """
+
+    vectors: np.ndarray
+    counts: np.ndarray
+
+    @classmethod
+    def joined(cls, texts: Sequence[np.ndarray], width: int) -> Self:
+        """Takes the vectors of each text, float32 [n, X]."""
+        counts = np.array([len(each) for each in texts], np.int64)
+        return cls(np.concatenate([np.empty((0, width), np.float32), *texts]), counts)
+
+    @property
+    def ends(self) -> np.ndarray:
+        """Int64 [M], the number of the first vector behind each text."""
+        return self.counts.cumsum()
+
+    def split(self) -> list[np.ndarray]:
+        """The vectors of each text."""
+        return np.split(self.vectors, self.ends[:-1]) if len(self.counts) else []
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +95,7 @@ class Contents:
 
     Attributes:
         settings: everything that the vectors depend on, as values of JSON; with the "kind" of the
-            vectors (`DENSE` or `SPARSE`), their "width", "dtype" and "similarity".
+            vectors (`DENSE`, `SPARSE` or `TOKENS`), their "width", "dtype" and "similarity".
         paths: directories of the "model" and the "query_model"; "": made in memory.
         shards: the files of vectors, in the order of the documents.
         is_complete: whether all documents of the collection are in them.
@@ -151,15 +181,16 @@ class VectorFiles:
         """The vectors of each shard, from the one with the document of number `first` on.
 
         Returns:
-            Float32 or float16 [n, X], or a sparse matrix of SciPy, float32 [n, V].
+            Float32 or float16 [n, X], a sparse matrix of SciPy, float32 [n, V], or `TokenArrays`.
 
         Raises:
             UserError: a shard is damaged.
         """
-        is_sparse = self.contents.settings["kind"] == SPARSE
+        readers = {DENSE: self._array, SPARSE: self._matrix, TOKENS: self._tokens}
+        read: Callable[[Shard], Any] = readers[self.contents.settings["kind"]]
         for shard, start in zip(self.contents.shards, self._starts, strict=False):
             if start >= first:
-                yield (self._matrix if is_sparse else self._array)(shard)
+                yield read(shard)
 
     def strings(self, name: str) -> Iterator[list[str]]:
         """A column of strings, such as "id", by shard."""
@@ -218,6 +249,11 @@ class VectorFiles:
         words, weights = self._column(shard, "words"), self._column(shard, "weights")
         parts = weights.flatten().to_numpy(), words.flatten().to_numpy(), words.offsets.to_numpy()
         return csr_array(parts, shape=(shard.count, self.width))
+
+    def _tokens(self, shard: Shard) -> TokenArrays:
+        column = self._column(shard, "vectors")
+        vectors = column.flatten().flatten().to_numpy().reshape(-1, self.width)
+        return TokenArrays(vectors, np.diff(column.offsets.to_numpy()).astype(np.int64))
 
     def _column(self, shard: Shard, name: str) -> "pa.Array":
         with self._opened(shard) as file:

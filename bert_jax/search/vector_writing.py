@@ -24,10 +24,13 @@ from bert_jax.files import (
 from bert_jax.options import differing_names
 from bert_jax.search.vector_files import (
     CONTENTS,
+    DENSE,
     GROUP_ROWS,
     SPARSE,
+    TOKENS,
     Contents,
     Shard,
+    TokenArrays,
     read_contents,
 )
 from bert_jax.sharding.hosts import from_all_hosts
@@ -38,8 +41,13 @@ if TYPE_CHECKING:
 SHARD_DOCUMENTS = 16_384
 """Documents of a shard: the most that are computed again after a kill."""
 
+# The same where each token has a vector: 94 MB of 180 tokens with 128 float32.
+_SHARD_TOKEN_DOCUMENTS = 1_024
+
 # Folders with their content listed in `index.json`; LanceDB has its own versions.
-_FOLDERS = ("vectors", "deleted", "faiss", "bm25", "sparse")
+_FOLDERS = ("vectors", "deleted", "faiss", "bm25", "sparse", "maxsim")
+# The values of vectors, of texts and of tokens.
+_UNCOMPRESSED = ("vector.list.element", "vectors.list.element.list.element")
 # The entry of a shard's metadata with the digest of its documents.
 _DIGEST = b"bert_jax.documents"
 
@@ -59,6 +67,12 @@ class Block:
     ids: Sequence[str]
     texts: Sequence[str | tuple[str, str]]
     columns: Mapping[str, Sequence[Any]]
+
+
+def documents_per_shard(settings: Mapping[str, Any]) -> int:
+    """The number of documents of a shard."""
+    is_of_tokens = settings["kind"] == TOKENS
+    return min(SHARD_DOCUMENTS, _SHARD_TOKEN_DOCUMENTS) if is_of_tokens else SHARD_DOCUMENTS
 
 
 def commit(directory: Path, contents: Contents) -> None:
@@ -176,21 +190,34 @@ def _write(
     import pyarrow.parquet as pq
 
     columns = {name: pa.array(values) for name, values in block.columns.items()}
-    to_columns = _sparse_columns if settings["kind"] == SPARSE else _dense_columns
-    columns |= to_columns(vectors, block, settings["dtype"])
+    columns |= _COLUMNS[settings["kind"]](vectors, block, settings["dtype"])
     table = pa.table(columns).replace_schema_metadata({_DIGEST: digest})
     with _new_file(path) as file:
         pq.write_table(
             table,
             file,
             row_group_size=GROUP_ROWS,
-            compression=dict.fromkeys(columns, "zstd") | {"vector.list.element": "none"},
+            compression=dict.fromkeys(columns, "zstd") | dict.fromkeys(_UNCOMPRESSED, "none"),
             use_dictionary=False,
             write_page_checksum=True,
         )
 
 
 def _dense_columns(vectors: np.ndarray, block: Block, dtype: str) -> "dict[str, pa.Array]":
+    return {"vector": _lists(vectors, np.arange(len(vectors)), block, dtype)}
+
+
+def _token_columns(tokens: TokenArrays, block: Block, dtype: str) -> "dict[str, pa.Array]":
+    import pyarrow as pa
+
+    documents = np.repeat(np.arange(len(tokens.counts)), tokens.counts)
+    ends = pa.array(np.append(0, tokens.ends), pa.int32())
+    vectors = _lists(tokens.vectors, documents, block, dtype)
+    return {"vectors": pa.ListArray.from_arrays(ends, vectors)}
+
+
+def _lists(vectors: np.ndarray, documents: np.ndarray, block: Block, dtype: str) -> "pa.Array":
+    """Vectors, float32 [n, X], of the documents with these numbers in the block, int [n]."""
     import pyarrow as pa
 
     with np.errstate(over="ignore"):  # refused below
@@ -198,11 +225,10 @@ def _dense_columns(vectors: np.ndarray, block: Block, dtype: str) -> "dict[str, 
     is_finite = np.isfinite(stored).all(axis=1)
     if not is_finite.all():
         raise UserError(
-            f"document {block.ids[int(is_finite.argmin())]!r:.80}: its vector is not finite in "
-            f"{dtype}; check the model, or choose float32"
+            f"document {block.ids[documents[is_finite.argmin()]]!r:.80}: its vector is not finite "
+            f"in {dtype}; check the model, or choose float32"
         )
-    values = pa.array(stored.ravel())
-    return {"vector": pa.FixedSizeListArray.from_arrays(values, stored.shape[1])}
+    return pa.FixedSizeListArray.from_arrays(pa.array(stored.ravel()), stored.shape[1])
 
 
 def _sparse_columns(vectors: Any, block: Block, dtype: str) -> "dict[str, pa.Array]":
@@ -213,6 +239,13 @@ def _sparse_columns(vectors: Any, block: Block, dtype: str) -> "dict[str, pa.Arr
         "words": pa.ListArray.from_arrays(ends, pa.array(vectors.indices, pa.int32())),
         "weights": pa.ListArray.from_arrays(ends, pa.array(vectors.data.astype(dtype))),
     }
+
+
+_COLUMNS: "Mapping[str, Callable[..., dict[str, pa.Array]]]" = {
+    DENSE: _dense_columns,
+    SPARSE: _sparse_columns,
+    TOKENS: _token_columns,
+}
 
 
 @contextlib.contextmanager

@@ -9,22 +9,21 @@ import jax
 import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.data.examples import Text
 from bert_jax.errors import OptionError, UserError, require_one_of
-from bert_jax.metrics.similarity import maxsim
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.dual_encoder import VectorInputs
 from bert_jax.models.encoder_with_head import model_inputs
 from bert_jax.models.heads.token_vectors import (
     APPEND,
     FIXED,
-    MEAN_MAXSIM,
     TokenTowers,
     TokenVectors,
 )
 from bert_jax.models.vectors import DOCUMENT, QUERY, SIDES, TEXT_VECTORS
 from bert_jax.tasks.base.encoder_layers import encoder_of
 from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
-from bert_jax.tasks.base.predictor import BatchOptions, Model, check_finite
+from bert_jax.tasks.base.predictor import BatchOptions, EncodedExample, Model, check_finite
 from bert_jax.tasks.base.short_repr import ShortRepr
 from bert_jax.tasks.base.text_rows import TextPredictor
 from bert_jax.tasks.embed import TextPreparation
@@ -90,6 +89,10 @@ class TokenRows:
         """Whether tokens are added to the texts."""
         return self._expansion is not None
 
+    def count(self, encoding: Encoding) -> int:
+        """The number of tokens of a row that count, without added ones."""
+        return int((~np.isin(encoding.ids, self._skipped)).sum())
+
     def arrays(self, rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The arrays with the added tokens, and `vector_mask`, 1 for the tokens that count.
 
@@ -150,21 +153,12 @@ def token_vectors_of(description: ModelDescription) -> TokenVectors:
     return vectors
 
 
-def token_similarities(
-    vectors: TokenVectors,
-    queries: Sequence[TokenVectorsOfText],
-    documents: Sequence[TokenVectorsOfText],
-) -> np.ndarray:
-    """The scores of queries with all documents, float32 [queries, documents]."""
-    left, right = ([text.vectors for text in texts] for texts in (queries, documents))
-    return maxsim(left, right, mean=vectors.similarity == MEAN_MAXSIM)
-
-
 class TokenVectorsPredictor(TextPredictor[TokenVectorsOfText]):
     """The vectors of the tokens of a text that count.
 
     Attributes:
         vectors: how they are made.
+        width: X of each.
     """
 
     def __init__(self, model: Model, options: BatchOptions, *, side: str) -> None:
@@ -191,7 +185,7 @@ class TokenVectorsPredictor(TextPredictor[TokenVectorsOfText]):
         self._rows = rows
         # Packed rows have no place for added tokens.
         self.packs_rows = not rows.is_expanded
-        self._width = self.vectors.width(model.config.hidden_size)
+        self.width = self.vectors.width(model.config.hidden_size)
         self._module = TokenTowers(
             model.config, model.module.execution, modules=self.vectors.modules
         )
@@ -209,6 +203,11 @@ class TokenVectorsPredictor(TextPredictor[TokenVectorsOfText]):
         appended = self.vectors.appended if self._side == QUERY else 0
         return min(super().limit, most - appended)
 
+    def count(self, texts: Sequence[Text]) -> int:
+        """The number of vectors of texts that are not expanded, without computing them."""
+        encoded = (each for each in self.encode(texts) if isinstance(each, EncodedExample))
+        return sum(self._rows.count(each.rows[0]) for each in encoded)
+
     def inputs(self, arrays: dict[str, np.ndarray], rows: Any) -> dict[str, np.ndarray]:
         return self._rows.arrays(arrays)
 
@@ -217,7 +216,7 @@ class TokenVectorsPredictor(TextPredictor[TokenVectorsOfText]):
         return vectors, mask, batch["input_ids"]
 
     def output_values(self, length: int) -> int:
-        return self._width * length
+        return self.width * length
 
     def decode_row(self, encoding: Encoding, output: Any) -> TokenVectorsOfText:
         vectors, mask, ids = output

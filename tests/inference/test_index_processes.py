@@ -1,5 +1,6 @@
 """Indexes of real processes: killed again and again, on several hosts, in a bucket."""
 
+import dataclasses
 import json
 import random
 import subprocess
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from bert_jax.files import as_path
+from bert_jax.models.heads.token_vectors import TokenVectors
+from bert_jax.models.vectors import Normalize
 from tests.runs import completed
 
 pytestmark = pytest.mark.slow
@@ -25,11 +28,13 @@ sys.exit(cli.main(sys.argv[1:]))
 COUNT = 1_500
 
 
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory, make_model):
-    """A model and a collection."""
-    directory = tmp_path_factory.mktemp("collection")
-    make_model("encoder").save(directory / "model")
+@pytest.fixture(scope="module", params=["texts", "tokens"])
+def directory(request, tmp_path_factory, make_model):
+    """A model, whose vectors are of texts or of tokens, and a collection."""
+    directory, model = tmp_path_factory.mktemp("collection"), make_model("encoder")
+    vectors = TokenVectors(modules=(Normalize(),)) if request.param == "tokens" else None
+    description = dataclasses.replace(model.description, stored_vectors=vectors)
+    dataclasses.replace(model, description=description).save(directory / "model")
     draw = random.Random(0)
     words = ["the", "cat", "dog", "sun", "sea", "boys", "mat", "shell", "tree", "warm", "long"]
     with (directory / "documents.jsonl").open("w") as file:
@@ -108,7 +113,8 @@ def test_an_index_in_a_bucket(command, whole, bucket):
     assert done.returncode == 0, done.stderr
     assert contents(f"{bucket}/index") == whole
     search = [sys.executable, "-m", "bert_jax", "search", "--text", "the sea"]
-    for searcher in ("exact", "faiss+bm25"):
+    of_tokens = any(name.startswith("maxsim/") for name in whole)
+    for searcher in ("maxsim:bm25", "maxsim+bm25") if of_tokens else ("exact", "faiss+bm25"):
         found = completed([*search, "--index", f"{bucket}/index", "--searcher", searcher])
         assert found.returncode == 0, found.stderr
         assert len(json.loads(found.stdout)["hits"]) == 10

@@ -5,6 +5,7 @@ What PyLate itself computes is recorded, see `tests/checkpoints/record_pylate.py
 
 import importlib
 import json
+import random
 import shutil
 import string
 from pathlib import Path
@@ -162,6 +163,25 @@ def test_scores_and_vectors_equal_sentence_transformers(encoder, tmp_path, name)
     for query, expected in zip(QUERIES, scores, strict=True):
         ranked = sorted(model.rank(query, DOCUMENTS), key=lambda hit: hit.index)
         np.testing.assert_allclose([hit.score for hit in ranked], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_an_index_finds_what_sentence_transformers_ranks_first(encoder, tmp_path, name):
+    MODELS[name](encoder, tmp_path / "theirs")
+    reference = sentence_transformers.MultiVectorEncoder(str(tmp_path / "theirs"), device="cpu")
+    draw = random.Random(0)
+    words = ["the", "cat", "dog", "sat", "sun", "sea", "warm", "long", "boys", "mat", ".", ",", "!"]
+    texts = [" ".join(draw.choices(words, k=draw.randrange(3, 25))) for _ in range(200)]
+    queries = [text for text in QUERIES if text]
+    vectors = (
+        encode(each, convert_to_numpy=True)
+        for encode, each in ((reference.encode_query, queries), (reference.encode_document, texts))
+    )
+    scores, numbers = reference.similarity(*vectors).topk(10)
+    index = bert_jax.load(tmp_path / "theirs").index(texts, path=tmp_path / "index")
+    for hits, score, order in zip(index.search(queries), scores, numbers, strict=True):
+        assert [hit.id for hit in hits] == [str(number) for number in order.tolist()]
+        np.testing.assert_allclose([hit.score for hit in hits], score.numpy(), atol=1e-5)
 
 
 def test_scores_of_hofstaetter(encoder, tmp_path):

@@ -1,12 +1,16 @@
 """`/search` answers as `Index.search`; its vectors are computed with those of other requests."""
 
+import dataclasses
+
 import pytest
 
 from bert_jax.errors import NotFiniteError
 from bert_jax.inference.index import Index
 from bert_jax.inference.index_options import IndexOptions
+from bert_jax.models.heads.token_vectors import FIXED, QueryExpansion, TokenVectors
+from bert_jax.models.vectors import Normalize
 from bert_jax.search.searchers import Searchers
-from tests.inference.index_files import QUERIES, TEXTS
+from tests.inference.index_files import QUERIES, TEXTS, ids_of
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +40,22 @@ def test_hits_are_those_of_the_index(client, index, searcher):
         assert [each["id"] for each in made["hits"]] == [hit.id for hit in hits]
         scores = [each["score"] for each in made["hits"]]
         assert scores == pytest.approx([hit.score for hit in hits], abs=1e-6)
+
+
+@pytest.mark.parametrize("searcher", [None, "maxsim:bm25=3", "maxsim+bm25"])
+def test_an_index_of_the_vectors_of_tokens_is_searched(serve, encoder, searcher):
+    vectors = TokenVectors(modules=(Normalize(),), expansion=QueryExpansion(FIXED, 12))
+    description = dataclasses.replace(encoder.description, stored_vectors=vectors)
+    colbert = dataclasses.replace(encoder, description=description)
+    index = colbert.index(TEXTS, options=IndexOptions(bm25=""))
+    client = serve({"colbert": colbert}, index)
+    answer = client.post("/search", json={"queries": QUERIES, "top_k": 3, "searcher": searcher})
+    expected = index.search(QUERIES, 3, searcher=searcher)
+    assert answer.status_code == 200, answer.text
+    found = [[hit["id"] for hit in each["hits"]] for each in answer.json()["results"]]
+    assert found == ids_of(expected)
+    refused = client.post("/search", json={"queries": ["a"], "prompt": "query"})
+    assert (refused.status_code, refused.json()["field"]) == (422, "prompt")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,9 @@ class SearchRequest(RequestForm):
 
     queries: list[str]
     top_k: int = Field(10, ge=1, le=_MOST_HITS)
-    searcher: str | None = Field(None, description="exact, faiss, lance, sparse, bm25, or fused")
+    searcher: str | None = Field(
+        None, description="exact, faiss, lance, sparse, maxsim, bm25, or fused"
+    )
     prompt: str | None = Field(None, description="name of a prompt of the model, or a text")
 
 

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.errors import UserError
-from bert_jax.metrics.similarity import similarities
+from bert_jax.errors import OptionError, UserError
+from bert_jax.metrics.similarity import maxsim, similarities
 from bert_jax.models.head import find_head
 from bert_jax.models.heads.sparse_vectors import SparseVectors
-from bert_jax.models.heads.token_vectors import TokenVectors
+from bert_jax.models.heads.token_vectors import MEAN_MAXSIM, TokenVectors
 from bert_jax.models.vectors import QUERY
 from bert_jax.search import sparse
+from bert_jax.search.vector_files import TokenArrays
 from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor
 from bert_jax.tasks.embed import EmbeddingPredictor
 from bert_jax.tasks.sparse_vectors import (
@@ -26,7 +27,6 @@ from bert_jax.tasks.sparse_vectors import (
 from bert_jax.tasks.token_vectors import (
     TokenVectorsOfText,
     TokenVectorsPredictor,
-    token_similarities,
     token_vectors_of,
 )
 
@@ -35,11 +35,13 @@ class VectorKind(abc.ABC):
     """A kind of vectors."""
 
     @abc.abstractmethod
-    def predictor(self, model: Model, side: str, options: BatchOptions) -> Predictor[Any, Any]:
+    def predictor(
+        self, model: Model, side: str, options: BatchOptions, prompt: str | None = None
+    ) -> Predictor[Any, Any]:
         """Makes the vectors of texts of a side, `QUERY` or `DOCUMENT`.
 
-        The model's prompt for the side is put before them, if it has one; else its default. Kinds
-        with a `prompt` take another: a name or a text, see `LoadedModel.embed`.
+        The model's prompt for the side is put before them, if it has one; else its default. A
+        `prompt` replaces it: a name or a text, see `LoadedModel.embed`.
         """
 
     @abc.abstractmethod
@@ -105,12 +107,17 @@ class TokenKind(VectorKind):
     """Vectors of tokens, compared by late interaction.
 
     Attributes:
-        vectors: how a model makes them.
+        similarity: one of `SIMILARITIES` of `models.heads.token_vectors`.
     """
 
-    vectors: TokenVectors
+    similarity: str
 
-    def predictor(self, model: Model, side: str, options: BatchOptions) -> TokenVectorsPredictor:
+    def predictor(
+        self, model: Model, side: str, options: BatchOptions, prompt: str | None = None
+    ) -> TokenVectorsPredictor:
+        if prompt is not None:
+            rule = "of late interaction, the prompts are a part of the model; leave it out"
+            raise OptionError("prompt", prompt, rule)
         if side == QUERY:  # the length of queries is a part of the model
             options = dataclasses.replace(options, max_length=None)
         return TokenVectorsPredictor(model, options, side=side)
@@ -118,7 +125,12 @@ class TokenKind(VectorKind):
     def similarities(
         self, queries: Sequence[TokenVectorsOfText], documents: Sequence[TokenVectorsOfText]
     ) -> np.ndarray:
-        return token_similarities(self.vectors, queries, documents)
+        left, right = ([text.vectors for text in texts] for texts in (queries, documents))
+        return maxsim(left, right, mean=self.similarity == MEAN_MAXSIM)
+
+    def stacked(self, vectors: Sequence[TokenVectorsOfText], width: int) -> TokenArrays:
+        """Predicted vectors of a width, those of one text after the other."""
+        return TokenArrays.joined([text.vectors for text in vectors], width)
 
 
 def check_makes_vectors(description: ModelDescription, remedy: str) -> None:
@@ -140,5 +152,5 @@ def vector_kind(description: ModelDescription) -> VectorKind:
         case SparseVectors():
             return SparseKind()
         case TokenVectors():
-            return TokenKind(token_vectors_of(description))
+            return TokenKind(token_vectors_of(description).similarity)
     return TextKind(description.vectors.similarity)
