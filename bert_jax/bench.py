@@ -154,11 +154,12 @@ def time_work(options: BenchOptions, workload: Workload) -> dict[str, Any]:
 def make_step(work: str, workload: Workload) -> tuple[Step, list[Batch]]:
     """A step of a work, and its batches: the input in turn, or the output of the pipeline."""
     task, mesh = workload.task, workload.mesh
+    first = workload.train_options.batch_warmup_steps
     if work == "pipeline":
-        stream = task.train_batches(0, 1 << 40, host=0, hosts=1)
+        stream = task.train_batches(first, 1 << 40, host=0, hosts=1)
         made: list[Batch] = []
         return lambda _: made.append(next(stream)), made
-    stream = task.train_batches(0, _BATCHES, host=0, hosts=1)
+    stream = task.train_batches(first, first + _BATCHES, host=0, hosts=1)
     with contextlib.closing(stream):
         batches = list(itertools.islice(stream, _BATCHES))
     if work == "infer":

@@ -123,7 +123,8 @@ class Experiment:
             return auto_mesh(Training(self.task, self.optimizer, self.options))
         mesh = make_mesh(self.sections.mesh)
         options = self.sections.train
-        check_batch_size(options.global_batch_size, mesh, options.microbatches)
+        for size in (*options.batch_warmup, options.global_batch_size):
+            check_batch_size(size, mesh, options.microbatches)
         return mesh
 
     def check_devices(self) -> None:
@@ -138,6 +139,9 @@ class Experiment:
             UserError: devices, data, model and optimizer do not fit together.
         """
         self.check_devices()
+        if self.sections.train.batch_warmup and not self.task.grows_batches:
+            rule = "leave it out: it is for the pre-training on a corpus"
+            raise OptionError("train.batch_warmup", self.sections.train.batch_warmup, rule)
         abstract = abstract_state(self.task, self.optimizer, self.mesh)
         check_memory(self.task, abstract, self.options, self.mesh)
 

@@ -168,6 +168,29 @@ PRESETS: dict[str, Preset] = {
             "data.short_probability": 0.1,
         },
     ),
+    # AnswerDotAI/ModernBERT: yamls/modernbert/modernbert-base-pretrain.yaml. There weight decay is
+    # 1e-5 of a weight a step at the peak rate of 8e-4; here it is a multiple of the rate. A dropout
+    # of 0.1 behind attention alone is not set: `config.json` has one rate for this and for the
+    # attention weights.
+    "modernbert": Preset(
+        {"hidden_act": "gelu", "layer_norm_eps": 1e-5},
+        {
+            **_ADAM,
+            **_MASKS,
+            "optimizer.name": "stable_adamw",
+            "optimizer.beta2": 0.98,
+            "optimizer.weight_decay": 1e-5 / 8e-4,
+            "optimizer.bias_correction": True,
+            "optimizer.decay": "constant",
+            "optimizer.max_grad_norm": 0.0,
+            "data.objective": "none",
+            "data.short_probability": 0.0,
+            "data.mask_fraction": 0.3,
+            "data.validation_mask_fraction": 0.15,
+            "data.mask_rounding": "random",
+            "data.packing": True,
+        },
+    ),
     # stanford-futuredata/ColBERT: colbert/infra/config/settings.py, modeling/tokenization/.
     "colbert": _late_interaction(
         query_prompt="[unused0] ",

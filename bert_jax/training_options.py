@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -14,10 +15,12 @@ from bert_jax.errors import (
 )
 
 EXPORTS = ("latest", "best")
-DECAYS = ("linear", "cosine", "inverse_sqrt", "constant_inverse_sqrt", "constant")
+DECAYS = ("linear", "cosine", "one_minus_sqrt", "inverse_sqrt", "constant_inverse_sqrt", "constant")
+# Decays that end at 0 after the last step, so that the part in which they fall can be chosen.
+_ENDING_DECAYS = DECAYS[:3]
 DECAY_STARTS = ("start", "warmup")
-OPTIMIZERS = ("adamw", "lamb", "adafactor")
-# Options of the moments of AdamW and LAMB.
+OPTIMIZERS = ("adamw", "lamb", "stable_adamw", "adafactor")
+# Options of the moments of all but Adafactor.
 _OF_ADAM = ("beta1", "beta2", "epsilon", "bias_correction")
 ALTERNATIVES = (
     ("train.steps", "train.epochs"),
@@ -43,6 +46,9 @@ class TrainOptions:
         steps: number of training steps; 0: `epochs` is set.
         global_batch_size: examples per step, over all devices and micro-batches.
         microbatches: gradient-accumulation steps per update.
+        batch_warmup: global batch sizes of the first steps, each a divisor of `global_batch_size`;
+            a step with a smaller batch leaves out the other rows of its batch. (): none.
+        batch_warmup_ratio: the share of all steps with these sizes, in equal parts.
         log_every, eval_every, checkpoint_every: intervals in steps; 0: only at the end (the log
             also at the first step). The best checkpoint is one of the evaluated ones; with `export`
             "best", each evaluation that is the best so far is also saved.
@@ -62,6 +68,8 @@ class TrainOptions:
     epochs: float = 0.0
     global_batch_size: int = 32
     microbatches: int = 1
+    batch_warmup: tuple[int, ...] = ()
+    batch_warmup_ratio: float = 0.0
     log_every: int = 50
     eval_every: int | Fraction = 500
     checkpoint_every: int = 500
@@ -90,6 +98,7 @@ class TrainOptions:
         if self.global_batch_size % self.microbatches:
             rule = f"it must be a multiple of {{train.microbatches}}, {self.microbatches}"
             raise OptionError("train.global_batch_size", self.global_batch_size, rule)
+        self._check_batch_warmup()
         require_between("train.eval_every", self.eval_every, 0, INT32_MAX)
         require_one_of("train.export", self.export, EXPORTS)
         if self.average_checkpoints > self.keep_checkpoints:
@@ -103,6 +112,40 @@ class TrainOptions:
             raise OptionError("train.seeds", self.seeds, rule)
         if len(set(self.seeds)) < len(self.seeds):
             raise OptionError("train.seeds", self.seeds, "seeds must be distinct; leave one out")
+
+    def _check_batch_warmup(self) -> None:
+        require_between("train.batch_warmup_ratio", self.batch_warmup_ratio, 0, 1)
+        for size in self.batch_warmup:
+            require_at_least("train.batch_warmup", size, 1)
+            if self.global_batch_size % size or size % self.microbatches:
+                rule = (
+                    f"each size must divide {{train.global_batch_size}}, {self.global_batch_size}, "
+                    f"and be a multiple of {{train.microbatches}}, {self.microbatches}; for none "
+                    "set it to () and {train.batch_warmup_ratio=0}"
+                )
+                raise OptionError("train.batch_warmup", self.batch_warmup, rule)
+        if bool(self.batch_warmup) != bool(self.batch_warmup_ratio):
+            rule = "give {train.batch_warmup} and {train.batch_warmup_ratio} together"
+            raise OptionError("train.batch_warmup", self.batch_warmup, rule)
+        if self.batch_warmup and not self.steps:
+            rule = "give {train.steps} instead: an epoch has no number of steps with it"
+            raise OptionError("train.epochs", self.epochs, rule)
+
+    @property
+    def batch_warmup_steps(self) -> int:
+        """The number of steps with a batch size of `batch_warmup`."""
+        return round(self.batch_warmup_ratio * self.steps)
+
+    def batch_sizes(self, start: int, stop: int) -> Iterator[tuple[range, int]]:
+        """The global batch size of the steps `start` … `stop - 1`, counted from 0, as ranges."""
+        sizes = (*self.batch_warmup, self.global_batch_size)
+        parts = max(1, len(self.batch_warmup))
+        ends = [self.batch_warmup_steps * part // parts for part in range(1, len(sizes))]
+        for size, end in zip(sizes, (*ends, stop), strict=True):
+            steps = range(start, min(end, stop))
+            if steps:
+                yield steps, size
+                start = steps.stop
 
     def resolved(self, examples_per_epoch: int) -> "TrainOptions":
         """The options with epochs converted to steps; an epoch ends with a last, partial batch.
@@ -152,8 +195,9 @@ class OptimizerOptions:
     """The section `optimizer`.
 
     Attributes:
-        name: "adamw"; "lamb" (You et al., 2020, as implemented in albert/lamb_optimizer.py); or
-            "adafactor" as T5 used it, see `training.adafactor`.
+        name: "adamw"; "lamb" (You et al., 2020, as implemented in albert/lamb_optimizer.py);
+            "stable_adamw", see `training.stable_adamw`; or "adafactor" as T5 used it, see
+            `training.adafactor`.
         learning_rate: peak learning rate.
         head_learning_rate: peak learning rate of the parameters outside the encoder, such as a
             classifier; 0: `learning_rate`.
@@ -162,11 +206,11 @@ class OptimizerOptions:
         freeze_encoder: whether only pooler and head are trained (feature-based: paper, section
             5.3).
         freeze_layers: N: the embeddings and the lowest N layers are frozen.
-        warmup_steps, decay, decay_from: see `schedule.learning_rate`.
+        warmup_steps, decay, decay_from, decay_ratio: see `schedule.learning_rate`.
         warmup_ratio: warm-up as a fraction of all steps, instead of `warmup_steps`, for runs of any
             length.
         weight_decay: decoupled weight decay, scaled by the learning rate.
-        beta1, beta2, epsilon: parameters of AdamW and LAMB.
+        beta1, beta2, epsilon: parameters of AdamW, LAMB and StableAdamW.
         bias_correction: whether the moments are corrected for their start at 0. The original BERT
             does not correct ("mostly an oversight", google-research/bert#153); with few steps, as
             in fine-tuning, the correction helps (Mosbach et al., 2021).
@@ -185,6 +229,7 @@ class OptimizerOptions:
     warmup_ratio: float = 0.0
     decay: str = "linear"
     decay_from: str = "start"
+    decay_ratio: float = 1.0
     weight_decay: float = 0.01
     beta1: float = 0.9
     beta2: float = 0.999
@@ -201,6 +246,13 @@ class OptimizerOptions:
                 raise OptionError(f"optimizer.{field.name}", value, rule)
         require_one_of("optimizer.decay", self.decay, DECAYS)
         require_one_of("optimizer.decay_from", self.decay_from, DECAY_STARTS)
+        require_between("optimizer.decay_ratio", self.decay_ratio, 0, 1, without_low=True)
+        if self.decay_ratio < 1 and self.decay not in _ENDING_DECAYS:
+            rule = f"{{optimizer.decay={self.decay}}} has no end: leave it out"
+            raise OptionError("optimizer.decay_ratio", self.decay_ratio, rule)
+        if self.name == "stable_adamw" and not self.bias_correction:
+            rule = "{optimizer.name=stable_adamw} corrects it: set {optimizer.bias_correction=true}"
+            raise OptionError("optimizer.bias_correction", False, rule)
         for key in ("learning_rate", "head_learning_rate", "weight_decay", "max_grad_norm"):
             require_between(f"optimizer.{key}", getattr(self, key), 0)
         for key in ("freeze_layers", "warmup_steps"):

@@ -30,11 +30,13 @@ SHRUNKEN = {
     "model.hidden_dropout_prob": 0.0,  # its random numbers take a third of the compilation
     "model.attention_probs_dropout_prob": 0.0,
     "data.length": 16,
-    "data.max_predictions": 2,
+    "data.max_predictions": 6,
     "optimizer.warmup_steps": 1,
     "optimizer.warmup_ratio": 0.0,
     "train.steps": 2,
     "train.global_batch_size": 2,
+    "train.batch_warmup": (),
+    "train.batch_warmup_ratio": 0.0,
 }
 
 
@@ -107,6 +109,39 @@ def test_a_shrunken_pretraining_config_trains_two_steps(path, tiny_corpus, tmp_p
     ]
     for name in ("config.json", "curves.png", "checkpoints/2", "model/model.safetensors"):
         assert (workdir / name).exists(), name
+
+
+@pytest.mark.slow
+def test_the_phases_of_modernbert(tiny_corpus, tmp_path, capsys):
+    """Batches that grow, then longer rows with another rotary base from the run's own model."""
+    path = CONFIGS[0].with_name("pretrain_modernbert.py")
+    changes = {"data.max_predictions": 12, "model.max_position_embeddings": 32}
+    small = SHRUNKEN | changes | {"optimizer.warmup_steps": 0}
+    first = load_config(f"{path}:size=tiny,corpus={tiny_corpus},batch=8")
+    assert first.train.batch_warmup == (1, 2, 4)
+    growing = {
+        "train.steps": 4, "train.global_batch_size": 8, "train.batch_warmup": (2, 4),
+        "train.batch_warmup_ratio": 0.5, "train.log_every": 1,
+    }  # fmt: skip
+    set_keys(first, small | growing, where="test")
+    one = Experiment.from_config(first).train(tmp_path / "one")
+    assert capsys.readouterr().err.count("compiling: ") == 3
+    config = json.loads((tmp_path / "one" / "model" / "config.json").read_text())
+    assert (config["global_rope_theta"], config["local_rope_theta"]) == (10_000, 10_000)
+
+    second = load_config(
+        f"{path}:size=tiny,phase=extension,corpus={tiny_corpus},init_from={tmp_path / 'one'}"
+    )
+    longer = {"data.length": 32, "train.evaluate_first": True, "optimizer.learning_rate": 1e-3}
+    set_keys(second, small | longer, where="test")
+    two = Experiment.from_config(second).train(tmp_path / "two")
+    config = json.loads((tmp_path / "two" / "model" / "config.json").read_text())
+    assert (config["global_rope_theta"], config["local_rope_theta"]) == (160_000, 10_000)
+    assert one["mlm_loss"] != two["mlm_loss"]
+    records = [
+        json.loads(line) for line in (tmp_path / "two" / "metrics.jsonl").read_text().splitlines()
+    ]
+    assert records[0]["mlm_loss"] == pytest.approx(one["mlm_loss"], abs=0.3)
 
 
 @pytest.mark.slow

@@ -228,6 +228,10 @@ class DistilledTask(Task):
         return self.task.model(params, mesh)
 
     @property
+    def grows_batches(self) -> bool:  # type: ignore[override]
+        return self._rows.grows_batches
+
+    @property
     def examples_per_epoch(self) -> int:
         return self.task.examples_per_epoch
 

@@ -1,4 +1,4 @@
-"""AdamW and LAMB as used for BERT, Adafactor as used for T5, with options for variants."""
+"""AdamW and LAMB as used for BERT, Adafactor as for T5, StableAdamW as for ModernBERT."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from bert_jax.sharding.rules import MESH_AXES, ZERO_AXES, MeshAxes, match, match
 from bert_jax.training.adafactor import adafactor_direction
 from bert_jax.training.layer_rates import apply_updates, rate_factors, stop_frozen_gradients
 from bert_jax.training.schedule import learning_rate, steps_of_warmup
+from bert_jax.training.stable_adamw import stabilized
 from bert_jax.training_options import OptimizerOptions
 
 # The parameters with weight decay: not biases, not LayerNorm (google-research/bert,
@@ -78,14 +79,19 @@ class Optimizer:
         )
 
     def _direction(self, params: Any) -> optax.GradientTransformation:
-        """The chain: clip → Adam's or Adafactor's direction → weight decay → (trust ratio)."""
+        """The chain: clip → direction of the optimizer → weight decay → (trust ratio)."""
         options = self.options
         parts = []
         if options.max_grad_norm > 0:
             parts.append(optax.clip_by_global_norm(options.max_grad_norm))
         is_factored = options.name == "adafactor"
-        parts.append(adafactor_direction() if is_factored else adam_direction(options))
-        parts.append(optax.add_decayed_weights(options.weight_decay, mask=decay_mask))
+        direction = adafactor_direction() if is_factored else adam_direction(options)
+        decay = optax.add_decayed_weights(options.weight_decay, mask=decay_mask)
+        if options.name == "stable_adamw":
+            beta2, epsilon = options.beta2, options.epsilon
+            parts.append(stabilized(direction, decay, beta2=beta2, epsilon=epsilon))
+        else:
+            parts += [direction, decay]
         if options.name == "lamb":
             parts.append(optax.stateless(_scale_by_trust_ratio))
         kinds = jax.tree.map(
@@ -110,6 +116,7 @@ def make_optimizer(options: OptimizerOptions, steps: int) -> Optimizer:
         warmup_steps=steps_of_warmup(options.warmup_steps, options.warmup_ratio, steps),
         decay=options.decay,
         decay_from=options.decay_from,
+        decay_ratio=options.decay_ratio,
     )
     return Optimizer(options, schedule)
 

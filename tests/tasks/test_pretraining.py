@@ -58,11 +58,11 @@ SPANS = dataclasses.replace(
 def make_task(tiny_corpus, tiny_config):
     """Builds a task with batches of eight rows of 64 tokens."""
 
-    def make(packing: bool, options: CorpusData = OPTIONS) -> PretrainingTask:
+    def make(packing: bool, options: CorpusData = OPTIONS, train=None) -> PretrainingTask:
         corpus = Corpus.open(tiny_corpus)
         data = dataclasses.replace(options, packing=packing)
         return PretrainingTask(
-            TaskConfig(data, TrainOptions(global_batch_size=8), OptimizerOptions()),
+            TaskConfig(data, TrainOptions(global_batch_size=8, **train or {}), OptimizerOptions()),
             Corpora({"": corpus}, corpus.tokenizer()),
             ModelDescription(
                 dataclasses.replace(tiny_config, max_position_embeddings=64),
@@ -111,6 +111,39 @@ def test_a_packed_batch_has_the_losses_and_gradients_of_its_examples(
     largest = max(np.abs(leaf).max() for leaf in jax.tree.leaves(expected_gradient))
     for leaf, truth in zip(*map(jax.tree.leaves, (found_gradient, expected_gradient)), strict=True):
         np.testing.assert_allclose(leaf, truth, rtol=1e-4, atol=1e-6 * largest)
+
+
+@pytest.mark.parametrize("packing", [False, True])
+def test_batches_that_grow_are_the_first_rows_of_whole_ones(make_task, packing):
+    growing = {"steps": 8, "batch_warmup": (2, 4), "batch_warmup_ratio": 0.5}
+    whole, part = make_task(packing), make_task(packing, train=growing)
+    of_hosts = [list(part.train_batches(1, 6, host=host, hosts=2)) for host in range(2)]
+    sizes = []
+    for number, batch in enumerate(part.train_batches(1, 6, host=0, hosts=1)):
+        (expected,) = whole.train_batches(number + 1, number + 2, host=0, hosts=1)
+        sizes.append(len(batch["input_ids"]))
+        for name, array in batch.items():
+            np.testing.assert_array_equal(array, expected[name][: sizes[-1]], err_msg=name)
+            halves = [each[number][name] for each in of_hosts]
+            np.testing.assert_array_equal(array, np.concatenate(halves), err_msg=name)
+    assert sizes == [2, 4, 4, 8, 8]
+
+
+def test_the_evaluation_masks_its_own_share(make_task):
+    options = dataclasses.replace(
+        OPTIONS, max_predictions=30, mask_fraction=0.4, validation_mask_fraction=0.1
+    )
+    task = make_task(False, options)
+    batches = {
+        0.4: next(task.train_batches(0, 1, host=0, hosts=1)),
+        0.1: next(task.evaluation_batches(host=0, hosts=1)),
+    }
+    for fraction, batch in batches.items():
+        is_real = batch["masked_lm_weights"].any(axis=1)
+        lengths, masked = (
+            batch[name][is_real].sum(axis=1) for name in ("attention_mask", "masked_lm_weights")
+        )
+        assert masked.tolist() == np.rint(fraction * lengths).clip(1).tolist()
 
 
 @pytest.mark.slow

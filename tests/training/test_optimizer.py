@@ -1,4 +1,6 @@
-"""AdamW and LAMB against plain NumPy loops."""
+"""AdamW, LAMB and StableAdamW against plain NumPy loops."""
+
+import dataclasses
 
 import jax
 import jax.numpy as jnp
@@ -89,6 +91,8 @@ def reference(options: OptimizerOptions, problem) -> dict[str, np.ndarray]:
                 change = change + options.weight_decay * params[name]
                 if options.name == "lamb":
                     change = scaled_by_trust(name, change, params[name])
+            if options.name == "stable_adamw":
+                change = change / stabilizer(name, g, square, options.epsilon)
             params[name] = params[name] - rate * factors[name] * change
     return params
 
@@ -116,6 +120,14 @@ def scaled_by_trust(name: str, change: np.ndarray, value: np.ndarray) -> np.ndar
     return change * np.linalg.norm(value) / np.linalg.norm(change)
 
 
+def stabilizer(name: str, g: np.ndarray, square: np.ndarray, epsilon: float) -> np.ndarray:
+    """optimi's StableAdamW: max(1, RMS) of each variable, and each layer is a variable."""
+    if "/layers/" in name:
+        layers = zip(g, square, strict=True)
+        return np.stack([np.full_like(g[0], stabilizer("", *layer, epsilon)) for layer in layers])
+    return np.maximum(1, np.sqrt((g**2 / np.maximum(square, epsilon**2)).mean()))
+
+
 CASES = {
     "as BERT has it": {},
     "bias correction": {"bias_correction": True},
@@ -134,6 +146,29 @@ CASES = {
 
 # What the trust ratio has to do with.
 LAMB_CASES = ("as BERT has it", "bias correction", "much decay", "a frozen layer")
+
+
+def test_stable_adamw(problem):
+    """With gradients that grow tenfold in each step, so that the rate is lowered."""
+    params, gradients = problem
+    growing = [{n: g * 10**step for n, g in each.items()} for step, each in enumerate(gradients)]
+    options = OptimizerOptions(
+        name="stable_adamw", learning_rate=0.1, warmup_steps=2, bias_correction=True, beta2=0.98,
+        max_grad_norm=0.0, weight_decay=0.5,
+    )  # fmt: skip
+    expected = reference(options, (params, growing))
+    without = reference(dataclasses.replace(options, name="adamw"), (params, growing))
+    actual = optimised(options, (params, growing), jax.jit)
+    for name in SHAPES:
+        np.testing.assert_allclose(actual[name], expected[name], rtol=2e-5, atol=2e-6, err_msg=name)
+        assert np.abs(without[name] - expected[name]).max() > 0.005
+
+
+def test_stable_adamw_corrects_its_moments():
+    with pytest.raises(
+        UserError, match="^optimizer.bias_correction is False; .*set optimizer.bias"
+    ):
+        OptimizerOptions(name="stable_adamw")
 
 
 @pytest.mark.slow
@@ -201,7 +236,7 @@ def test_entirely_frozen_parameters_have_no_moments(problem):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"name": "sgd"}, "optimizer.name is 'sgd'; known are adamw, lamb, adafactor"),
+        ({"name": "sgd"}, "optimizer.name is 'sgd'; known are adamw, lamb, stable_adamw"),
         (
             {"learning_rate": 0.0, "head_learning_rate": 1e-3},
             "optimizer.learning_rate is 0.0; it must be above 0 beside optimizer.head_",

@@ -44,6 +44,34 @@ def test_epochs_and_evaluations_are_exact_fractions():
         assert due_steps(options.eval_every, steps) == sorted(e for e in ends if e <= steps)
 
 
+def test_batches_that_grow():
+    options = TrainOptions(
+        steps=20, global_batch_size=16, batch_warmup=(4, 8), batch_warmup_ratio=0.5
+    )
+    sizes = [(range(5), 4), (range(5, 10), 8), (range(10, 20), 16)]
+    assert list(options.batch_sizes(0, 20)) == sizes
+    assert list(options.batch_sizes(7, 12)) == [(range(7, 10), 8), (range(10, 12), 16)]
+    assert list(options.batch_sizes(12, 1 << 40)) == [(range(12, 1 << 40), 16)]
+    assert list(TrainOptions(global_batch_size=16).batch_sizes(3, 5)) == [(range(3, 5), 16)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_warmup": (5,)}, r"^train.batch_warmup is \(5,\); each size must divide"),
+        ({"batch_warmup": (2,), "microbatches": 4}, "be a multiple of train.microbatches, 4"),
+        ({"batch_warmup_ratio": 0.0}, "train.batch_warmup and train.batch_warmup_ratio together"),
+        ({"batch_warmup": ()}, "train.batch_warmup and train.batch_warmup_ratio together"),
+        ({"steps": 0, "epochs": 1.0}, "^train.epochs is 1.0; give train.steps instead"),
+    ],
+)
+def test_batches_that_cannot_grow(options, message):
+    with pytest.raises(OptionError, match=message):
+        TrainOptions(
+            **{"global_batch_size": 16, "batch_warmup": (4, 8), "batch_warmup_ratio": 0.5} | options
+        )
+
+
 def test_numbers_of_steps_stay_as_they_are():
     options = TrainOptions(steps=9, eval_every=4, checkpoint_every=3)
     assert options.resolved(1000) == options

@@ -44,6 +44,16 @@ from bert_jax.training_options import DECAYS, OptimizerOptions
             {"steps": 4, "warmup_steps": 2, "decay": "constant"},
             dict(enumerate([0, 4, 8, 8, 8])),
         ),
+        # Warm-up, stable, decay: the last 4 of 20 steps fall.
+        (
+            {"steps": 20, "warmup_steps": 2, "decay_ratio": 0.2},
+            {0: 0, 1: 4, 2: 8, 15: 8, 16: 8, 17: 6, 18: 4, 20: 0},
+        ),
+        # 8 · (1 - sqrt(x)) at x = 0, 1/4, 1/2 and 1.
+        (
+            {"steps": 20, "warmup_steps": 2, "decay": "one_minus_sqrt", "decay_ratio": 0.2},
+            {2: 8, 16: 8, 17: 4, 18: 2.3431, 20: 0},
+        ),
     ],
 )
 def test_rates_by_hand(options, expected):
@@ -60,6 +70,7 @@ def rate_by_definition(t, *, steps, warmup_steps, decay, decay_from):
     return {
         "linear": 1 - done,
         "cosine": (1 + math.cos(math.pi * done)) / 2,
+        "one_minus_sqrt": 1 - math.sqrt(done),
         "inverse_sqrt": math.sqrt(max(warmup_steps, 1) / max(t, warmup_steps, 1)),
         "constant_inverse_sqrt": math.sqrt(max(warmup_steps, 1) / max(t, warmup_steps, 1)),
         "constant": 1.0,
@@ -80,6 +91,11 @@ def test_rates_follow_the_definition_at_every_step(decay):
         np.testing.assert_allclose(actual, expected, atol=3e-7, err_msg=str(options))
 
 
+def test_a_decay_without_an_end_has_no_share():
+    with pytest.raises(UserError, match="^optimizer.decay_ratio is 0.1; .*decay=constant has no"):
+        OptimizerOptions(decay="constant", decay_ratio=0.1)
+
+
 def test_the_schedules_of_the_transformer_and_of_t5():
     steps = np.array([1, 100, 3999, 4000, 4001, 9999, 10_000, 40_000, 100_000])
     vaswani = learning_rate(
@@ -96,7 +112,7 @@ def test_the_schedules_of_the_transformer_and_of_t5():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"decay": "step"}, "^optimizer.decay is 'step'; known are linear, cosine, inverse"),
+        ({"decay": "step"}, "^optimizer.decay is 'step'; known are linear, cosine, one_minus"),
         ({"decay_from": "end"}, "^optimizer.decay_from is 'end'; known are start, warmup"),
         (
             {"warmup_steps": 11},

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import re
+from typing import Self
 
 from bert_jax.data.pretraining.sources import SourceSpec, no_source
 from bert_jax.errors import OptionError, require_at_least, require_between, require_one_of
@@ -132,6 +133,8 @@ class PretrainingOptions:
             SpanBERT, section 3.1).
         max_predictions: P, maximum number of masked tokens of a sequence.
         mask_fraction: fraction of the tokens that is masked.
+        validation_mask_fraction: the same for the evaluation, so that models that were trained with
+            different fractions can be compared; 0: `mask_fraction`.
         mask_rounding: how the number of masked tokens becomes a whole number: "nearest", "up"
             (SpanBERT) or "random", up with the probability of its fractional part (RoBERTa).
         mask_replace_prob, random_replace_prob: fractions of the masked tokens that become [MASK],
@@ -151,6 +154,7 @@ class PretrainingOptions:
     masking: str = "token"
     max_predictions: int = 20
     mask_fraction: float = 0.15
+    validation_mask_fraction: float = 0.0
     mask_rounding: str = "nearest"
     mask_replace_prob: float = 0.8
     random_replace_prob: float = 0.1
@@ -168,6 +172,9 @@ class PretrainingOptions:
         require_at_least("data.max_predictions", self.max_predictions, 1)
         require_between(
             "data.mask_fraction", self.mask_fraction, 0, 1, without_low=True, without_high=True
+        )
+        require_between(
+            "data.validation_mask_fraction", self.validation_mask_fraction, 0, 1, without_high=True
         )
         require_between("data.mask_replace_prob", self.mask_replace_prob, 0, 1)
         require_between("data.random_replace_prob", self.random_replace_prob, 0, 1)
@@ -190,3 +197,9 @@ class PretrainingOptions:
         if self.span_boundary and self.objective != "none":
             rule = f"set {{data.objective=none}}, which is {self.objective}: it is for single texts"
             raise OptionError("data.span_boundary", self.span_boundary, rule)
+
+    @property
+    def for_validation(self) -> Self:
+        """The options of the examples of an evaluation."""
+        fraction = self.validation_mask_fraction or self.mask_fraction
+        return dataclasses.replace(self, mask_fraction=fraction)

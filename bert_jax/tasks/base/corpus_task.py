@@ -37,6 +37,7 @@ class CorpusTask(Task, Generic[Data, Examples]):
         general_metrics: the metrics that are reported of a general corpus.
     """
 
+    grows_batches = True
     best_metric: tuple[str, bool]
     general_metrics: tuple[str, ...]
 
@@ -93,10 +94,15 @@ class CorpusTask(Task, Generic[Data, Examples]):
     def train_batches(
         self, start: int, stop: int, *, host: int, hosts: int
     ) -> Generator[Batch, None, None]:
-        rows = self._config.train.global_batch_size // hosts
-        return batches_in_order(
-            lambda number: self._train.batch(number, rows, host=host, hosts=hosts), start, stop
-        )
+        train = self._config.train
+        for steps, size in train.batch_sizes(start, stop):
+            # Batch n of the run begins with example n · global_batch_size, whatever its size.
+            batches = train.global_batch_size // size
+
+            def batch(number: int, batches: int = batches, rows: int = size // hosts) -> Batch:
+                return self._train.batch(number * batches, rows, host=host, hosts=hosts)
+
+            yield from batches_in_order(batch, steps.start, steps.stop)
 
     def batch_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
         return with_rows(self._train.batch(0, 1), self._config.train.global_batch_size)

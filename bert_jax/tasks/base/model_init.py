@@ -50,6 +50,9 @@ _TRAINING_FIELDS = frozenset(
     }
 )
 
+# No parameter depends on them: a training at longer rows may begin with other ones.
+_ROTARY_BASES = frozenset({"global_rope_theta", "local_rope_theta"})
+
 # A model that is initialised from the layers of another family may differ in these fields as well
 # (the masked-LM head is compared apart), and may lack the parts of `_LEFT_OUT`.
 _OTHER_FAMILY_FIELDS = frozenset(
@@ -162,7 +165,7 @@ class ModelInit:
         if base is None:
             check_padding(f"model.family={self.family.model_type}", tokenizer, described)
             return described
-        after, may_differ = fields_of(described), _training_fields()
+        after, may_differ = fields_of(described), _training_fields() | _ROTARY_BASES
         for name, old in fields_of(base).items():
             if (new := after[name]) != old and name not in may_differ:
                 raise OptionError(

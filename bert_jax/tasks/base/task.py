@@ -169,6 +169,7 @@ class Task(abc.ABC):
             the loss of all micro-batches is computed from their outputs together, and `module`
             takes `row_indices`, see `EncoderInputs`.
         constants: fixed parameters and what they add to the batches of a training.
+        grows_batches: whether `train_batches` knows `train.batch_warmup`.
     """
 
     module: nn.Module
@@ -177,6 +178,7 @@ class Task(abc.ABC):
     derived_metrics: tuple[str, ...] = ()
     global_loss: bool = False
     constants: Constants = Constants()
+    grows_batches: bool = False
     load_params: Callable[..., tuple[Any, LoadReport]] = staticmethod(model_directory.load_params)
     """Reads `init_from`, or a finished model; a model of several encoders may read each of them."""
 

@@ -85,7 +85,9 @@ class PretrainingTask(CorpusTask[CorpusData, PretrainingBatches]):
         self.reads_pairs = config.data.objective in ("nsp", "sop")
 
     def make_examples(self, split: CorpusSplit, *, weighted: bool) -> PretrainingBatches:
-        return PretrainingBatches(split, self.tokenizer, self._config.data, weighted=weighted)
+        data = self._config.data
+        options = data if weighted else data.for_validation
+        return PretrainingBatches(split, self.tokenizer, options, weighted=weighted)
 
     def make_rows(self, examples: PretrainingBatches) -> PretrainingBatches | PackedBatches:
         return PackedBatches(examples) if self._config.data.packing else examples
