@@ -43,10 +43,17 @@ def export(workdir: Path, output: Path, *, which: str = "", part: str = "") -> i
         module = chosen.module
     params, step = restore_params(workdir, description, which, module=module, average=average)
     if part:
-        description = chosen.description
-        params = without_padding(chosen.params(params), description.config)
+        own, *others = (
+            (part.description, without_padding(part.params(params), part.description.config))
+            for part in (chosen, *chosen.sides.values())
+        )
+        sides = {
+            side: (*other, tokenizer) for side, other in zip(chosen.sides, others, strict=True)
+        }
+        model_directory.save(output, *own, tokenizer, sides)
+        return step
     # A bare encoder is trained with a loss on top.
-    elif description.is_bare:
+    if description.is_bare:
         params = params.pop(ENCODER_SCOPE) | params
     model_directory.save(output, description, params, tokenizer)
     return step

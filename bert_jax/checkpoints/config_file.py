@@ -121,6 +121,11 @@ class ModelDescription:
         return self.head == BARE_ENCODER
 
     @property
+    def route(self) -> str:
+        """See `StoredVectors`."""
+        return self.stored_vectors.route if self.stored_vectors else ""
+
+    @property
     def class_name(self) -> str:
         """Hugging Face's class of this model; "" if the head is unknown."""
         return self.family.class_name(self.head) if self.head else ""

@@ -5,11 +5,8 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bert_jax.checkpoints.sentence_transformers import (
-    VECTOR_FILES,
-    encoder_directory,
-    module_folders,
-)
+from bert_jax.checkpoints.sentence_transformers import VECTOR_FILES
+from bert_jax.checkpoints.sentence_transformers.entries import encoder_directory, module_folders
 from bert_jax.checkpoints.tensors import ADAPTER
 from bert_jax.errors import UserError, first_line
 from bert_jax.files import as_path, fetch, is_remote, reachable
@@ -143,10 +140,13 @@ def _fetch(hub_id: str, revision: str | None) -> Path:
 def _with_modules(get: Callable[[Sequence[str]], Path], patterns: Sequence[str]) -> Path:
     """The directory with the files of these patterns, also in the folders of its modules."""
     directory = get(patterns)
-    # A module may have its weights in another format than the encoder.
-    folders = module_folders(directory)
-    inner = [f"{name}/{pattern}" for name in folders for pattern in MODEL_PATTERNS]
-    return get(inner) if inner else directory
+    known: list[str] = []
+    # The folder of a Router has a file that names more folders.
+    while (folders := module_folders(directory)) != known:
+        # A module may have its weights in another format than the encoder.
+        get([f"{name}/{pattern}" for name in folders for pattern in MODEL_PATTERNS])
+        known = folders
+    return directory
 
 
 def _refusal(hub_id: str, revision: str | None) -> Exception | None:

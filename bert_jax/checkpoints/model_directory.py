@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +38,21 @@ from bert_jax.checkpoints.parameters import (
     to_tensors,
 )
 from bert_jax.checkpoints.sentence_transformers import (
+    MODULES,
     OBSOLETE,
+    OBSOLETE_ROUTES,
+    ROUTER,
     VECTOR_FILES,
-    encoder_directory,
 )
 from bert_jax.checkpoints.sentence_transformers.colbert import projection_in
 from bert_jax.checkpoints.sentence_transformers.cross_encoder import with_activation
+from bert_jax.checkpoints.sentence_transformers.entries import encoder_directory
 from bert_jax.checkpoints.sentence_transformers.reading import read_modules, read_vectors
-from bert_jax.checkpoints.sentence_transformers.writing import module_tensors, write_vectors
+from bert_jax.checkpoints.sentence_transformers.writing import (
+    join_routes,
+    module_tensors,
+    write_vectors,
+)
 from bert_jax.checkpoints.tensors import SAFETENSORS, TensorFile, open_tensors
 from bert_jax.files import atomic_directory, check_undamaged, read_json_object
 from bert_jax.files.paths import DESCRIPTION
@@ -53,7 +61,7 @@ from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import BARE_ENCODER, find_head
 from bert_jax.models.heads.token_vectors import TokenVectors
-from bert_jax.models.vectors import TEXT_VECTORS
+from bert_jax.models.vectors import SIDES, TEXT_VECTORS
 from bert_jax.sharding.hosts import is_main_host, wait_for_all_hosts
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tokenization.interface import Tokenizer
@@ -67,72 +75,104 @@ _OBSOLETE = (
     GENERATION,
     *OBSOLETE,
 )
+# How `atomic_directory` replaces a model, and one with several encoders.
+_OF_ONE: dict[str, Any] = {"marker": DESCRIPTION, "last": SAFETENSORS, "obsolete": _OBSOLETE}
+_OF_ROUTES: dict[str, Any] = {"marker": ROUTER, "last": MODULES, "obsolete": OBSOLETE_ROUTES}
+
+SavedModel = tuple[ModelDescription, Any, Tokenizer]
+"""Description, parameters and tokenizer."""
 
 
-def save(directory: Path, description: ModelDescription, params: Any, tokenizer: Tokenizer) -> None:
+def save(
+    directory: Path,
+    description: ModelDescription,
+    params: Any,
+    tokenizer: Tokenizer,
+    sides: Mapping[str, SavedModel] | None = None,
+) -> None:
     """Writes a model directory that `transformers` loads; if it has weights, it is complete.
 
-    With several hosts all must call it, and the main host writes.
+    With `sides` it has several encoders, and sentence-transformers loads it, with a Router. With
+    several hosts all must call it, and the main host writes.
 
     Args:
-        directory: directory, created if missing; an older model in it is replaced.
+        directory: directory, created if missing; an older model of the same kind is replaced.
         description: description of the model; tensors are written in its dtype.
         params: parameters of the model; each must be in the name table.
         tokenizer: tokenizer of the model.
+        sides: the same of the models of queries or of documents, by side, if they have their own.
 
     Raises:
-        UserError: the directory contains something else, or cannot be written.
+        UserError: the directory contains something else, or cannot be written; or the models differ
+            in what the files have once.
     """
-    modules = module_tensors(params)
-    tensors = _tensors(
-        description, {scope: tree for scope, tree in params.items() if scope != TEXT_VECTORS}
-    )
+    contents = {"": _Content.of(description, params, tokenizer)}
+    contents |= {side: _Content.of(*model) for side, model in (sides or {}).items()}
     if is_main_host():
-        _write(directory, description, tensors, modules, tokenizer)
+        how = _OF_ROUTES if sides else _OF_ONE
+        with atomic_directory(directory, **how) as partial:
+            if sides:
+                own = next((side for side in SIDES if side not in sides), "other")
+                contents[own] = contents.pop("")
+                for side, content in contents.items():
+                    (partial / side).mkdir()
+                    content.write(partial / side)
+                join_routes(partial, own)
+            else:
+                contents[""].write(partial)
     wait_for_all_hosts(f"a model in {directory}")
 
 
-def _write(
-    directory: Path,
-    description: ModelDescription,
-    tensors: dict[str, np.ndarray],
-    modules: dict[str, np.ndarray],
-    tokenizer: Tokenizer,
-) -> None:
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
+@dataclasses.dataclass(frozen=True)
+class _Content:
+    """What a model directory gets, on the host."""
 
-    with atomic_directory(
-        directory, marker=DESCRIPTION, last=SAFETENSORS, obsolete=_OBSOLETE
-    ) as partial:
-        tokenizer.save(partial, max_length=description.config.max_length)
-        write_config(partial / DESCRIPTION, description)
+    description: ModelDescription
+    tensors: dict[str, np.ndarray]
+    modules: dict[str, np.ndarray]
+    tokenizer: Tokenizer
+
+    @classmethod
+    def of(cls, description: ModelDescription, params: Any, tokenizer: Tokenizer) -> "_Content":
+        modules = module_tensors(params)
+        own = {scope: tree for scope, tree in params.items() if scope != TEXT_VECTORS}
+        return cls(description, _tensors(description, own), modules, tokenizer)
+
+    def write(self, directory: Path) -> None:
+        """Writes the files into a local directory."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import save_file
+
+        description = self.description
+        self.tokenizer.save(directory, max_length=description.config.max_length)
+        write_config(directory / DESCRIPTION, description)
         defaults = description.generation
         if defaults and defaults.path.name == GENERATION:
-            (partial / GENERATION).write_bytes(generation_config_bytes(defaults))
+            (directory / GENERATION).write_bytes(generation_config_bytes(defaults))
         vectors, width = description.stored_vectors, description.config.hidden_size
         if vectors and description.head in vectors.heads:
-            write_vectors(partial, vectors, width, modules)
+            write_vectors(directory, vectors, width, self.modules)
         try:
-            save_file(tensors, partial / SAFETENSORS, metadata={"format": "pt"})
+            save_file(self.tensors, directory / SAFETENSORS, metadata={"format": "pt"})
         except SafetensorError as error:
             raise OSError(str(error)) from error
         # safetensors makes the file private; the config has the permissions of the umask.
-        shutil.copymode(partial / DESCRIPTION, partial / SAFETENSORS)
+        shutil.copymode(directory / DESCRIPTION, directory / SAFETENSORS)
 
 
-def load_description(directory: Path, head: str | None = None) -> ModelDescription:
+def load_description(directory: Path, head: str | None = None, route: str = "") -> ModelDescription:
     """The description of a model directory; of its weights only a tied decoder is read.
 
     Args:
         directory: the model directory.
         head: head of the requested model; None: the config names it, else the tensors show it.
+        route: the kind of the texts, where the files have modules of their own for each.
 
     Raises:
         UserError: config or weights are missing, damaged or of an unsupported model.
     """
     check_undamaged(directory, [DESCRIPTION, *VECTOR_FILES, f"*/{DESCRIPTION}"])
-    encoder = encoder_directory(directory)
+    encoder = encoder_directory(directory, route)
     described = read_config(encoder / DESCRIPTION)
     names = described.family.huggingface
     with open_tensors(encoder) as file:
@@ -161,7 +201,7 @@ def load_description(directory: Path, head: str | None = None) -> ModelDescripti
         config=config,
         head=head,
         other=with_activation(directory, described.other),
-        stored_vectors=read_vectors(directory),
+        stored_vectors=read_vectors(directory, route),
         generation=_generation(encoder, head),
         mixed_dtypes=by_name if len(dtypes) > 1 else {},
         dtype=dtypes.pop() if len(dtypes) == 1 else "float32",
@@ -183,7 +223,7 @@ def _has_pooler(config: EncoderConfig, parameters: set[str]) -> bool:
 
 def load_tokenizer(directory: Path, description: ModelDescription) -> Tokenizer:
     """The tokenizer beside the encoder; see `Family.load_tokenizer`."""
-    folder, vectors = encoder_directory(directory), description.stored_vectors
+    folder, vectors = encoder_directory(directory, description.route), description.stored_vectors
     tokenizer = description.family.load_tokenizer(folder, config=description.config)
     markers = vectors.markers if isinstance(vectors, TokenVectors) else ()
     return tokenizer.with_special_tokens(markers) if markers else tokenizer
@@ -209,7 +249,7 @@ def load_params(
         mesh = one_device_mesh()
     check_undamaged(directory, ["*.safetensors"])
     names = description.family.huggingface
-    with open_tensors(encoder_directory(directory)) as file:
+    with open_tensors(encoder_directory(directory, description.route)) as file:
         params, report = read_parameters(
             file, names, module, mesh=mesh, seed=seed, reinitialize=reinitialize
         )

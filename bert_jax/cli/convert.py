@@ -36,6 +36,11 @@ def add_arguments(parser: Parser) -> None:
         help="an encoder of vectors, with files of sentence-transformers: mean, max, cls, …",
     )
     add("--similarity", metavar="HOW", help="of its vectors: cosine, dot, euclidean or manhattan")
+    add(
+        "--query-model",
+        metavar="DIR",
+        help="encodes queries, and --input all other texts: the result has both encoders",
+    )
     add("--positions", type=int, metavar="N", help="new length of the position table")
 
 
@@ -60,6 +65,7 @@ def run(options: argparse.Namespace) -> int:
         keep_layers=options.keep_layers,
         pooling=options.pooling,
         similarity=options.similarity,
+        query_model=options.query_model,
     )
     show(f"{options.output}: {model.description.class_name}, {model.report}")
     return 0

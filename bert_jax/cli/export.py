@@ -22,8 +22,8 @@ def add_arguments(parser: Parser) -> None:
         "--part",
         default="",
         metavar="NAME",
-        help="another model of the run: `generator` of a training with replaced tokens, `document` "
-        "of one with two encoders",
+        help="another model of the run: `generator` of a training with replaced tokens; `document` "
+        "of one with two encoders, or `both` in one directory",
     )
     add_hosts(parser)
 

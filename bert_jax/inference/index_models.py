@@ -22,6 +22,9 @@ _OPTIONS = (
     *("store_texts", "passages", "titles"),
 )
 
+# The kind of the texts of each model.
+_SIDES = {"model": DOCUMENT, "query_model": QUERY}
+
 _REMEDY = "give another model, or make an index with a pooling, such as mean"
 
 VectorPredictor = EmbeddingPredictor | SparsePredictor | TokenVectorsPredictor
@@ -36,10 +39,11 @@ def settings_of(model: Model, query_model: Model, options: IndexOptions) -> dict
     if options.pooling is None:
         for each in (model, query_model):
             check_makes_vectors(each.description, _REMEDY)
+    model, query_model = model.of_side(DOCUMENT), query_model.of_side(QUERY)
     kind, fixed = _kind(model, options)
     settings = {
-        "model": fingerprint(model),
-        "query_model": fingerprint(query_model),
+        "model": fingerprint(model, "model"),
+        "query_model": fingerprint(query_model, "query_model"),
         "precision": precision_of(model),
         "kind": kind,
         **{name: getattr(options, name) for name in _OPTIONS},
@@ -95,9 +99,9 @@ def of_queries(
     return kind_of(settings).predictor(model, QUERY, BatchOptions(batch_size), prompt)
 
 
-def fingerprint(model: Model) -> str:
-    """A digest of everything that the vectors of a model depend on."""
-    return str(model_fingerprint(model)["model"])
+def fingerprint(model: Model, name: str) -> str:
+    """A digest of everything that the vectors of the "model" or the "query_model" depend on."""
+    return str(model_fingerprint(model.of_side(_SIDES[name]))["model"])
 
 
 def precision_of(model: Model) -> str:
@@ -108,7 +112,7 @@ def precision_of(model: Model) -> str:
 
 def check_model(model: Model, files: VectorFiles, name: str) -> None:
     """Raises OptionError if a model is not the "model" or "query_model" of an index."""
-    if fingerprint(model) != files.contents.settings[name]:
+    if fingerprint(model, name) != files.contents.settings[name]:
         path = files.contents.paths[name]
         raise OptionError(
             "model",
@@ -121,7 +125,7 @@ def check_model(model: Model, files: VectorFiles, name: str) -> None:
 def is_query_model(model: Model, settings: Mapping[str, Any]) -> bool:
     """Whether a model makes the vectors of the queries of an index, to the bit."""
     same_precision = precision_of(model) == settings["precision"]
-    return same_precision and fingerprint(model) == settings["query_model"]
+    return same_precision and fingerprint(model, "query_model") == settings["query_model"]
 
 
 def path_of(model: Model) -> str:

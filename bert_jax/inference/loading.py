@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,14 @@ from jax.sharding import Mesh
 from bert_jax.checkpoints import google_files, model_directory
 from bert_jax.checkpoints.config_file import LABEL_KEYS, HeadError, ModelDescription
 from bert_jax.checkpoints.hub import resolve
+from bert_jax.checkpoints.sentence_transformers.entries import has_routes, sides_of
 from bert_jax.checkpoints.sentence_transformers.reading import read_modules
 from bert_jax.errors import OptionError, UserError, require_at_least, require_one_of
 from bert_jax.families.family import find_class
 from bert_jax.files import is_remote
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.origin import Origin, parts_of, states_of
-from bert_jax.inference.resizing import MOST_POSITIONS
+from bert_jax.inference.resizing import MOST_POSITIONS, ModelT
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import resolve_execution
 from bert_jax.models.head import (
@@ -29,11 +30,13 @@ from bert_jax.models.head import (
     label_parameters,
 )
 from bert_jax.models.heads.text_vectors import SIMILARITIES
+from bert_jax.models.vectors import QUERY
 from bert_jax.process import say
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.sharding.mesh import check_mesh, one_device_mesh
 from bert_jax.sharding.runtime import keep_freed_memory
 from bert_jax.tasks import find_task, task_names
+from bert_jax.tasks.base.predictor import Model
 
 
 def load(
@@ -46,6 +49,7 @@ def load(
     seed: int = 0,
     hidden_act: str | None = None,
     labels: Sequence[str] | None = None,
+    route: str | None = None,
 ) -> LoadedModel:
     """Loads a model directory written by `bert-jax` or `transformers`, or a model of the hub.
 
@@ -71,6 +75,9 @@ def load(
             loaded as the exact form, as in Hugging Face.
         labels: names of the labels of a classifier or tagger, in their order; if the stored head
             has other labels, the head is initialised again.
+        route: of a model of sentence-transformers with a Router, the encoder of a kind of texts
+            alone, "query" or "document"; None: both, and `search` and `index` use each for its
+            texts.
 
     Raises:
         UserError: the model does not exist or is not supported, its files are damaged or do not fit
@@ -79,7 +86,11 @@ def load(
     files, source, directory = _located(path, revision)
     states = states_of(directory)
     head = _requested_head(task)
-    description = _described(files, source, head, hidden_act)
+    describe = files.load_description
+    if route is not None:
+        _check_route(files, source, route)
+        describe = functools.partial(describe, route=route)
+    description = _described(describe, source, head, hidden_act)
     stored_head = description.head
     if files is model_directory and head and find_head(head).label_parameters:
         stored_head = model_directory.load_description(directory).head
@@ -99,7 +110,7 @@ def load(
             raise
         if is_main_host():
             say(f"{error}; the model is loaded without its head")
-        description = _described(files, source, BARE_ENCODER, hidden_act)
+        description = _described(describe, source, BARE_ENCODER, hidden_act)
         description = dataclasses.replace(description, head_error=str(error))
         module = description.make_module(execution)
         params, report = read(description, module)
@@ -109,9 +120,16 @@ def load(
         say(f"{directory}: {report}")
     model = LoadedModel(module, params, tokenizer, description, mesh, report)
     options: dict[str, Any] = {"precision": precision, "seed": seed, "hidden_act": hidden_act}
-    labels = None if labels is None else tuple(labels)
+    stored_vectors = description.stored_vectors
+    if route is None and stored_vectors and description.head in stored_vectors.heads:
+        of_sides = {
+            side: load(directory, task, mesh=mesh, route=side, **options)
+            for side in sides_of(directory)
+        }
+        model = dataclasses.replace(model, sides=of_sides)
+    options |= {"labels": None if labels is None else tuple(labels), "route": route}
     stored = directory if files is model_directory else source.prefix
-    again = functools.partial(load, stored.absolute(), task, labels=labels, **options)
+    again = functools.partial(load, stored.absolute(), task, **options)
     origin = Origin(again, directory.absolute(), states, parts_of(model))
     return dataclasses.replace(model, origin=origin)
 
@@ -129,10 +147,20 @@ def _located(path: str | Path, revision: str | None) -> tuple[Any, Any, Path]:
     return google_files, google, google.directory
 
 
+def _check_route(files: Any, source: Any, route: str) -> None:
+    """Raises OptionError unless the files have modules of their own for texts of a kind."""
+    if files is not model_directory or not has_routes(source):
+        rule = "leave it out: the model makes the vectors of all texts alike"
+        raise OptionError("route", route, rule)
+
+
 def _described(
-    files: Any, source: Any, head: str | None, hidden_act: str | None
+    describe: Callable[[Any, str | None], ModelDescription],
+    source: Any,
+    head: str | None,
+    hidden_act: str | None,
 ) -> ModelDescription:
-    description: ModelDescription = files.load_description(source, head)
+    description = describe(source, head)
     if hidden_act is None:
         return description
     config = dataclasses.replace(description.config, hidden_act=hidden_act)
@@ -214,6 +242,7 @@ def convert(
     keep_layers: int | Sequence[int] | None = None,
     pooling: str | None = None,
     similarity: str | None = None,
+    query_model: str | Path | None = None,
 ) -> LoadedModel:
     """Loads a model of any kind that `load` takes and writes it as another kind.
 
@@ -229,6 +258,8 @@ def convert(
         keep_layers: layers that stay, see `LoadedModel.keep_layers`; None: all.
         pooling: see `embed`; the result is an encoder with files of sentence-transformers.
         similarity: "cosine", "dot", "euclidean" or "manhattan", how its vectors are compared.
+        query_model: a model that encodes queries; the result has both, with a Router of
+            sentence-transformers, and `source` encodes all other texts.
 
     Returns:
         The converted model.
@@ -237,9 +268,13 @@ def convert(
         UserError: the source cannot be loaded, or not be written in this format.
     """
     makes_vectors = bool(pooling or similarity)
-    model = load(source, task or ("embedding" if makes_vectors else None), hidden_act=hidden_act)
+    task = task or ("embedding" if makes_vectors else None)
+    sources = (source,) if query_model is None else (source, query_model)
+    model, *others = (load(each, task, hidden_act=hidden_act) for each in sources)
     if makes_vectors:
-        model = _with_vectors(model, pooling, similarity)
+        model, *others = (_with_vectors(each, pooling, similarity) for each in (model, *others))
+    for queries in others:
+        model = _with_queries_of(model, queries)
     for path, whole in ((words, False), (markers, True)):
         if path is not None:
             try:
@@ -252,6 +287,9 @@ def convert(
     if keep_layers is not None:
         model = model.keep_layers(keep_layers)
     if to == "google":
+        if model.sides:
+            rule = "Google's files have one encoder: write a model directory"
+            raise OptionError("to", to, rule)
         if makes_vectors:
             name, value = ("pooling", pooling) if pooling else ("similarity", similarity)
             rule = f"Google's files have no {name}: leave it out, or write a model directory"
@@ -266,7 +304,7 @@ def convert(
     return model
 
 
-def _with_vectors(model: LoadedModel, pooling: str | None, similarity: str | None) -> LoadedModel:
+def _with_vectors(model: ModelT, pooling: str | None, similarity: str | None) -> ModelT:
     """The model with another description of its vectors.
 
     Raises:
@@ -280,7 +318,27 @@ def _with_vectors(model: LoadedModel, pooling: str | None, similarity: str | Non
         require_one_of("similarity", similarity, SIMILARITIES)
         vectors = dataclasses.replace(vectors, similarity=similarity)
     description = dataclasses.replace(model.description, stored_vectors=vectors)
-    return dataclasses.replace(model, description=description)
+    of_sides = {
+        side: _with_vectors(each, pooling, similarity) for side, each in model.sides.items()
+    }
+    return dataclasses.replace(model, description=description, sides=of_sides)
+
+
+def _with_queries_of(model: LoadedModel, query_model: Model) -> LoadedModel:
+    """A model whose queries another one encodes.
+
+    Raises:
+        UserError: one of them has no files that say how it makes vectors, or two encoders already.
+    """
+    for each in (model, query_model):
+        if each.sides:
+            problem = "a model with two encoders takes no third"
+            raise OptionError("query_model", None, "leave it out", problem)
+        if each.description.stored_vectors is None:
+            rule = "name how both make vectors, such as mean"
+            problem = f"a {each.description.class_name} has no files of sentence-transformers"
+            raise OptionError("pooling", None, rule, problem)
+    return dataclasses.replace(model, sides={QUERY: query_model})
 
 
 def _read_words(path: Path) -> list[str]:

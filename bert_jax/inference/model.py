@@ -88,7 +88,7 @@ class LoadedModel(Model):
         return load_again, (origin.load, origin.directory, origin.states)
 
     def save(self, directory: str | Path) -> None:
-        """Writes a model directory that `transformers` loads, as local files or in a bucket."""
+        """Writes a model directory, as local files or in a bucket; see `model_directory.save`."""
         path = as_path(os.path.expanduser(directory))
         check_not_of_run(path)
         if self.changes and is_main_host():
@@ -97,7 +97,8 @@ class LoadedModel(Model):
                 f"{path}: the model without what {name} changes: it returns another model, "
                 f"model = model.{name}(…), and this one stays as it was"
             )
-        model_directory.save(path, self.description, self.params, self.tokenizer)
+        others = {side: each.content for side, each in self.sides.items()}
+        model_directory.save(path, *self.content, others)
 
     add_words = resizing.add_words
     extend_positions = resizing.extend_positions

@@ -34,7 +34,8 @@ class Origin:
 
 def parts_of(model: Model) -> tuple[Any, ...]:
     """The objects that a model consists of; none is changed in place."""
-    return (model.module, model.tokenizer, model.description, *jax.tree.leaves(model.params))
+    others = (part for each in model.sides.values() for part in parts_of(each))
+    return (model.module, *model.content[::2], *jax.tree.leaves(model.params), *others)
 
 
 def states_of(directory: Path) -> dict[str, FileState]:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import jax
 
-from bert_jax.errors import require_at_least
+from bert_jax.errors import UserError, listed, require_at_least
 from bert_jax.models import surgery
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.parameter_sharding import state_shardings
@@ -88,6 +88,9 @@ def keep_layers(model: ModelT, layers: int | Sequence[int]) -> ModelT:
 
 
 def _replaced(model: ModelT, params: Any, config: EncoderConfig, tokenizer: Tokenizer) -> ModelT:
+    if model.sides:
+        rule = "change each alone, which `load` reads with its route, and join them again"
+        raise UserError(f"this model has encoders of its own for {listed([*model.sides])}; {rule}")
     return dataclasses.replace(
         model,
         module=model.module.clone(config=config),

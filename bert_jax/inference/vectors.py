@@ -31,6 +31,7 @@ def embed(
     *,
     normalize: bool | None = None,
     prompt: str | None = None,
+    side: str | None = None,
     batch_size: int = 32,
     max_length: int | None = None,
     progress: bool = False,
@@ -48,13 +49,15 @@ def embed(
             concatenated. What the model has after its own pooling is applied, too.
         normalize: True: vectors are scaled to length 1; False: they are not.
         prompt: name of a prompt of the model, or a text, which is put before each text.
+        side: "query" or "document", the kind of the texts, as in a search: they get the prompt of
+            this kind, and where the model has an encoder for it, that one; None: of no kind.
         batch_size: maximum number of rows computed together; short texts share rows.
         max_length: maximum number of tokens of a text.
         progress: whether a progress bar is shown on stderr.
 
     Raises:
-        UserError: the pooling or the prompt is unknown, the model has no pooler, or an element is
-            not a text.
+        UserError: the pooling, the prompt or the side is unknown, the model has no pooler, or an
+            element is not a text.
     """
     texts = list(not_one_string(texts))
     predictor = EmbeddingPredictor(
@@ -63,6 +66,7 @@ def embed(
         pooling=pooling,
         normalize=normalize,
         prompt=prompt,
+        side=side,
     )
     vectors = np.empty((len(texts), predictor.width), np.float32)
     with progress_bar(lambda: len(texts), enabled=progress) as advance:

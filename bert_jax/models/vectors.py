@@ -81,6 +81,8 @@ class StoredVectors:
         lower_case: whether texts are lower-cased before they are tokenised, by any tokenizer.
         unsupported: an unsupported content of the files, with its file; "": none.
         other: fields of the files that change no vector, by file; they are written back.
+        route: the kind of the texts, where the files have modules of their own for each; "": there
+            is one kind, or of no kind. It says where parameters are, and is no part of the model.
     """
 
     method: ClassVar[str]
@@ -93,6 +95,7 @@ class StoredVectors:
     lower_case: bool = False
     unsupported: str = ""
     other: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    route: str = dataclasses.field(default="", repr=False, compare=False)
 
     @property
     def heads(self) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from bert_jax.checkpoints.parameters import (
     decoder_tensor,
     to_tensors,
 )
-from bert_jax.checkpoints.sentence_transformers import encoder_directory
+from bert_jax.checkpoints.sentence_transformers.entries import encoder_directory
 from bert_jax.errors import UserError
 from bert_jax.families.family import Family
 from bert_jax.inference.loading import load

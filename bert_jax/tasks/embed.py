@@ -14,11 +14,12 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.converted_outputs import to_numpy
 from bert_jax.data.examples import Example, Text
 from bert_jax.data.outputs import Layout, float32_repr, to_json
+from bert_jax.errors import require_one_of
 from bert_jax.metrics.similarity import units
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.encoder_with_head import apply_model, model_inputs
 from bert_jax.models.heads.text_vectors import TextPooling
-from bert_jax.models.vectors import TEXT_VECTORS, Normalize, StoredVectors
+from bert_jax.models.vectors import SIDES, TEXT_VECTORS, Normalize, StoredVectors
 from bert_jax.process import say
 from bert_jax.tasks.base.encoder_layers import encoder_of
 from bert_jax.tasks.base.predict_spec import (
@@ -53,8 +54,10 @@ class EmbedPredictOptions(VectorPredictOptions):
 
     Attributes:
         normalize: whether vectors are scaled to length 1; None: as the model's files say.
+        side: "query" or "document", the kind of the texts, see `LoadedModel.embed`; None: none.
     """
 
+    side: str | None = None
     normalize: bool | None = None
 
 
@@ -128,12 +131,17 @@ class EmbeddingPredictor(TextPredictor[np.ndarray]):
         pooling: str | Sequence[str] | None = None,
         normalize: bool | None = None,
         prompt: str | None = None,
+        side: str | None = None,
     ) -> None:
         """For arguments see `LoadedModel.embed`.
 
         Raises:
-            OptionError: the pooling or the prompt is unknown, or the model has no pooler.
+            OptionError: the pooling, the prompt or the side is unknown, or the model has no pooler.
         """
+        if side is not None:
+            require_one_of("side", side, SIDES)
+            model = model.of_side(side)
+            prompt = model.description.vectors.prompt_name(side) if prompt is None else prompt
         self.vectors = model.description.vectors.chosen(pooling, normalize)
         self.width = self.vectors.width(model.config.hidden_size)
         prepare = TextPreparation(self.vectors, self.vectors.prompt(prompt), model.tokenizer)
@@ -220,6 +228,7 @@ PREDICT = PredictSpec(
         pooling=options.pooling,
         normalize=options.normalize,
         prompt=options.prompt,
+        side=options.side,
     ),
     lambda text, vector: {_EMBEDDING: vector},
     formats={_NUMPY: _numpy},

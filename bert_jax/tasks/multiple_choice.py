@@ -53,11 +53,10 @@ from bert_jax.tasks.base.predictor import (
     check_head,
     not_one_string,
     softmax,
-    text_error,
 )
 from bert_jax.tasks.base.splits import read_splits
 from bert_jax.tasks.base.task import Distillable, Sums, classification_sums
-from bert_jax.tasks.base.text_rows import TextEncoder
+from bert_jax.tasks.base.text_rows import TextEncoder, text_error
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tokenization import Encoding, Tokenizer
 

@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from bert_jax.checkpoints.sentence_transformers import entries
 from tests.checkpoints.fields import COMPUTED, OTHER_FILES, changed, write
 from tests.checkpoints.fields.config_json import CONFIGS
 from tests.checkpoints.fields.tokenizer_files import LIBRARY, TOKENIZERS, VOCABULARY
 from tests.checkpoints.fields.vector_files import (
     COMPUTED_MODULES,
     ENCODER,
+    EXPANDED_MODULES,
     REFUSED_MODULES,
     VECTORS,
 )
@@ -150,7 +152,8 @@ def test_modules_and_their_fields():
     ):
         modules = importlib.import_module(f"sentence_transformers.{package}.modules")
         result |= {name: getattr(modules, name) for name in modules.__all__}
-    assert set(result) - COMPUTED_MODULES - REFUSED_MODULES == set()
+    assert set(result) - COMPUTED_MODULES - EXPANDED_MODULES - REFUSED_MODULES == set()
+    assert set(result["Router"].config_keys) == set(entries.PARAMETERS)
     for name in COMPUTED_MODULES - {"Transformer"}:
         assert set(result[name].config_keys) - listed(f"{name}/config.json") == set(), name
     arguments = set(inspect.signature(result["Transformer"].__init__).parameters)

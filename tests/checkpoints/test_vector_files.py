@@ -10,7 +10,7 @@ import pytest
 import bert_jax
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.checkpoints.sentence_transformers import encoder_directory, module_folders
+from bert_jax.checkpoints.sentence_transformers.entries import encoder_directory, module_folders
 from bert_jax.checkpoints.sentence_transformers.reading import module_shapes, read_vectors
 from bert_jax.checkpoints.sentence_transformers.writing import vector_files
 from bert_jax.errors import UserError

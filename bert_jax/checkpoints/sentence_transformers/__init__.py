@@ -1,6 +1,7 @@
 """The files that sentence-transformers has beside a model: how it makes vectors of texts.
 
     modules.json                       list of modules, each with its type and its folder
+    router_config.json                 of a module that is a Router: lists of modules, see `entries`
     FOLDER/config.json                 of a pooling, a dense map, …; their weights beside it
     sentence_bert_config.json          beside the encoder: the longest text, lower-casing
     config_sentence_transformers.json  prompts, similarity function, number of values of a vector
@@ -10,16 +11,16 @@ name. Source: version 6.2, base/model.py, base/modules/ and sentence_transformer
 """
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from bert_jax.checkpoints.tensors import SAFETENSORS
 from bert_jax.errors import UserError
 from bert_jax.families.family import family_names
-from bert_jax.files import below, is_there, read_json
 
 MODULES, MODEL = "modules.json", "config_sentence_transformers.json"
 ENCODER, CONFIG = "sentence_bert_config.json", "config.json"
+ROUTER = "router_config.json"
 METADATA = "artifact.metadata"
 """A file of Stanford's ColBERT, see `colbert`."""
 
@@ -34,11 +35,14 @@ MLM_ENCODER = "MLMTransformer"
 """The class of an encoder with the head of the masked language model; since version 5.4 also
 "Transformer"."""
 
-VECTOR_FILES = (MODULES, MODEL, METADATA, "sentence_*_config.json")
-"""Patterns of the files beside an encoder; for the folders of modules see `module_folders`."""
+VECTOR_FILES = (MODULES, ROUTER, MODEL, METADATA, "sentence_*_config.json")
+"""Patterns of the files beside an encoder; for folders of modules see `entries.module_folders`."""
 
 OBSOLETE = (*VECTOR_FILES, f"[0-9]*_*/{CONFIG}", f"[0-9]*_*/{SAFETENSORS}")
 """Patterns of all files that `write_vectors` writes."""
+
+OBSOLETE_ROUTES = (*VECTOR_FILES, "*_[0-9]*_*/*")
+"""Patterns of all files of an older model with a Router."""
 
 FLAGS = {
     "cls": "pooling_mode_cls_token",
@@ -78,50 +82,6 @@ class NotSupportedError(UserError):
 def not_supported(path: Path, what: str) -> NotSupportedError:
     """The error for a file that names something unsupported, such as a pooling."""
     return NotSupportedError(f"{path}: {what} is not supported")
-
-
-def encoder_directory(directory: Path) -> Path:
-    """The folder of the encoder and its tokenizer in a model directory: most often itself.
-
-    Raises:
-        UserError: `modules.json` is damaged, or begins with something else than an encoder.
-    """
-    entries = entries_of(directory)
-    if not entries:
-        return directory
-    kind, folder = kind_of(entries[0]), entries[0]["path"]
-    if kind and kind.lower() not in (*ENCODERS, MLM_ENCODER.lower()):
-        what = f"{directory / MODULES} begins with the module {entries[0]['type']}"
-        raise UserError(f"{what}, which is not supported; give a model with a single encoder")
-    return directory / folder if folder else directory
-
-
-def module_folders(directory: Path) -> list[str]:
-    """The folders below a model directory that `modules.json` names."""
-    return list(dict.fromkeys(entry["path"] for entry in entries_of(directory) if entry["path"]))
-
-
-def entries_of(directory: Path) -> list[dict[str, Any]]:
-    """The entries of `modules.json`; none without it.
-
-    Raises:
-        UserError: it is damaged, or a path leads out of the directory.
-    """
-    path = directory / MODULES
-    if not is_there(path):
-        return []
-    entries = read_json(path)
-    try:
-        if not isinstance(entries, list) or not entries:
-            raise TypeError("it must be a list of modules")
-        for entry in entries:
-            folder = PurePosixPath(entry["path"]).as_posix()
-            if folder != ".":
-                below(directory, folder, path)
-            entry["type"].rpartition(".")
-    except (AttributeError, TypeError, LookupError) as error:
-        raise UserError(f"{path} is damaged: {error!r}; {REMEDY}") from error
-    return entries
 
 
 def kind_of(entry: Mapping[str, Any]) -> str:

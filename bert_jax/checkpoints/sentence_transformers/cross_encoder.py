@@ -15,8 +15,8 @@ from bert_jax.checkpoints.sentence_transformers import (
     MODULES,
     OF_OTHER_METHODS,
     REMEDY,
-    entries_of,
 )
+from bert_jax.checkpoints.sentence_transformers.entries import entries_of
 from bert_jax.errors import UserError
 from bert_jax.files import is_there, read_json_object
 

@@ -16,7 +16,6 @@ from bert_jax.checkpoints.sentence_transformers import (
     METADATA,
     MODEL,
     MODULES,
-    encoder_directory,
     kind_of,
     not_supported,
 )
@@ -49,7 +48,7 @@ DEFAULT_LENGTH = 32
 
 
 def _read(directory: Path, entries: Entries, model: Mapping[str, Any]) -> TokenVectors:
-    encoder = read_encoder(encoder_directory(directory), directory)
+    encoder = read_encoder(directory / entries[0]["path"], directory)
     encoder.check_output()
     fields = dict(encoder.other)
     lengths = {f"{side}_length": fields.pop(f"{side}_length", None) for side in SIDES}

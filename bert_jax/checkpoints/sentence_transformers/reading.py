@@ -19,13 +19,12 @@ from bert_jax.checkpoints.sentence_transformers import (
     MODULES,
     REMEDY,
     NotSupportedError,
-    encoder_directory,
-    entries_of,
     kind_of,
     not_supported,
     tensors_of,
 )
 from bert_jax.checkpoints.sentence_transformers.colbert import projection_in, read_colbert
+from bert_jax.checkpoints.sentence_transformers.entries import encoder_directory, entries_of
 from bert_jax.checkpoints.sentence_transformers.layouts import LAYOUTS, SENTENCE_TRANSFORMER
 from bert_jax.checkpoints.sentence_transformers.parts import MODULE_KINDS, named
 from bert_jax.checkpoints.tensors import open_tensors
@@ -36,13 +35,17 @@ from bert_jax.models.parameter_sharding import state_shardings
 from bert_jax.models.vectors import TEXT_VECTORS, StoredVectors, VectorModules
 
 
-def read_vectors(directory: Path) -> StoredVectors | None:
+def read_vectors(directory: Path, route: str = "") -> StoredVectors | None:
     """How a model makes vectors, by the files in its directory; None without such files.
+
+    Args:
+        directory: the model directory.
+        route: the kind of the texts, see `entries_of`.
 
     Raises:
         UserError: a file is damaged.
     """
-    entries = entries_of(directory)
+    entries = entries_of(directory, route)
     model = read_json_object(directory / MODEL) if is_there(directory / MODEL) else {}
     model_type = model.get("model_type", SENTENCE_TRANSFORMER)
     if model_type == "CrossEncoder":
@@ -61,8 +64,8 @@ def read_vectors(directory: Path) -> StoredVectors | None:
         with named(directory / MODEL):
             vectors = layout.read(directory, entries, model)
     except NotSupportedError as error:
-        return layout.vectors(unsupported=str(error))
-    return dataclasses.replace(vectors, other={**vectors.other, **carried})
+        return layout.vectors(route=route, unsupported=str(error))
+    return dataclasses.replace(vectors, route=route, other={**vectors.other, **carried})
 
 
 def read_modules(directory: Path, description: ModelDescription, mesh: Mesh) -> dict[str, Any]:
@@ -77,7 +80,7 @@ def read_modules(directory: Path, description: ModelDescription, mesh: Mesh) -> 
         return {}
     parameters = flatten_dict(shapes[TEXT_VECTORS], sep="/")
     arrays: dict[str, np.ndarray] = {}
-    for number, (folder, linear) in enumerate(_weights(directory)):
+    for number, (folder, linear) in enumerate(_weights(directory, description.route)):
         own = {
             name: tensor.replace("linear.", f"{linear}.")
             for name, tensor in tensors_of(number, parameters).items()
@@ -86,7 +89,7 @@ def read_modules(directory: Path, description: ModelDescription, mesh: Mesh) -> 
             continue
         with open_tensors(folder) as file:
             needed = {tensor: parameters[name].shape[::-1] for name, tensor in own.items()}
-            is_shared = folder == encoder_directory(directory)
+            is_shared = folder == encoder_directory(directory, description.route)
             stored = {
                 tensor: info.shape
                 for tensor, info in file.tensors.items()
@@ -107,9 +110,9 @@ def read_modules(directory: Path, description: ModelDescription, mesh: Mesh) -> 
     )
 
 
-def _weights(directory: Path) -> list[tuple[Path, str]]:
+def _weights(directory: Path, route: str) -> list[tuple[Path, str]]:
     """The folder of the weights of each module, and the name of its linear layer there."""
-    entries = entries_of(directory)
+    entries = entries_of(directory, route)
     if not entries:
         return [(directory, projection_in(directory))]
     own = (entry for entry in entries if kind_of(entry) in MODULE_KINDS)

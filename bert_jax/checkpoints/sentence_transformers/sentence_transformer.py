@@ -10,7 +10,6 @@ from bert_jax.checkpoints.sentence_transformers import (
     MODEL,
     MODULES,
     TO_POOLER,
-    encoder_directory,
     kind_of,
     not_supported,
 )
@@ -38,7 +37,7 @@ _LATER = ("weightedmean", "lasttoken")
 
 
 def _read(directory: Path, entries: Entries, model: Mapping[str, Any]) -> TextVectors:
-    encoder = read_encoder(encoder_directory(directory), directory)
+    encoder = read_encoder(directory / entries[0]["path"], directory)
     is_pooled = encoder.output == (TO_POOLER, _SENTENCE)
     if not is_pooled:
         encoder.check_output()

@@ -10,7 +10,6 @@ from bert_jax.checkpoints.sentence_transformers import (
     MODEL,
     MODULES,
     TO_LOGITS,
-    encoder_directory,
     kind_of,
     not_supported,
 )
@@ -33,7 +32,7 @@ def _read(directory: Path, entries: Entries, model: Mapping[str, Any]) -> Sparse
     if [kind_of(entry) for entry in entries[1:]] != ["SpladePooling"]:
         kinds = ", ".join(entry["type"] for entry in entries)
         raise not_supported(directory / MODULES, f"the list of modules {kinds}")
-    encoder = read_encoder(encoder_directory(directory), directory)
+    encoder = read_encoder(directory / entries[0]["path"], directory)
     if kind_of(entries[0]) != MLM_ENCODER and encoder.task != "fill-mask":
         raise not_supported(encoder.path, f"transformer_task {encoder.task!r}")
     if encoder.output not in ((None, None), (TO_LOGITS, "token_embeddings")):

@@ -1,5 +1,7 @@
 """Writes the files of sentence-transformers beside an encoder, and the weights of its modules.
 
+Several models become one with a Router, see `join_routes`.
+
 In the form of version 2, which all later versions read, where it can say the same.
 """
 
@@ -17,12 +19,16 @@ from bert_jax.checkpoints.sentence_transformers import (
     METADATA,
     MODEL,
     MODULES,
+    ROUTER,
+    kind_of,
     tensors_of,
 )
+from bert_jax.checkpoints.sentence_transformers.entries import entries_of
 from bert_jax.checkpoints.sentence_transformers.layouts import SENTENCE_TRANSFORMER, layout_of
 from bert_jax.checkpoints.sentence_transformers.parts import MODULE_KINDS
 from bert_jax.checkpoints.tensors import SAFETENSORS
 from bert_jax.errors import UserError
+from bert_jax.files import read_json_object
 from bert_jax.models.vectors import TEXT_VECTORS, StoredVectors
 from bert_jax.sharding.hosts import fetch
 
@@ -60,6 +66,56 @@ def write_vectors(
         if own := tensors_of(number, tensors):
             named = {tensor: tensors[name] for name, tensor in own.items()}
             save_file(named, directory / folder / SAFETENSORS, metadata={"format": "pt"})
+
+
+def join_routes(directory: Path, default: str) -> None:
+    """Makes one model of several model directories, the routes of a Router.
+
+    Args:
+        directory: has these directories alone, each in a folder with the name of its route.
+        default: the route of texts of no kind.
+
+    Raises:
+        UserError: the directories differ in what a model has once, such as the similarity.
+    """
+    types: dict[str, str] = {}
+    structure: dict[str, list[str]] = {}
+    models: dict[str, dict[str, Any]] = {}
+    for folder in sorted(directory.iterdir()):
+        entries, route = entries_of(folder), folder.name
+        path = folder / MODEL
+        models[route] = read_json_object(path) if path.is_file() else {}
+        for once in (path, folder / MODULES):
+            once.unlink(missing_ok=True)
+        names = [f"{route}_{number}_{kind_of(entry)}" for number, entry in enumerate(entries)]
+        for entry, name in zip(entries[1:], names[1:], strict=True):
+            if (folder / entry["path"]).is_dir():
+                (folder / entry["path"]).rename(directory / name)
+        folder.rename(directory / names[0])
+        types |= {name: entry["type"] for entry, name in zip(entries, names, strict=True)}
+        structure[route] = names
+    files = {
+        MODULES: [{"idx": 0, "name": "0", "path": "", "type": f"{_PACKAGE}.Router"}],
+        ROUTER: {
+            "types": types,
+            "structure": structure,
+            "parameters": {"default_route": default, "allow_empty_key": True},
+        },
+        MODEL: _of_all(models),
+    }
+    for name, fields in files.items():
+        (directory / name).write_bytes(_json_bytes(fields))
+
+
+def _of_all(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The content of MODEL for several models, from that of each."""
+    for key in dict.fromkeys(key for fields in models.values() for key in fields):
+        values = {route: fields.get(key) for route, fields in models.items()}
+        if len(set(map(repr, values.values()))) > 1:
+            differing = ", ".join(f"{value!r:.80} ({route})" for route, value in values.items())
+            problem = f"the models have different {key}: {differing}"
+            raise UserError(f"{problem}; write the same into {MODEL} of both")
+    return dict(next(iter(models.values())))
 
 
 def module_tensors(params: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -102,9 +158,12 @@ def vector_files(vectors: StoredVectors, hidden_size: int) -> dict[str, bytes]:
     for folder, (_, fields) in zip(folders, modules, strict=True):
         if fields:
             files[f"{folder}/{CONFIG}"] = fields
-    texts = {name: json.dumps(files[name], indent=2, ensure_ascii=False) + "\n" for name in files}
-    # Half of a surrogate pair, as JSON spells it.
-    return {name: text.encode(errors="backslashreplace") for name, text in texts.items()}
+    return {name: _json_bytes(fields) for name, fields in files.items()}
+
+
+def _json_bytes(fields: Any) -> bytes:
+    text = json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
+    return text.encode(errors="backslashreplace")  # half of a surrogate pair, as JSON spells it
 
 
 def _folders(modules: list[tuple[str, dict[str, Any]]]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.hub import resolve
-from bert_jax.checkpoints.sentence_transformers import encoder_directory
+from bert_jax.checkpoints.sentence_transformers.entries import encoder_directory
 from bert_jax.errors import OptionError, listed
 from bert_jax.families.family import (
     DEFAULT_MODEL_TYPE,

@@ -23,7 +23,6 @@ from bert_jax.models.encoder import cast_layer_kernels
 from bert_jax.models.encoder_with_head import apply_model, model_inputs
 from bert_jax.models.execution import Execution
 from bert_jax.tokenization import Encoding, Tokenizer
-from bert_jax.tokenization.encoding import half_surrogate
 
 Example = TypeVar("Example")
 Item = TypeVar("Item")
@@ -45,6 +44,8 @@ class Model:
         tokenizer: tokenizer of the model.
         description: contents of its `config.json`.
         mesh: devices of the computation.
+        sides: the models of queries or of documents, by side, where they are other ones than this
+            model, which makes the vectors of all other texts.
         changes: names of the methods that have made changed models of this one.
     """
 
@@ -53,13 +54,27 @@ class Model:
     tokenizer: Tokenizer
     description: ModelDescription
     mesh: Mesh
-    changes: list[str] = dataclasses.field(default_factory=list, init=False, compare=False)
-    _converted: list[Any] = dataclasses.field(default_factory=list, init=False, compare=False)
+    sides: Mapping[str, "Model"] = dataclasses.field(default_factory=dict, kw_only=True)
+    changes: list[str] = dataclasses.field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
+    _converted: list[Any] = dataclasses.field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
 
     @property
     def config(self) -> EncoderConfig:
         """The architecture."""
         return self.description.config
+
+    @property
+    def content(self) -> tuple[ModelDescription, Any, Tokenizer]:
+        """Description, parameters and tokenizer: what a model directory has."""
+        return self.description, self.params, self.tokenizer
+
+    def of_side(self, side: str) -> "Model":
+        """The model of texts of a side, "query" or "document": most often this one."""
+        return self.sides.get(side, self)
 
     @property
     def compute_params(self) -> Any:
@@ -345,19 +360,6 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
 def is_sequence_of_texts(example: Any) -> bool:
     """Whether an object is a list or a tuple of strings."""
     return isinstance(example, list | tuple) and all(isinstance(text, str) for text in example)
-
-
-def text_error(*texts: Any) -> ExampleError | None:
-    """Why the texts of an example cannot be encoded; None if they can.
-
-    Each must be a string without half of a surrogate pair, which JSON can contain.
-    """
-    for text in texts:
-        if not isinstance(text, str):
-            return ExampleError(f"{text!r:.80} is no text; give strings")
-        if problem := half_surrogate(text):
-            return ExampleError(f"text, {problem}")
-    return None
 
 
 def check_finite(array: np.ndarray, name: str) -> np.ndarray:

@@ -17,9 +17,9 @@ from bert_jax.tasks.base.predictor import (
     Notes,
     Predictor,
     is_sequence_of_texts,
-    text_error,
 )
 from bert_jax.tokenization import Encoding, Tokenizer, WordPieceTokenizer
+from bert_jax.tokenization.encoding import half_surrogate
 
 Prediction = TypeVar("Prediction")
 
@@ -213,3 +213,16 @@ def beginning(tokenizer: Tokenizer, text: str, tokens: int) -> str:
                 return text[:end]
         size *= 4
     return text
+
+
+def text_error(*texts: Any) -> ExampleError | None:
+    """Why the texts of an example cannot be encoded; None if they can.
+
+    Each must be a string without half of a surrogate pair, which JSON can contain.
+    """
+    for text in texts:
+        if not isinstance(text, str):
+            return ExampleError(f"{text!r:.80} is no text; give strings")
+        if problem := half_surrogate(text):
+            return ExampleError(f"text, {problem}")
+    return None

@@ -49,11 +49,13 @@ class TrainedPart:
         description: contents of its model directory.
         module: the module that is trained.
         params: the parameters of the trained `module` → its parameters.
+        sides: the models of queries or of documents that belong to it, see `Model.sides`.
     """
 
     description: ModelDescription
     module: nn.Module
     params: Callable[[Any], Any]
+    sides: Mapping[str, "TrainedPart"] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -65,10 +65,9 @@ class TextKind(VectorKind):
     def predictor(
         self, model: Model, side: str, options: BatchOptions, prompt: str | None = None
     ) -> EmbeddingPredictor:
-        if prompt is None:
-            prompt = model.description.vectors.prompt_name(side)
+        pooling, normalize = self.pooling, self.normalize
         return EmbeddingPredictor(
-            model, options, pooling=self.pooling, normalize=self.normalize, prompt=prompt
+            model, options, pooling=pooling, normalize=normalize, prompt=prompt, side=side
         )
 
     def similarities(
@@ -88,6 +87,7 @@ class SparseKind(VectorKind):
     def predictor(
         self, model: Model, side: str, options: BatchOptions, prompt: str | None = None
     ) -> SparsePredictor:
+        model = model.of_side(side)
         if prompt is None:
             prompt = sparse_description(model.description).prompt_name(side)
         return SparsePredictor(model, options, prompt=prompt)
@@ -120,7 +120,7 @@ class TokenKind(VectorKind):
             raise OptionError("prompt", prompt, rule)
         if side == QUERY:  # the length of queries is a part of the model
             options = dataclasses.replace(options, max_length=None)
-        return TokenVectorsPredictor(model, options, side=side)
+        return TokenVectorsPredictor(model.of_side(side), options, side=side)
 
     def similarities(
         self, queries: Sequence[TokenVectorsOfText], documents: Sequence[TokenVectorsOfText]

@@ -22,8 +22,8 @@ from bert_jax.tasks.base.predictor import (
     Predictor,
     check_finite,
     softmax,
-    text_error,
 )
+from bert_jax.tasks.base.text_rows import text_error
 from bert_jax.tasks.classification.predict import (
     THRESHOLD,
     Classification,

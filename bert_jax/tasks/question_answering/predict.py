@@ -51,8 +51,8 @@ from bert_jax.tasks.base.predictor import (
     RequestEncoder,
     check_head,
     not_one_string,
-    text_error,
 )
+from bert_jax.tasks.base.text_rows import text_error
 from bert_jax.tasks.question_answering.options import (
     DEFAULT_LENGTH,
     AnswerRequest,

@@ -34,8 +34,8 @@ from bert_jax.tasks.base.predictor import (
     Model,
     Predictor,
     check_finite,
-    text_error,
 )
+from bert_jax.tasks.base.text_rows import text_error
 from bert_jax.tasks.classification.predict import ClassificationPredictor
 
 Prediction = TypeVar("Prediction")

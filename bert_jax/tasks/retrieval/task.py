@@ -1,11 +1,20 @@
 """The task of a config: one encoder, or one each for queries and documents."""
 
+import functools
+from collections.abc import Callable
+
+import flax.linen as nn
+
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.errors import OptionError
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.retrieval.spec import retrieval_spec
-from bert_jax.tasks.base.retrieval.towers import DocumentEncoderOptions, document_part
+from bert_jax.tasks.base.retrieval.towers import (
+    DocumentEncoderOptions,
+    both_parts,
+    document_part,
+)
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainedPart
 from bert_jax.tasks.retrieval.interaction import DualInteraction, dual_encoder
 from bert_jax.tasks.retrieval.options import DualEncoderData
@@ -20,12 +29,23 @@ def _interaction(
     return DualInteraction(description, tokenizer, towers, config.data.matryoshka)
 
 
-def _document_part(
-    config: TaskConfig[DualEncoderData], description: ModelDescription, execution: Execution
+def _part(
+    make: Callable[[ModelDescription, nn.Module], TrainedPart],
+    name: str,
+    config: TaskConfig[DualEncoderData],
+    description: ModelDescription,
+    execution: Execution,
 ) -> TrainedPart:
     if not config.section(DocumentEncoderOptions).separate:
-        raise OptionError("part", "document", "the run has one encoder for queries and documents")
-    return document_part(description, dual_encoder(description, execution, towers=2))
+        raise OptionError("part", name, "the run has one encoder for queries and documents")
+    return make(description, dual_encoder(description, execution, towers=2))
 
 
-TRAIN = retrieval_spec(DualEncoderData, _interaction, batch_size=64, document_part=_document_part)
+_PARTS = {"document": document_part, "both": both_parts}
+
+TRAIN = retrieval_spec(
+    DualEncoderData,
+    _interaction,
+    batch_size=64,
+    parts={name: functools.partial(_part, make, name) for name, make in _PARTS.items()},
+)

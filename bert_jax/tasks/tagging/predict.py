@@ -52,8 +52,8 @@ from bert_jax.tasks.base.predictor import (
     check_finite,
     check_head,
     is_sequence_of_texts,
-    text_error,
 )
+from bert_jax.tasks.base.text_rows import text_error
 from bert_jax.tasks.tagging.tagged_words import Entity, TaggedWord, Tagging
 from bert_jax.tasks.tagging.tags import (
     Decoded,

@@ -155,9 +155,10 @@ VECTORS: Mapping[str, Mapping[str, Field]] = {
 COMPUTED_MODULES = frozenset(
     {"Transformer", "Pooling", "Dense", "LayerNorm", "Dropout", "Normalize"}
 )
+EXPANDED_MODULES = frozenset({"Asym", "Router"})  # see `checkpoints/test_routers.py`
 REFUSED_MODULES = frozenset(
     {
-        *("Asym", "Router", "Module", "InputModule"),
+        *("Module", "InputModule"),
         *("BoW", "CLIPModel", "CNN", "LSTM", "StaticEmbedding", "WeightedLayerPooling"),
         *("WordEmbeddings", "WordWeights"),
         "LogitScore",  # of cross-encoders

@@ -65,6 +65,16 @@ def test_two_encoders_with_a_projection_and_prompts(train, experiment, data, tmp
     output = tmp_path / "judged"
     same = experiment("retrieval", **keys)
     assert same.evaluate(model=workdir / "model", output=output) == pytest.approx(result)
+    # So is one directory with both, which also begins another training.
+    export(workdir, tmp_path / "both", part="both")
+    assert of_run.evaluate(model=tmp_path / "both") == pytest.approx(result)
+    keys |= {"init_from": str(tmp_path / "both"), "document_encoder__init_from": ""}
+    steps = {"train__epochs": 0.0, "train__steps": 1, "optimizer__learning_rate": 1e-9}
+    same_again, _ = train("retrieval", workdir="again", **keys | steps)
+    assert same_again == pytest.approx(result)
+    one = experiment("retrieval", **keys | {"document_encoder__separate": False})
+    with pytest.raises(OptionError, match="an encoder of its own for queries; set it to true"):
+        one.evaluate(model=tmp_path / "both")
     run, before = map(read_run, (output / "validation.run", workdir / "predictions/validation.run"))
     lines = Path(data["data__validation"][0]).read_text().splitlines()
     queries = [json.loads(line)["query"] for line in lines]
@@ -86,3 +96,11 @@ def test_both_encoders_are_read_by_sentence_transformers(train, data, tmp_path):
         model = peer.SentenceTransformer(str(directory), device="cpu")
         expected = model.encode(DOCUMENTS, prompt_name=side)
         np.testing.assert_allclose(actual, expected, atol=1e-5)
+    export(workdir, tmp_path / "both", part="both")
+    model, peers = (
+        bert_jax.load(tmp_path / "both"),
+        peer.SentenceTransformer(str(tmp_path / "both")),
+    )
+    for side, encode in (("query", peers.encode_query), ("document", peers.encode_document)):
+        actual = model.embed(DOCUMENTS, side=side)
+        np.testing.assert_allclose(actual, encode(DOCUMENTS), atol=1e-5)

@@ -1,7 +1,7 @@
 """What a config of a task of retrieval trains and evaluates."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from bert_jax.checkpoints.config_file import ModelDescription
@@ -30,7 +30,7 @@ def retrieval_spec(
     *,
     batch_size: int,
     task: type[RetrievalTask] = RetrievalTask,
-    document_part: Callable[[TaskConfig[Data], ModelDescription, Execution], TrainedPart]
+    parts: Mapping[str, Callable[[TaskConfig[Data], ModelDescription, Execution], TrainedPart]]
     | None = None,
 ) -> TrainSpec[Data]:
     """What a config of a task of retrieval trains and evaluates.
@@ -40,15 +40,15 @@ def retrieval_spec(
         make_interaction: makes the kind of model, for its tokenizer.
         batch_size: default of `train.global_batch_size`.
         task: class of the task.
-        document_part: the encoder of documents that a run can export, see `TrainSpec.parts`;
-            configs then have the section `DocumentEncoderOptions`. None: there is one encoder.
+        parts: the models of two encoders that a run can export, see `TrainSpec.parts`; configs
+            then have the section `DocumentEncoderOptions`. None: there is one encoder.
     """
 
     def create(config: TaskConfig[Data], model_init: ModelInit) -> RetrievalTask:
         tokenizer = model_tokenizer(model_init)
         interaction = make_interaction(config, model_init, tokenizer)
         directory = None
-        if document_part:
+        if parts:
             directory = config.section(DocumentEncoderOptions).directory(tokenizer)
         read = functools.partial(read_set, config.data)
         splits = read_splits(config.data, read, with_train=not model_init.is_finished)
@@ -72,12 +72,12 @@ def retrieval_spec(
         create,
         create_without_data=create_without_data,
         has_data=lambda data: bool(data.train),
-        sections={"document_encoder": DocumentEncoderOptions} if document_part else {},
+        sections={"document_encoder": DocumentEncoderOptions} if parts else {},
         defaults=labelled_defaults(
             optimizer={"learning_rate": 2e-5},
             train={"epochs": 1.0, "global_batch_size": batch_size},
         ),
-        parts={"document": document_part} if document_part else {},
+        parts=parts or {},
     )
 
 

@@ -12,13 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.checkpoints.model_directory import load_description
+from bert_jax.checkpoints.model_directory import load_description, load_tokenizer
 from bert_jax.checkpoints.parameters import LoadReport
+from bert_jax.checkpoints.sentence_transformers.entries import sides_of
 from bert_jax.data.examples import Candidates, Example, Text, digest_of
 from bert_jax.data.padding import Sequences, bucket_length
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.row_packing import RowPacker
-from bert_jax.errors import OptionError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.models.dual_encoder import VectorInputs
 from bert_jax.models.encoder_with_head import model_inputs, row_kinds
 from bert_jax.models.execution import Execution
@@ -90,22 +91,29 @@ class RetrievalTask(RankedTask):
         Raises:
             OptionError: the encoder of documents of a finished model is not named.
         """
-        one = module.clone(towers=1)
+        one, has_both = module.clone(towers=1), bool(sides_of(directory))
 
-        def load(source: Path, described: ModelDescription) -> tuple[Any, LoadReport]:
+        def load(source: Path, described: ModelDescription, side: str) -> tuple[Any, LoadReport]:
+            if side in sides_of(source):
+                described = load_description(source, route=side)
+                own = load_tokenizer(source, described).fingerprint()
+                if own != self.tokenizer.fingerprint():
+                    raise UserError(f"{source}: its encoders have different tokenizers")
             return load_encoder(source, described, self.description, one, **how)
 
-        queries = load(directory, description)
         if module.towers == 1:
-            return queries
-        if self._document_encoder is None:
-            if not self.splits.train:
-                rule = "give the directory that `bert-jax export --part document` wrote"
-                problem = f"{directory} has the encoder of queries alone"
-                raise OptionError("document_encoder.init_from", "", rule, problem)
-            return with_documents(queries, load(directory, description))
-        source = self._document_encoder
-        return with_documents(queries, load(source, load_description(source)))
+            if has_both:
+                problem = f"{directory} has an encoder of its own for queries"
+                raise OptionError("document_encoder.separate", False, "set it to true", problem)
+            return load(directory, description, QUERY)
+        queries = load(directory, description, QUERY)
+        if source := self._document_encoder:
+            return with_documents(queries, load(source, load_description(source), DOCUMENT))
+        if not (self.splits.train or has_both):
+            rule = "give the directory that `bert-jax export --part document` wrote"
+            problem = f"{directory} has the encoder of queries alone"
+            raise OptionError("document_encoder.init_from", "", rule, problem)
+        return with_documents(queries, load(directory, description, DOCUMENT))
 
     def stored_length(self, model: TrainedModel) -> int | None:
         return stored_length(model.description, model.tokenizer)

@@ -18,7 +18,7 @@ from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.dual_encoder import DOCUMENT_TOWER
 from bert_jax.models.encoder import abstract_params, init_params
 from bert_jax.models.parameter_sharding import state_shardings
-from bert_jax.models.vectors import TEXT_VECTORS
+from bert_jax.models.vectors import QUERY, TEXT_VECTORS
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks.base.train_spec import TrainedPart
 from bert_jax.tokenization import Tokenizer
@@ -90,7 +90,8 @@ def load_encoder(
     """
     source, trained = description.stored_vectors, target.stored_vectors
     if source is None or trained is None or source.modules != trained.modules:
-        description = dataclasses.replace(description, stored_vectors=None)
+        source = source and dataclasses.replace(source, modules=())
+        description = dataclasses.replace(description, stored_vectors=source)
     mesh = mesh or one_device_mesh()
     params, report = model_directory.load_params(
         directory, description, module, mesh=mesh, seed=seed, reinitialize=reinitialize
@@ -123,11 +124,18 @@ def with_documents(
 
 def document_part(description: ModelDescription, module: nn.Module) -> TrainedPart:
     """The encoder of documents in a run, from the exported encoder of queries."""
-
-    def params(trained: Any) -> Any:
-        tower = trained[DOCUMENT_TOWER]
-        return tower[ENCODER_SCOPE] | {key: tower[key] for key in (TEXT_VECTORS,) if key in tower}
-
     # In DPR, the two encoders have different classes.
     family = find_family(description.family.model_type)
-    return TrainedPart(dataclasses.replace(description, family=family), module, params)
+    described = dataclasses.replace(description, family=family)
+    return TrainedPart(described, module, lambda trained: _exported(trained[DOCUMENT_TOWER]))
+
+
+def both_parts(description: ModelDescription, module: nn.Module) -> TrainedPart:
+    """Both encoders in a run: a model of documents, whose queries the other one encodes."""
+    queries = TrainedPart(description, module, _exported)
+    return dataclasses.replace(document_part(description, module), sides={QUERY: queries})
+
+
+def _exported(tower: Any) -> Any:
+    """The parameters of an exported encoder, from those of `models.dual_encoder.Towers`."""
+    return tower[ENCODER_SCOPE] | {key: tower[key] for key in (TEXT_VECTORS,) if key in tower}
