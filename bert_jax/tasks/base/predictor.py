@@ -55,12 +55,8 @@ class Model:
     description: ModelDescription
     mesh: Mesh
     sides: Mapping[str, "Model"] = dataclasses.field(default_factory=dict, kw_only=True)
-    changes: list[str] = dataclasses.field(
-        default_factory=list, init=False, repr=False, compare=False
-    )
-    _converted: list[Any] = dataclasses.field(
-        default_factory=list, init=False, repr=False, compare=False
-    )
+    changes: list[str] = dataclasses.field(default_factory=list, init=False, compare=False)
+    _converted: list[Any] = dataclasses.field(default_factory=list, init=False, compare=False)
 
     @property
     def config(self) -> EncoderConfig:
