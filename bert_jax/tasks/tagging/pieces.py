@@ -25,8 +25,8 @@ from bert_jax.tasks.base.predictor import (
     check_finite,
     check_head,
     softmax,
-    text_error,
 )
+from bert_jax.tasks.base.text_rows import text_error
 from bert_jax.tokenization import Encoding
 from bert_jax.tokenization.wordpiece import WordPieceTokenizer
 
