@@ -1,5 +1,4 @@
-"""DeBERTa-v2 and v3: He et al., 2020 (https://arxiv.org/abs/2006.03654) and 2021
-(https://arxiv.org/abs/2111.09543), `model_type` "deberta-v2".
+"""DeBERTa-v2 and v3: He et al., 2021 (https://arxiv.org/abs/2111.09543), `model_type` "deberta-v2".
 
 BERT with disentangled attention, see `models.disentangled_attention`. Source: Hugging Face
 transformers, models/deberta_v2/modeling_deberta_v2.py, whose defaults are those of no published

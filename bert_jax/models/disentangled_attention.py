@@ -5,11 +5,12 @@ The score of the query at position t and the key at position s is a sum of produ
     Qₜ · Kₛ  +  Qₜ · P(b)  +  Kₛ · R(b)        b: the bucket of the distance t - s
 
 The keys P and queries R of positions are projections of the bucket's embedding. The second term is
-"c2p" (content to position), the third "p2c"; the factor of all is 1 / sqrt(3 H). Sources: He et al., 2020 (https://arxiv.org/abs/2006.03654), section 3.1, and 2021
-(https://arxiv.org/abs/2111.09543); Hugging Face transformers, models/deberta_v2.
+"c2p" (content to position), the third "p2c"; the factor of all is 1 / sqrt(3 H). Sources: He et
+al., 2020 (https://arxiv.org/abs/2006.03654), section 3.1; Hugging Face transformers,
+models/deberta_v2/modeling_deberta_v2.py.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import flax.linen as nn
 import jax
@@ -60,7 +61,7 @@ class PositionScores(nn.Module):
         query: jax.Array,
         key: jax.Array,
         embeddings: jax.Array,
-        projections: dict[str, Callable[[jax.Array], jax.Array]],
+        projections: Mapping[str, Callable[[jax.Array], jax.Array]],
         deterministic: bool,
     ) -> jax.Array:
         """Q and K [B, N, T, H] and embeddings [M, D] → float32 [B, N, T, T], scaled.

@@ -32,7 +32,8 @@ def position_table(config: EncoderConfig, learned: np.ndarray | None = None) -> 
     elif learned is not None:
         table = np.asarray(learned, np.float32)
     else:
-        problem = f"positions of this model are {config.position_kind}: there is no table to draw"
+        kind = "relative" if config.relative_attention else config.position_kind
+        problem = f"positions of this model are {kind}: there is no table to draw"
         raise UserError(f"{problem}; give a model with a learned or sinusoidal one")
     return table[config.position_offset :]
 

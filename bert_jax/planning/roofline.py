@@ -13,6 +13,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.models.config import EncoderConfig
+from bert_jax.models.disentangled_attention import span
 from bert_jax.models.encoder_with_head import row_kinds
 from bert_jax.models.heads.masked_lm import MaskedLMOptions
 from bert_jax.planning.hardware import Hardware
@@ -27,10 +28,10 @@ def real_flops(config: EncoderConfig, lengths: np.ndarray, predictions: int) -> 
     """FLOPs of sequences, both passes: the sum of 3·[L·T·(8D² + 4DF + 4TD) + P·2(D² + DV)].
 
     That is BERT; other families also have maps between widths, attention heads that are together
-    wider or narrower than D, gated feed-forward blocks, and layers in which a token sees a part of
-    the T. The backward pass takes twice the forward pass. Recomputation to save memory is work of
-    the program, not of the model, and is not counted; nor are pooler and next-sentence head, which
-    are less than a thousandth. `step_flops` counts all models of a step.
+    wider or narrower than D, gated feed-forward blocks, layers in which a token sees a part of the
+    T, and DeBERTa's positions. The backward pass takes twice the forward pass. Recomputation to
+    save memory is work of the program, not of the model, and is not counted; nor are pooler and
+    next-sentence head, which are less than a thousandth. `step_flops` counts all models of a step.
 
     Args:
         config: D `hidden_size`, F `intermediate_size`, L layers, V `vocab_size`.
@@ -54,6 +55,12 @@ def real_flops(config: EncoderConfig, lengths: np.ndarray, predictions: int) -> 
     if config.layer_kind == "bottleneck":
         per_token += 6 * width * narrow  # two maps in, one out
     of_layers = layers * tokens * per_token + pairs * 4 * heads
+    if config.relative_attention:
+        # Each token with the positions of its distances to the others, or of their buckets.
+        positions = np.minimum(2 * long - 1, 2 * span(config))
+        terms = len(config.position_terms)
+        of_layers += layers * terms * 2 * heads * float((long * positions).sum())
+    of_layers += tokens * 2 * config.conv_kernel_size * width**2
     inputs = 0.0
     if config.has_embedding_projection:
         inputs = tokens * 2 * embedded * width

@@ -1,13 +1,12 @@
 """DeBERTa's SentencePiece models, whose ids are those of the file: the mask alone is added.
 
-Source: microsoft/DeBERTa, DeBERTa/deberta/spm_tokenizer.py. In Hugging Face transformers, version 4
-with `use_fast=False` gives the same ids. Version 5 normalises text by NFC instead of the model's own
-table, so its ids differ in texts with characters such as "ﬁ" or "１".
+Source: microsoft/DeBERTa, DeBERTa/deberta/spm_tokenizer.py. Hugging Face transformers 5 normalises
+text by NFC instead of the model's own table, so that its ids differ in texts with characters such
+as "ﬁ" or "１".
 """
 
 import dataclasses
 from collections.abc import Collection, Sequence
-from pathlib import Path
 
 from bert_jax.errors import UserError
 from bert_jax.tokenization.cleaning import TextCleaner

@@ -18,7 +18,7 @@ EMBEDDINGS, LAYERS, POOLER, HEAD = "embeddings", "layers", "pooler", "head"
 
 # The group of each parameter of an encoder, of which a model may have several.
 _PARTS_OF_ENCODER: tuple[tuple[str, str], ...] = (
-    ("(^|/)(embeddings|embedding_projection)/", EMBEDDINGS),
+    (r"(^|/)(embeddings|embedding_projection|relative_\w+|convolution)/", EMBEDDINGS),
     ("(^|/)layers/", LAYERS),
     ("(^|/)(pooler|encoder)/", POOLER),
 )

@@ -138,10 +138,19 @@ def test_longer_texts_keep_the_buckets(tmp_path):
 
 # Texts of 40 tokens are longer than 8 buckets, and than 17 and 33 distances.
 BASE = {
-    **{"vocab_size": 53, "hidden_size": 24, "num_hidden_layers": 4, "num_attention_heads": 3},
-    **{"intermediate_size": 22, "max_position_embeddings": 41, "layer_norm_eps": 1e-7},
-    **{"relative_attention": True, "position_biased_input": False, "pos_att_type": "p2c|c2p"},
-    **{"share_att_key": True, "position_buckets": 8, "norm_rel_ebd": "layer_norm"},
+    "vocab_size": 53,
+    "hidden_size": 24,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 3,
+    "intermediate_size": 22,
+    "max_position_embeddings": 41,
+    "layer_norm_eps": 1e-7,
+    "relative_attention": True,
+    "position_biased_input": False,
+    "pos_att_type": "p2c|c2p",
+    "share_att_key": True,
+    "position_buckets": 8,
+    "norm_rel_ebd": "layer_norm",
 }
 FORMS = {
     "v3": {},
@@ -152,7 +161,9 @@ FORMS = {
     "all distances": {"position_buckets": -1, "max_relative_positions": 17},
     "no positions": {"relative_attention": False, "pos_att_type": None, "norm_rel_ebd": "none"},
     "positions, types, narrow": {
-        **{"position_biased_input": True, "type_vocab_size": 2, "embedding_size": 10},
+        "position_biased_input": True,
+        "type_vocab_size": 2,
+        "embedding_size": 10,
         "max_relative_positions": 33,
     },
 }
