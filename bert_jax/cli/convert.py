@@ -15,7 +15,12 @@ def add_arguments(parser: Parser) -> None:
     add("--input", required=True, metavar="DIR_OR_CKPT", help="a directory, checkpoint or hub id")
     add("--output", type=directory, required=True, metavar="DIR")
     add("--task", metavar="NAME", help="task of the result, such as classification")
-    add("--to", choices=("huggingface", "google"), default="huggingface")
+    add(
+        "--to",
+        metavar="WHAT",
+        default="huggingface",
+        help="format of the result, huggingface or google; or a family for longer texts",
+    )
     add("--hidden-act", metavar="NAME", help="replaces hidden_act of config.json")
     add("--add-words", type=Path, metavar="FILE", help="words to add, one per line")
     add(
@@ -41,7 +46,18 @@ def add_arguments(parser: Parser) -> None:
         metavar="DIR",
         help="encodes queries, and --input all other texts: the result has both encoders",
     )
-    add("--positions", type=int, metavar="N", help="new length of the position table")
+    add(
+        "--positions",
+        type=int,
+        metavar="N",
+        help="new length of the position table; of a family for longer texts, by default its own",
+    )
+    add(
+        "--attention-window",
+        type=int,
+        metavar="W",
+        help="of a family for longer texts: a token sees W / 2 tokens on each side",
+    )
 
 
 def _layers(text: str) -> int | tuple[int, ...]:
@@ -62,6 +78,7 @@ def run(options: argparse.Namespace) -> int:
         words=options.add_words,
         markers=options.add_markers,
         positions=options.positions,
+        attention_window=options.attention_window,
         keep_layers=options.keep_layers,
         pooling=options.pooling,
         similarity=options.similarity,

@@ -139,6 +139,25 @@ class TensorNames:
 
 
 @dataclasses.dataclass(frozen=True)
+class OtherModel:
+    """A model that becomes one of another family, see `Family.from_other`.
+
+    Attributes:
+        family: its family.
+        head: its head.
+        params: its parameters.
+        config: its architecture.
+        separator: id of the separator of its tokenizer.
+    """
+
+    family: "Family"
+    head: str
+    params: Any
+    config: EncoderConfig
+    separator: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Family:
     """One family of encoders with its heads.
 
@@ -159,6 +178,9 @@ class Family:
         unread_fields: keys of `FIXED_FIELDS` that change nothing in this family.
         read_fields: the keys of a `config.json`, also those of another version of transformers, as
             the keys that are written; `OptionError` if they contradict each other.
+        from_other: makes a model of this family of one of another, for longer texts: from the
+            model, the number of positions and the window of its layers (None: as published);
+            `UserError` if it cannot. None: there is no way.
         field_names: keys in `config.json` of fields of `EncoderConfig` with another name.
         activation_names: activations that its files name otherwise, by the name in the files.
         synonyms: second names of keys of `config.json`, which transformers reads first.
@@ -193,6 +215,7 @@ class Family:
     read_fields: Callable[[dict[str, Any]], dict[str, Any]] = dataclasses.field(
         default_factory=lambda: dict
     )
+    from_other: Callable[[OtherModel, int | None, int | None], OtherModel] | None = None
     field_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     activation_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     synonyms: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -344,8 +367,13 @@ def rope_theta(parameters: Mapping[str, Any]) -> Any:
 
 
 def check_padding(origin: Any, tokenizer: Tokenizer, config: EncoderConfig) -> None:
-    """Raises UserError if positions count from another id than that of the tokenizer's padding."""
-    pad = tokenizer.padding_id
+    """Raises UserError if the model counts positions, or finds texts, by other ids."""
+    pad, sep = tokenizer.padding_id, tokenizer.special_ids.sep
+    if config.sep_token_id not in (None, sep):
+        raise UserError(
+            f"{origin}: the tokenizer's separator has the id {sep}, but the model finds texts by "
+            f"its sep_token_id, {config.sep_token_id}; give the model's tokenizer"
+        )
     if config.positions_after_padding and pad != config.pad_token_id:
         raise UserError(
             f"{origin}: the tokenizer's padding has the id {pad}, but positions of the model count "

@@ -239,6 +239,7 @@ def convert(
     words: Path | None = None,
     markers: Path | None = None,
     positions: int | None = None,
+    attention_window: int | None = None,
     keep_layers: int | Sequence[int] | None = None,
     pooling: str | None = None,
     similarity: str | None = None,
@@ -250,11 +251,13 @@ def convert(
         source: path of the model, see `load`.
         output: directory for the result; for Google's files also a prefix in it.
         task: the resulting model, see `load`.
-        to: "huggingface", a model directory; "google", files of google-research/bert.
+        to: "huggingface", a model directory; "google", files of google-research/bert; or a family
+            for longer texts, a model directory, see `LoadedModel.to_family`.
         hidden_act: activation function that overrides the config, see `load`.
         words: a file of words to add, one per line; empty lines are ignored.
         markers: a file of words to add as markers, see `Tokenizer.with_words`.
-        positions: new length of the position table.
+        positions: new length of the position table; None: the old one, or that of the family `to`.
+        attention_window: see `LoadedModel.to_family`.
         keep_layers: layers that stay, see `LoadedModel.keep_layers`; None: all.
         pooling: see `embed`; the result is an encoder with files of sentence-transformers.
         similarity: "cosine", "dot", "euclidean" or "manhattan", how its vectors are compared.
@@ -281,7 +284,12 @@ def convert(
                 model = model.add_words(_read_words(path), whole=whole)
             except UserError as error:
                 raise UserError(f"{path}: {error}") from error
-    if positions is not None:
+    if to not in ("huggingface", "google"):
+        model = model.to_family(to, positions=positions, attention_window=attention_window)
+    elif attention_window is not None:
+        rule = "it is of families for longer texts alone: leave it out, or name one with to"
+        raise OptionError("attention_window", attention_window, rule)
+    elif positions is not None:
         require_at_least("positions", positions, 1, MOST_POSITIONS)
         model = model.extend_positions(positions)
     if keep_layers is not None:

@@ -102,6 +102,7 @@ class LoadedModel(Model):
 
     add_words = resizing.add_words
     extend_positions = resizing.extend_positions
+    to_family = resizing.to_family
     keep_layers = resizing.keep_layers
 
     embed = vectors.embed

@@ -1,4 +1,4 @@
-"""A loaded model with more words, for longer texts, or with fewer layers."""
+"""A loaded model with more words, for longer texts, with fewer layers, or of another family."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import jax
 
 from bert_jax.errors import UserError, listed, require_at_least
+from bert_jax.families.family import OtherModel, find_family
 from bert_jax.models import surgery
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.parameter_sharding import state_shardings
@@ -63,13 +64,62 @@ def extend_positions(model: ModelT, length: int) -> ModelT:
     require_at_least("length", length, 1, MOST_POSITIONS)
     params, config = surgery.extend_positions(model.params, model.config, length)
     model.changes.append("extend_positions")
-    # The limits in the files belong to the shorter table.
+    model = _without_limits(model)
+    return _replaced(model, params, config, model.tokenizer)
+
+
+def to_family(
+    model: ModelT,
+    model_type: str,
+    *,
+    positions: int | None = None,
+    attention_window: int | None = None,
+) -> ModelT:
+    """A model of another family, for longer texts (`Family.from_other`).
+
+    Texts of which each token sees all others keep their hidden states up to rounding: those of at
+    most `attention_window` / 2 + 1 tokens. For longer ones continue training.
+
+    Args:
+        model: the model, which is not changed; single-host only.
+        model_type: name of the family.
+        positions: maximum number of tokens of a text, including special tokens; None: as published
+            models of the family have.
+        attention_window: an even number: a token sees half as many tokens on each side; None: as
+            published.
+
+    Raises:
+        UserError: the family is none for longer texts, lacks the head of the model, or is not like
+            that of the model; or the model already takes longer texts.
+    """
+    if positions is not None:
+        require_at_least("positions", positions, 1, MOST_POSITIONS)
+    family, description = find_family(model_type), model.description
+    if family.from_other is None:
+        raise UserError(f"no other models become {model_type} models; give another family")
+    assert description.head is not None
+    separator = model.tokenizer.special_id("sep", "attention with windows")
+    other = OtherModel(description.family, description.head, model.params, model.config, separator)
+    made = family.from_other(other, positions, attention_window)
+    model.changes.append("to_family")
+    model = _without_limits(model)
+    keys = family.file_fields().values()
+    others = {key: value for key, value in description.other.items() if key not in keys}
+    description = dataclasses.replace(
+        model.description, family=family, other=others, mixed_dtypes={}
+    )
+    model = dataclasses.replace(model, description=description)
+    return _replaced(model, made.params, made.config, model.tokenizer)
+
+
+def _without_limits(model: ModelT) -> ModelT:
+    """The model without the limits in its files, which belong to fewer positions."""
     unlimited = dataclasses.replace(model.tokenizer.description, model_max_length=None)
     if vectors := model.description.stored_vectors:
         vectors = dataclasses.replace(vectors, max_length=None)
         description = dataclasses.replace(model.description, stored_vectors=vectors)
         model = dataclasses.replace(model, description=description)
-    return _replaced(model, params, config, model.tokenizer.with_description(unlimited))
+    return dataclasses.replace(model, tokenizer=model.tokenizer.with_description(unlimited))
 
 
 def keep_layers(model: ModelT, layers: int | Sequence[int]) -> ModelT:

@@ -14,9 +14,11 @@ BERT is self-attention: it has neither memory nor cache.
 """
 
 import dataclasses
+from collections.abc import Callable
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 from flax import struct
 
 from bert_jax.models.attention_inputs import AttentionInputs
@@ -25,6 +27,7 @@ from bert_jax.models.decoding import EncoderMemory, KeyValueCache, MemoryKeyValu
 from bert_jax.models.disentangled_attention import PositionScores
 from bert_jax.models.dropout import dropout_key_of
 from bert_jax.models.execution import Execution
+from bert_jax.models.global_tokens import GlobalHeads, attend_with_global_tokens
 from bert_jax.models.kernels import select_kernel
 from bert_jax.models.layers import dense
 from bert_jax.models.local_attention import attend_in_blocks
@@ -68,7 +71,8 @@ class Attention(nn.Module):
         value_input: jax.Array | None = None,
         memory: EncoderMemory | None = None,
         cache: KeyValueCache | MemoryKeyValues | None = None,
-        is_global: jax.Array | None = None,
+        number: jax.Array | None = None,
+        global_heads: GlobalHeads | None = None,
     ) -> AttentionOutput:
         """[B, T, D] → [B, T, D].
 
@@ -82,7 +86,8 @@ class Attention(nn.Module):
             memory: input of keys and values in cross-attention; all its tokens are visible.
             cache: keys and values of earlier tokens; attention is then causal. Or those of the
                 memory, where they were computed before.
-            is_global: whether the layer is global, bool []; None: all layers are.
+            number: number of the layer, from 0, int32 []; None: all keys are seen.
+            global_heads: of global tokens, where the model has such heads.
         """
         config, execution = self.config, self.execution
         heads = (config.num_attention_heads, config.head_dim)
@@ -101,6 +106,7 @@ class Attention(nn.Module):
             projected = layers[name](source).swapaxes(1, 2)  # BNTH
             if name == "value" or memory is not None or tokens.rotations is None:
                 return projected
+            is_global = config.is_global(number) if config.has_rotations_by_layer else None
             return rotated(projected, tokens.rotations, is_global)
 
         if isinstance(cache, MemoryKeyValues):
@@ -143,14 +149,25 @@ class Attention(nn.Module):
             )
             return kernel.function(inputs)
 
-        def attend_near(inputs: AttentionInputs) -> jax.Array:
-            mask = inputs.mask.within(config.window)
-            return attend_in_blocks(attend, dataclasses.replace(inputs, mask=mask))
+        def within(window: int | None) -> Callable[[AttentionInputs], jax.Array]:
+            def attend_near(inputs: AttentionInputs) -> jax.Array:
+                assert window is not None
+                inputs = dataclasses.replace(inputs, mask=inputs.mask.within(window))
+                if global_heads is None or tokens.global_tokens is None:
+                    return attend_in_blocks(attend, inputs)
+                return attend_with_global_tokens(attend, inputs, global_heads, tokens.global_tokens)
 
-        if is_global is None:
-            attended = attend(inputs)
+            return attend if window is None else attend_near
+
+        windows = config.windows if number is not None else (None,)
+        kinds = tuple(dict.fromkeys(windows))
+        if len(kinds) == 1:
+            attended = within(kinds[0])(inputs)
         else:
-            attended = jax.lax.cond(is_global, attend, attend_near, inputs)
+            kind = jnp.array([kinds.index(window) for window in windows])[number]
+            attended = jax.lax.switch(kind, [within(window) for window in kinds], inputs)
+        if global_heads is not None:  # the padding of Longformer sees nothing
+            attended = jnp.where(inputs.mask.key_ids[..., None] > 0, attended, 0)
         attended = attended.swapaxes(1, 2).reshape(*hidden.shape[:2], *heads)
         output = dense(
             config, execution, hidden.shape[-1], "output", axes=2, use_bias=config.has_biases

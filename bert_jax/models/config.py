@@ -51,6 +51,8 @@ OPTIONAL_FIELDS = (
     "norm_rel_ebd",
     "conv_kernel_size",
     "conv_act",
+    "attention_window",
+    "sep_token_id",
 )
 
 # Fields of `EncoderConfig` that the family sets; they are not keys of a file or config.
@@ -183,6 +185,11 @@ class EncoderConfig:
         global_attn_every_n_layers: n; layer i, from 0, is global if n divides i: each token sees
             all others. 1: all layers.
         local_attention: W; in the other layers a token sees at most W // 2 tokens on each side.
+        attention_window: for each layer an even W: a token sees W / 2 tokens on each side, and the
+            global tokens of the input, see `models.global_tokens` (Longformer); None: there are no
+            such layers.
+        sep_token_id: id of the separator, by which some heads know the global tokens; None: none
+            does.
         global_rope_theta, local_rope_theta: base of the rotary positions in these layers.
         rope_factor: how many times longer texts the rotary positions are stretched for, see
             `models.rotary_positions`.
@@ -276,6 +283,8 @@ class EncoderConfig:
     norm_rel_ebd: str = "none"
     conv_kernel_size: int = 0
     conv_act: str = "tanh"
+    attention_window: tuple[int, ...] | None = None
+    sep_token_id: int | None = None
 
     def __post_init__(self) -> None:
         check_fields(vars(self))
@@ -357,14 +366,18 @@ class EncoderConfig:
         return layer % self.global_attn_every_n_layers == 0
 
     @property
-    def has_local_layers(self) -> bool:
-        """Whether there are layers in which a token sees only those near it."""
-        return self.global_attn_every_n_layers > 1
+    def windows(self) -> tuple[int | None, ...]:
+        """Of each layer the most positions between two tokens that see each other; None: all."""
+        if self.attention_window is not None:
+            return tuple(width // 2 for width in self.attention_window)
+        near = self.local_attention // 2
+        layers = range(self.num_hidden_layers)
+        return tuple(None if self.is_global(layer) else near for layer in layers)
 
     @property
-    def window(self) -> int:
-        """The most positions between two tokens that see each other in a local layer."""
-        return self.local_attention // 2
+    def has_rotations_by_layer(self) -> bool:
+        """Whether rotary positions have another base in layers with a window."""
+        return self.global_attn_every_n_layers > 1
 
     @property
     def is_gated(self) -> bool:

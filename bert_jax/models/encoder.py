@@ -10,6 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bert_jax.errors import UserError
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.decoding import DecoderCache, EncoderMemory
 from bert_jax.models.embeddings import Embeddings, trigrams
@@ -168,7 +169,12 @@ class Encoder(nn.Module):
             positions = pack(positions)
         if self.config.is_causal:
             tokens = tokens.causal()
-        tokens = tokens._replace(memory=memory)
+        tokens = tokens._replace(memory=memory, global_tokens=inputs.global_tokens())
+        if tokens.global_tokens is not None and (requested.attentions or requested.value_relations):
+            raise UserError(
+                "attention weights of a model with global tokens are not computed: leave the "
+                "global tokens out, or compare other values"
+            )
         embedded = self.embeddings(
             word_ids,
             token_type_ids,

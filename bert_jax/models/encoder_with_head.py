@@ -18,6 +18,7 @@ from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig, HeadOptions
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.encoder import Encoder, EncoderOutput, RequestedOutputs
 from bert_jax.models.execution import Execution
+from bert_jax.models.global_tokens import global_tokens_of_task
 from bert_jax.models.layers import Dense, dense, gather_positions, layer_norm
 from bert_jax.models.packed_rows import EncoderInputs, PackedRows
 
@@ -50,6 +51,8 @@ class EncoderWithHead(nn.Module):
 
     config: EncoderConfig
     execution: Execution = Execution()
+
+    global_tokens = ""  # which tokens a model with such tokens has, see `global_tokens_of_task`
 
     def setup(self) -> None:
         self.encoder = Encoder(
@@ -84,6 +87,13 @@ class EncoderWithHead(nn.Module):
         self, inputs: ModelInputs, deterministic: bool, requested: RequestedOutputs | None
     ) -> tuple[Any, EncoderOutput]:
         """The outputs of the head and of the encoder."""
+        asks = self.config.attention_window is not None and inputs.global_attention_mask is None
+        if asks and self.global_tokens:
+            separator = self.config.sep_token_id
+            mask, most = global_tokens_of_task(self.global_tokens, inputs.input_ids, separator)
+            inputs = dataclasses.replace(
+                inputs, global_attention_mask=mask, most_global_tokens=most
+            )
         encoded = self.encoder.encode(inputs, deterministic, requested)
         read = encoded
         if inputs.masked_lm_positions is not None:

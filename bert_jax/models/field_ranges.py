@@ -18,11 +18,14 @@ _MOST = {"num_hidden_layers": 1000, "num_feedforward_networks": MOST_FEEDFORWARD
 _LEAST = {
     "type_vocab_size": 0,
     "pad_token_id": 0,
+    "sep_token_id": 0,
     "extra_position_rows": 0,
     "position_buckets": -1,
     "max_relative_positions": -1,
     "conv_kernel_size": 0,
 }
+# Options of heads check themselves, and the family with windows of its layers these.
+_CHECKED_ELSEWHERE = ("heads", "attention_window")
 _BASES = ("global_rope_theta", "local_rope_theta", "rope_factor")
 _CHOICES = {
     "hidden_act": (*ACTIVATIONS, *GATED_ACTIVATIONS),
@@ -59,5 +62,5 @@ def check_field(name: str, value: Any, kind: Any, default: Any) -> None:
         require_between(key, value, 0, 1, without_low=name == "layer_norm_eps")
     elif name in _BASES:
         require_between(key, value, 1)
-    elif name != "heads":  # probabilities of dropout; options of heads check themselves
+    elif name not in _CHECKED_ELSEWHERE:  # probabilities of dropout
         require_between(key, value, 0, 1, without_high=True)

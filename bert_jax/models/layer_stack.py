@@ -1,6 +1,6 @@
 """L layers in a loop, and which of their values are returned."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -245,9 +245,8 @@ def _intermediates(
     layers: Any = slice(None)
     if requested.attention_layers is not None:
         layers = np.array(requested.attention_layers) - 1
-    window = None
-    if config.has_local_layers:
-        window = _window_bias(config, np.arange(config.num_hidden_layers)[layers], tokens.mask)
+    windows = np.array(config.windows, dtype=object)[layers]
+    window = None if all(each is None for each in windows) else _window_bias(windows, tokens.mask)
 
     def weights(
         query: jax.Array | None,
@@ -269,11 +268,11 @@ def _intermediates(
     return states, attentions, relations, weights(values.cross_query, values.cross_key, scale)
 
 
-def _window_bias(config: EncoderConfig, numbers: np.ndarray, mask: AttentionMask) -> jax.Array:
-    """The limits of local layers among some layers, as a bias of scores, [L, B, 1, T, S]."""
-    is_far = ~mask.within(config.window).visible  # BTS
-    is_local = ~config.is_global(numbers)[:, None, None, None]
-    return jnp.where(is_far & is_local, MASK_VALUE, 0)[:, :, None]
+def _window_bias(windows: Sequence[int | None], mask: AttentionMask) -> jax.Array:
+    """The windows of some layers as a bias of scores, [L, B, 1, T, S]."""
+    everything = mask.key_positions.shape[-1]
+    are_far = [~mask.within(everything if w is None else w).visible for w in windows]  # BTS
+    return jnp.where(jnp.stack(are_far), MASK_VALUE, 0)[:, :, None]
 
 
 def _all_layers(groups: jax.Array) -> jax.Array:

@@ -1,8 +1,8 @@
 """Attention within a window, at a cost that grows with T times the window and not with T².
 
 The tokens are split into blocks as long as the window reaches to one side: the queries of a block
-see keys of it and of the two beside it alone (Longformer, https://arxiv.org/abs/2004.05150,
-appendix A). Each block becomes a row of a batch, which any kernel computes.
+see keys of it and of the two beside it (Longformer, https://arxiv.org/abs/2004.05150, appendix A),
+and those of global tokens. Each block becomes a row of a batch, which any kernel computes.
 """
 
 import dataclasses
@@ -18,7 +18,9 @@ _NO_SEGMENT = -1
 
 
 def attend_in_blocks(
-    attend: Callable[[AttentionInputs], jax.Array], inputs: AttentionInputs
+    attend: Callable[[AttentionInputs], jax.Array],
+    inputs: AttentionInputs,
+    places: jax.Array | None = None,
 ) -> jax.Array:
     """Attention with a window, [B, N, T, H].
 
@@ -28,6 +30,8 @@ def attend_in_blocks(
     Args:
         attend: computes attention.
         inputs: its inputs; the window of the mask is set.
+        places: int32 [B, G], the positions of all `global_keys` of the mask, T for none; None if it
+            has no global keys.
     """
     *leading, length, width = inputs.query.shape
     assert inputs.mask.window is not None
@@ -36,7 +40,10 @@ def attend_in_blocks(
     if length <= 3 * size:
         return attend(inputs)
     blocks = -(-length // size)
-    output = attend(_in_blocks(inputs, size))  # [B · K, N, R, H]
+    in_blocks = _in_blocks(inputs, size)
+    if places is not None:
+        in_blocks = _with_columns(in_blocks, inputs, places, size)
+    output = attend(in_blocks)  # [B · K, N, R, H]
     output = output.reshape(leading[0], blocks, leading[1], size, width).swapaxes(1, 2)
     return output.reshape(*leading, blocks * size, width)[:, :, :length]
 
@@ -61,6 +68,42 @@ def _in_blocks(inputs: AttentionInputs, size: int) -> AttentionInputs:
             key_positions=_blocks(mask.key_positions, size, around=1),
         ),
         dropout=dropout,
+    )
+
+
+def _with_columns(
+    blocks: AttentionInputs, inputs: AttentionInputs, places: jax.Array, size: int
+) -> AttentionInputs:
+    """The blocks with the keys at some positions, int32 [B, G], after those of each block."""
+    mask, length = inputs.mask, inputs.key.shape[2]
+    assert mask.global_keys is not None
+    count = len(blocks.key) // len(inputs.key)
+    indices = jnp.minimum(places, length - 1)[:, None]  # B1G
+
+    def joined(near: jax.Array, array: jax.Array, is_key: jax.Array | None = None) -> jax.Array:
+        """[B · K, N, 3 R, ...] and [B, N, T, ...] → [B · K, N, 3 R + G, ...]."""
+        taken = jnp.take_along_axis(
+            array, indices.reshape(*indices.shape, *[1] * (array.ndim - 3)), axis=2
+        )
+        if is_key is not None:
+            taken = jnp.where(is_key, taken, _NO_SEGMENT)
+        return jnp.concatenate([near, jnp.repeat(taken, count, axis=0)], axis=2)
+
+    # A global key near a query counts once.
+    is_column = _blocks(mask.global_keys, size, around=1)
+    near_ids = jnp.where(is_column, _NO_SEGMENT, blocks.mask.key_ids)
+    width = near_ids.shape[-1]
+    key_ids = joined(near_ids, mask.key_ids, (places < length)[:, None])
+    return dataclasses.replace(
+        blocks,
+        key=joined(blocks.key, inputs.key),
+        value=joined(blocks.value, inputs.value),
+        mask=dataclasses.replace(
+            blocks.mask,
+            key_ids=key_ids,
+            key_positions=joined(blocks.mask.key_positions, mask.key_positions),
+            global_keys=jnp.broadcast_to(jnp.arange(key_ids.shape[-1]) >= width, key_ids.shape),
+        ),
     )
 
 

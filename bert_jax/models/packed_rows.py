@@ -17,6 +17,7 @@ from flax import struct
 from bert_jax.models.attention_inputs import AttentionDropout, AttentionMask
 from bert_jax.models.convolution import Convolution
 from bert_jax.models.decoding import EncoderMemory
+from bert_jax.models.global_tokens import GlobalTokens
 
 
 @struct.dataclass
@@ -41,6 +42,9 @@ class EncoderInputs:
             their hidden states, attention weights and value relations are not available.
         row_indices: int32 [B], index of each row in the global batch, so that the encoder's dropout
             masks do not depend on micro-batches; None for 0 … B-1.
+        global_attention_mask: int32 or bool [B, T], 1 for tokens that see all others, and that all
+            others see, in spite of a window (Longformer); None: the head says which.
+        most_global_tokens: the most of them in a row; None: unknown.
     """
 
     input_ids: jax.Array
@@ -51,6 +55,8 @@ class EncoderInputs:
     next_sentence_positions: jax.Array | None = None
     packed_rows: "PackedRows | None" = None
     row_indices: jax.Array | None = None
+    global_attention_mask: jax.Array | None = None
+    most_global_tokens: int | None = struct.field(pytree_node=False, default=None)
 
     @classmethod
     def from_call(cls, *arrays: Any, **named: Any) -> Self:
@@ -83,6 +89,15 @@ class EncoderInputs:
         all_visible = self.attention_mask is None and segment_ids is None
         return tokens._replace(mask=dataclasses.replace(tokens.mask, all_visible=all_visible))
 
+    def global_tokens(self) -> GlobalTokens | None:
+        """The global tokens of the rows that the layers compute; padding is none."""
+        if self.global_attention_mask is None:
+            return None
+        is_global, most = self.global_attention_mask * self.visible, self.most_global_tokens
+        if self.packed_rows is not None:
+            is_global, most = self.packed_rows.pack(is_global.astype(jnp.int32)), None
+        return GlobalTokens.of(is_global != 0, most)
+
     def of_rows(self) -> Self:
         """The inputs of B examples with K texts each, [B, …, T], as B · K rows of one text."""
 
@@ -99,6 +114,7 @@ class EncoderInputs:
             attention_mask=rows(self.attention_mask),
             position_ids=rows(self.position_ids),
             row_indices=indices,
+            global_attention_mask=rows(self.global_attention_mask),
         )
 
 
@@ -110,6 +126,7 @@ class Tokens(NamedTuple):
         indices: int32 [B, T], index of each token in the batch, for the dropout masks.
         bias: added to the scores of self-attention, see `AttentionInputs`; None: 0.
         memory: for layers with cross-attention; None: there are none.
+        global_tokens: tokens that see all others, see `global_tokens`; None: there are none.
         rotations: of rotary positions for global and local layers, [B, K, 2, T, H / 2], see
             `rotary_positions`; None: positions are of another kind.
         relative: embeddings of relative positions, [M, D], see `disentangled_attention`; None:
@@ -124,6 +141,7 @@ class Tokens(NamedTuple):
     rotations: jax.Array | None = None
     relative: jax.Array | None = None
     convolution: Convolution | None = None
+    global_tokens: GlobalTokens | None = None
 
     @property
     def is_visible(self) -> jax.Array:

@@ -24,7 +24,7 @@ def rotations(config: EncoderConfig, positions: jax.Array) -> jax.Array:
     """
     exponents = -np.arange(0, config.head_dim, 2) / config.head_dim
     bases = np.array([[config.global_rope_theta], [config.local_rope_theta]])
-    bases = bases[: 1 + config.has_local_layers]
+    bases = bases[: 1 + config.has_rotations_by_layer]
     factor = config.rope_factor
     frequencies = (factor * bases) ** exponents / factor ** (2 / config.head_dim)  # KJ
     angles = positions[:, None, :, None] * frequencies[:, None].astype(np.float32)  # BKTJ

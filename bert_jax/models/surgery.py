@@ -184,11 +184,13 @@ def with_layers(
             f"={config.global_attn_every_n_layers}}} at equal distances"
         )
         raise OptionError("model.keep_layers", layers, rule)
+    windows = config.attention_window
     fewer = dataclasses.replace(
         config,
         num_hidden_layers=len(chosen),
         num_hidden_groups=None,
         global_attn_every_n_layers=every,
+        attention_window=windows and tuple(windows[layer] for layer in chosen),
     )
     groups = config.num_hidden_groups
     if groups is None:

@@ -12,6 +12,7 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.decoding import DecoderCache, EncoderMemory, KeyValueCache, MemoryKeyValues
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.execution import Execution
+from bert_jax.models.global_tokens import GlobalHeads, GlobalProjections
 from bert_jax.models.layers import HIDDEN_AXES, dense, norm
 from bert_jax.models.packed_rows import Tokens
 
@@ -117,7 +118,8 @@ class TransformerLayer(nn.Module):
             name: str,
             memory: EncoderMemory | None,
             known: KeyValueCache | MemoryKeyValues | None,
-            is_global: jax.Array | None = None,
+            number: jax.Array | None = None,
+            global_heads: GlobalHeads | None = None,
         ) -> AttentionOutput:
             return Attention(config, execution, name=name)(
                 read,
@@ -126,7 +128,8 @@ class TransformerLayer(nn.Module):
                 output_attentions=requested.attentions,
                 memory=memory,
                 cache=known,
-                is_global=is_global,
+                number=number,
+                global_heads=global_heads,
             )
 
         def add(hidden: jax.Array, update: jax.Array, norm_name: str, drops: bool) -> jax.Array:
@@ -142,8 +145,11 @@ class TransformerLayer(nn.Module):
         source = read(hidden, "attention_norm")
         if not config.has_first_norm:
             source = jnp.where(number == 0, hidden, source)
-        is_global = config.is_global(number) if config.has_local_layers else None
-        attention = attend(source, "attention", None, earlier, is_global)
+        global_heads = None
+        if config.attention_window is not None:
+            project = GlobalProjections(config, execution, name="global_attention")
+            global_heads = project(source)
+        attention = attend(source, "attention", None, earlier, number, global_heads)
         hidden = add(hidden, attention.hidden, "attention_norm", config.attention_output_dropout)
 
         cross = None

@@ -12,7 +12,10 @@ from bert_jax.models.head import find_head
 from bert_jax.tokenization import Tokenizer
 
 # What encoders read, in the order of their arguments.
-FEATURES = ("input_ids", "token_type_ids", "attention_mask")
+FEATURES = ("input_ids", "token_type_ids", "attention_mask", "global_attention_mask")
+
+# How many tokens are global in a model with a window.
+_GLOBAL = 0.2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,9 +111,11 @@ class _Maker:
             self.generator,
         )
         labels = comparison.labels(draw)
-        features = dict(zip(FEATURES, (draw.ids, types, mask), strict=True))
+        features = dict(zip(FEATURES, (draw.ids, types, mask), strict=False))
         if not self.config.type_vocab_size:  # GPT in transformers would add word embeddings of them
             del features["token_type_ids"]
+        if self.config.attention_window is not None:
+            features[FEATURES[3]] = mask * (self.generator.random(mask.shape) < _GLOBAL)
         features |= comparison.features(draw)
         facts = [f"batch {batch}", f"{max(lengths)} tokens"]
         if comparison.choices > 1:

@@ -43,11 +43,11 @@ def real_flops(config: EncoderConfig, lengths: np.ndarray, predictions: int) -> 
     matrices = 3 if config.is_gated else 2
     tokens, long = float(lengths.sum()), lengths.astype(np.float64)
     layers = config.num_hidden_layers
-    num_global = sum(map(config.is_global, range(layers)))
-    # Of the tokens of a local layer, as many as fit see `window` others on either side.
-    window = np.minimum(config.window, long - 1)
-    near = long * (2 * window + 1) - window * (window + 1)
-    pairs = num_global * float((long**2).sum()) + (layers - num_global) * float(near.sum())
+    pairs = 0.0
+    for window in config.windows:
+        # Of the tokens of a layer, as many as fit see `near` others on either side.
+        near = long - 1 if window is None else np.minimum(window, long - 1)
+        pairs += float((long * (2 * near + 1) - near * (near + 1)).sum())
     # Queries, keys, values and outputs; then the feed-forward blocks.
     per_token = 6 * narrow * heads + 2 * width * heads
     feed_forward = 2 * matrices * narrow * config.intermediate_size

@@ -45,6 +45,7 @@ CLASSES = {
     "deberta-v2": "DebertaV2",
     "gte": "Gte",
     "new": "Gte",
+    "longformer": "Longformer",
 }
 
 

@@ -41,6 +41,7 @@ OWN = {
     "albert": {"embedding_size": 8},
     "electra": {"embedding_size": 8},
     "mobilebert": {"embedding_size": 8, "intra_bottleneck_size": 8},
+    "longformer": {"attention_window": 4},
     "modernbert": {"num_hidden_layers": 4, "local_attention": 4},
     # More distances than buckets, a table of positions, and a convolution.
     "deberta_v2": {
@@ -51,18 +52,8 @@ OWN = {
     },
 }
 NAMES = (
-    *(
-        "albert",
-        "deberta_v2",
-        "distilbert",
-        "electra",
-        "gte",
-        "mobilebert",
-        "modernbert",
-        "mpnet",
-        "nomic_bert",
-    ),
-    "roberta",
+    *("albert", "deberta_v2", "distilbert", "electra", "gte", "longformer", "mobilebert"),
+    *("modernbert", "mpnet", "nomic_bert", "roberta"),
 )
 
 

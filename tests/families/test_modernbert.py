@@ -36,7 +36,8 @@ def test_a_file_of_transformers_5_is_written_with_the_keys_of_4(tmp_path):
     assert described == read(tmp_path / "config.json", FIELDS)
     config = described.config
     assert [config.is_global(layer) for layer in range(4)] == [True, False, False, True]
-    assert (config.window, config.global_rope_theta, config.local_rope_theta) == (4, 160e3, 10e3)
+    assert config.windows == (None, 4, 4, None)
+    assert (config.global_rope_theta, config.local_rope_theta) == (160e3, 10e3)
     (tmp_path / "config.json").write_bytes(config_bytes(described))
     written = json.loads((tmp_path / "config.json").read_text())
     assert {key: written[key] for key in FIELDS} == FIELDS

@@ -74,6 +74,10 @@ FIELDS["deberta_v2"] = {
     "classifier_dropout": 0.0,
 }
 FIELDS["DebertaV2ForMaskedLM"] = {"embedding_size": 18}  # as one of its two forms needs
+FIELDS["longformer"] = FIELDS["roberta"] | {
+    "num_hidden_layers": 4,
+    "attention_window": [4, 8, 4, 8],  # those that transformers can mix
+}
 FIELDS["marian"] = FIELDS["bart"] = {
     "decoder_layers": 2,
     "decoder_attention_heads": 2,

@@ -270,22 +270,22 @@ def test_a_token_of_a_local_layer_sees_both_ends_of_its_window():
     tokens = Tokens.in_batch_order(np.ones((1, 1), np.int32), np.ones((1, length), np.int32))
     tokens = tokens._replace(rotations=rotations(config, tokens.mask.key_positions))
     hidden = np.random.default_rng(0).normal(size=(1, length, 16)).astype(np.float32)
-    start = functools.partial(module.init, deterministic=True)
+    start = functools.partial(module.init, deterministic=True, number=0)
     params = drawn(jax.eval_shape(start, jax.random.key(0), hidden, tokens))
 
     @jax.jit
-    def moved_by(key, is_global):
+    def moved_by(key, number):
         """How much the token at `key` matters to the query."""
         output = functools.partial(
-            module.apply, params, tokens=tokens, deterministic=True, is_global=is_global
+            module.apply, params, tokens=tokens, deterministic=True, number=number
         )
         changed = output(hidden.at[0, key].add(1)).hidden - output(hidden).hidden
         return abs(changed[0, query]).max()
 
     hidden = jnp.asarray(hidden)
-    seen = [key for key in (5, 6, 70, 134, 135) if moved_by(key, False) > 1e-6]
+    seen = [key for key in (5, 6, 70, 134, 135) if moved_by(key, 1) > 1e-6]
     assert seen == [6, 70, 134]
-    assert all(moved_by(key, True) > 1e-6 for key in (5, 135))
+    assert all(moved_by(key, 0) > 1e-6 for key in (5, 135))
 
 
 def test_rotary_positions_by_hand():

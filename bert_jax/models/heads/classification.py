@@ -25,6 +25,8 @@ from bert_jax.models.packed_rows import EncoderInputs
 class ClassificationModel(Classifier):
     """Logits of the labels of a text or a pair; with one label, a regression."""
 
+    global_tokens = "first"
+
     def _has_transform(self) -> bool:
         return self.config.of_head(ClassifierOptions).act is not None
 

@@ -40,6 +40,8 @@ class ChoiceHeadOptions(HeadOptions):
 class MultipleChoiceModel(Classifier):
     """One score for each choice; the encoder sees every choice as a row."""
 
+    global_tokens = "choice"
+
     def setup(self) -> None:
         super().setup()
         if self._kind() == "summary":

@@ -120,6 +120,8 @@ class QuestionAnsweringModel(EncoderWithHead):
     states; `joint_scores` and `span_beam` take them.
     """
 
+    global_tokens = "question"
+
     def setup(self) -> None:
         super().setup()
         options = self.config.of_head(QuestionAnsweringOptions)

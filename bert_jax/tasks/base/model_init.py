@@ -345,6 +345,7 @@ def initial_params(init: ModelInit, task: Task, mesh: Mesh, seed: int) -> Any:
             num_hidden_layers=stored.num_hidden_layers,
             num_hidden_groups=stored.num_hidden_groups,
             global_attn_every_n_layers=stored.global_attn_every_n_layers,
+            attention_window=stored.attention_window,
         )
         module = module.clone(config=whole)
     params, report = task.load_params(

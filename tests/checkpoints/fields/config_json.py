@@ -72,6 +72,7 @@ MINIMAL_CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "conv_act": "gelu",
     },
     "gte": (GTE := BERT | {"layer_norm_eps": 1e-12, "rope_theta": 1000.0}),
+    "longformer": ROBERTA | {"attention_window": [4, 6], "sep_token_id": 2},
     "new": GTE | {"position_embedding_type": "rope", "rope_scaling": None},
     "modernbert": {
         "vocab_size": 40,
@@ -223,6 +224,16 @@ CONFIGS: Mapping[str, Mapping[str, Field]] = {
     "dpr": {**_BERT, "projection_dim": refused(128)},
     "gte": _GTE,
     "new": _GTE,
+    "longformer": {
+        **_BERT,
+        "num_hidden_layers": refused(3),  # there are two windows
+        "attention_window": computed(8, "attention_window", (8, 8)),
+        "sep_token_id": computed(3, "sep_token_id"),
+        "position_embedding_type": carried("relative_key"),
+        "attention_dilation": refused([2, 2]),
+        "autoregressive": refused(True),
+        **all_carried("attention_mode classifier_dropout ignore_attention_mask onnx_export"),
+    },
     "nomic_bert": {
         **_BERT,
         "rope_theta": computed(500.0, "global_rope_theta"),
