@@ -1,6 +1,7 @@
 """The files of BPE: pieces with their ids, and merges, from two files or a `tokenizer.json`."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ Merge = tuple[str, str]
 # Pieces that no merge makes are special tokens and a few that a vocabulary has for its size.
 _MOST_UNMADE = 0.1
 _FEW_UNMADE = 0.001
+
+# A piece for a byte, of a model with `byte_fallback`.
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 
 def read_bpe(source: TokenizerSource, suffix: str = "") -> tuple[dict[str, int], list[Merge]]:
@@ -106,7 +110,11 @@ def _checked_merges(
                 )
         merges.append((merge[0], merge[1]))
     made = {"".join(merge) for merge in merges}
-    longer = [piece for piece in vocabulary if len(piece.removesuffix(suffix)) > 1]
+    longer = [
+        piece
+        for piece in vocabulary
+        if len(piece.removesuffix(suffix)) > 1 and not _BYTE.fullmatch(piece)
+    ]
     unmade = [piece for piece in longer if piece not in made]
     words = [piece for piece in unmade if piece[0] not in "<["]
     missing = (

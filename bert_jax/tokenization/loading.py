@@ -7,6 +7,7 @@ from bert_jax.errors import UserError
 from bert_jax.files import as_path, fetch
 from bert_jax.process import say
 from bert_jax.tokenization import (
+    byte_fallback_bpe,
     byte_level_bpe,
     deberta_v2,
     marian,
@@ -167,6 +168,8 @@ def _load(source: TokenizerSource, kind: str) -> Tokenizer:
         return wordpiece.load(source)
     if kind == OPENAI_GPT or (of_library == BYTE_LEVEL_BPE and openai_gpt.is_of(definition)):
         return openai_gpt.load(source)
+    if of_library == BYTE_LEVEL_BPE and byte_fallback_bpe.is_of(definition):
+        return byte_fallback_bpe.load(source)
     if {kind, of_library}.intersection(_BPE_KINDS):
         return byte_level_bpe.load(source)
     if kind == SENTENCEPIECE and MODEL_FILE in source.files:

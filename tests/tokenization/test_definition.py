@@ -84,7 +84,7 @@ OTHER_SEP = {"type": "BertProcessing", "cls": ["[CLS]", 2], "sep": ["[SEP]", 4]}
         ("bpe", "pre_tokenizer", None, "the pre_tokenizer of the BPE model is None; only one Byte"),
         ("bpe", "normalizer", LOWERCASE, "the normalizer 'Lowercase' is not supported; for a mod"),
         ("bpe", "model.dropout", 0.1, "dropout of the BPE model is 0.1; byte-level BPE as in"),
-        ("bpe", "model.byte_fallback", True, "byte_fallback of the BPE model is True; byte-level"),
+        ("bpe", "model.byte_fallback", True, "fuse_unk of the BPE model is False; with byte_fallb"),
         ("bpe", "model.merges", [["t", "h"], ["th"]], r"merge 1 is \['th'\], not two pieces with"),
         ("bpe", "model.merges", ["t h", "q z"], r"merge 1 \(q z\) needs 'qz', which is not in the"),
         ("bpe", "model.merges", 3, "the BPE model has no list of merges; give a file"),

@@ -1,0 +1,160 @@
+"""BPE of characters with pieces for bytes, as of Gemma and mmBERT, run by the library `tokenizers`.
+
+All of it is in a `tokenizer.json`. Source: Hugging Face transformers, models/gemma.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from bert_jax.errors import UserError
+from bert_jax.tokenization.bpe_files import Merge, read_bpe
+from bert_jax.tokenization.definition import OTHER_MODEL, check_unknown, checked_steps
+from bert_jax.tokenization.description import Description, SpecialTokens, Token
+from bert_jax.tokenization.encoding import BARE_TEMPLATE, Encoding, check_texts
+from bert_jax.tokenization.library import LIBRARY_CLASS, LibraryTokenizer, copy_of
+from bert_jax.tokenization.sentencepiece import WORD_MARKER
+from bert_jax.tokenization.source import BPE_FILE, TokenizerSource
+
+if TYPE_CHECKING:
+    import tokenizers
+
+# A space is the letter "▁", and a text is one word: so no space is left at which it is split.
+_NORMALIZER = {"type": "Replace", "pattern": {"String": " "}, "content": WORD_MARKER}
+_SPLITTER = {
+    "type": "Split",
+    "pattern": {"String": " "},
+    "behavior": "MergedWithPrevious",
+    "invert": False,
+}
+
+
+class ByteFallbackBPETokenizer(LibraryTokenizer):
+    """Joins the characters of a text in the order of the merges; each space is "▁".
+
+    A character without a piece becomes its bytes in UTF-8, "<0xE2>". A space belongs to the piece
+    after it: "world" at the start of a text has another id than " world". `encode_words` puts a
+    space before the first word, too.
+    """
+
+    class_description = Description(SpecialTokens({"unk_token": Token("<unk>")}), BARE_TEMPLATE)
+    _word_markers = (WORD_MARKER,)
+
+    def __init__(
+        self,
+        vocabulary: Mapping[str, int],
+        merges: Sequence[Merge],
+        description: Description | None = None,
+        origin: str = "the vocabulary",
+        rows: int | None = None,
+    ) -> None:
+        """A tokenizer with the rules of Gemma; for further arguments see `LibraryTokenizer`.
+
+        `vocabulary` has the id of each piece, `merges` the pairs of pieces that are joined, the
+        first one first.
+
+        Raises:
+            UserError: the piece for unknown characters is missing, or one for a byte.
+        """
+        import tokenizers
+        from tokenizers import models, normalizers, pre_tokenizers
+
+        description = description or self.class_description
+        unknown = description.tokens.names["unk"]
+        check_unknown(origin, unknown, vocabulary)
+        missing = [byte for byte in range(256) if f"<0x{byte:02X}>" not in vocabulary]
+        if missing:
+            raise UserError(
+                f"{origin}: there is no piece <0x{missing[0]:02X}> for a byte; copy the file again"
+            )
+        model = models.BPE(
+            vocab=dict(vocabulary),
+            merges=list(merges),
+            unk_token=unknown,
+            fuse_unk=True,
+            byte_fallback=True,
+        )
+        library = tokenizers.Tokenizer(model)
+        library.normalizer = normalizers.Replace(" ", WORD_MARKER)
+        library.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+        super().__init__(library, description, origin, rows)
+
+    def _complete(self, library: "tokenizers.Tokenizer") -> None:
+        from tokenizers import decoders, normalizers
+
+        library.decoder = decoders.Sequence(
+            [decoders.Replace(WORD_MARKER, " "), decoders.ByteFallback(), decoders.Fuse()]
+        )
+        library.post_processor = self._template_processor()
+        self._word_library = copy_of(library)
+        self._word_library.normalizer = normalizers.Sequence(
+            [normalizers.Prepend(WORD_MARKER), normalizers.Replace(" ", WORD_MARKER)]
+        )
+
+    def _for_sentences(self, library: "tokenizers.Tokenizer") -> "tokenizers.Tokenizer":
+        """A copy that puts a space before each sentence, as if it came from within a text."""
+        copy = super()._for_sentences(library)
+        copy.normalizer = self._word_library.normalizer
+        return copy
+
+    def encode_words(self, texts: Sequence[str]) -> list[Encoding]:
+        """The tokens of words, each encoded with a space before it."""
+        check_texts(texts)
+        pieces = self._pieces_of(self._word_library, texts)
+        return [self.join([text], add_special_tokens=False) for text in pieces]
+
+    def _with_pieces(self, words: Sequence[str]) -> Self:
+        raise UserError(
+            "words: BPE with pieces for bytes cannot take new words, which no merge makes; add "
+            "them as markers (whole=True), recognised anywhere in a text"
+        )
+
+    def fingerprint(self) -> str:
+        """A hash of vocabulary, merges and added tokens."""
+        definition = json.loads(self._library.to_str())
+        rules = [definition["model"]["merges"], definition["added_tokens"]]
+        return self._digest(["ByteFallbackBPE", rules, self._pieces])
+
+    def save(self, directory: str | Path, *, max_length: int | None = None) -> None:
+        """Writes `tokenizer.json` and `tokenizer_config.json`.
+
+        Hugging Face's `AutoTokenizer` reads them, and returns the same ids and offsets.
+        """
+        self._save(directory, {"tokenizer_class": LIBRARY_CLASS}, max_length)
+
+
+def is_of(definition: Mapping[str, Any] | None) -> bool:
+    """Whether a `tokenizer.json` with a BPE model has pieces for bytes."""
+    return definition is not None and definition["model"].get("byte_fallback") is True
+
+
+def load(source: TokenizerSource) -> ByteFallbackBPETokenizer:
+    """The tokenizer of a `tokenizer.json`, which says everything.
+
+    Raises:
+        UserError: it is damaged, or has other rules than Gemma's.
+    """
+    path, definition = source.path(BPE_FILE), source.definition
+    assert definition is not None
+    source.check_no_arguments(path, "do not apply to Gemma's BPE, which encodes text as it is")
+    model = definition["model"]
+    for key, value in {
+        **dict.fromkeys(("dropout", "continuing_subword_prefix", "end_of_word_suffix")),
+        "fuse_unk": True,
+        "ignore_merges": False,
+    }.items():
+        if (model.get(key) or False) != (value or False):
+            raise UserError(
+                f"{path}: {key} of the BPE model is {model.get(key)!r:.80}; with byte_fallback "
+                f"only {value!r} is supported: {OTHER_MODEL}"
+            )
+    for key, known in (("normalizer", _NORMALIZER), ("pre_tokenizer", _SPLITTER)):
+        if checked_steps(path, definition, key, (known["type"],)) != [known]:
+            raise UserError(
+                f"{path}: the {key} is {definition.get(key)!r:.80}; of BPE with byte_fallback only "
+                f"Gemma's is supported, in which a space is {WORD_MARKER}: {OTHER_MODEL}"
+            )
+    pieces, merges = read_bpe(source)
+    described = source.describe(ByteFallbackBPETokenizer.class_description, pieces)
+    return ByteFallbackBPETokenizer(pieces, merges, described, str(path), source.rows)
