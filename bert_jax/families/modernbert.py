@@ -10,7 +10,8 @@ from typing import Any
 from bert_jax.errors import OptionError
 from bert_jax.families import bert
 from bert_jax.families.family import Family, Rule, TensorNames, rope_theta, set_field
-from bert_jax.models.config import ENCODER_SCOPE, global_every
+from bert_jax.models.config import ENCODER_SCOPE
+from bert_jax.models.local_attention import global_every
 from bert_jax.tokenization.interface import BYTE_LEVEL_BPE
 
 _EMBEDDINGS, _STACK = f"{ENCODER_SCOPE}/embeddings", f"{ENCODER_SCOPE}/encoder"

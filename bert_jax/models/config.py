@@ -2,12 +2,13 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 from bert_jax.errors import OptionError
 from bert_jax.models.activations import GATED_ACTIVATIONS
 from bert_jax.models.field_ranges import check_field
+from bert_jax.models.head_options import HeadOptions
 
 ENCODER_SCOPE = "bert"
 """The name of the encoder among the parameters of a model with a head, in every family.
@@ -84,24 +85,6 @@ SWITCHES = (
     "project_before_norm",
     "masks_padding",
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class HeadOptions:
-    """Options of one head; a subclass has the fields, which families, files and configs set."""
-
-    keys: ClassVar[tuple[str, ...]] = ()
-    """The fields that are keys of `config.json` and of section `model`; families set the rest."""
-
-    output_keys: ClassVar[tuple[str, ...]] = ()
-    """The keys that choose what the outputs are; Hugging Face's models have the defaults."""
-
-    def check(self, config: "EncoderConfig") -> None:
-        """Checks the options with the sizes of the encoder.
-
-        Raises:
-            OptionError: they contradict each other.
-        """
 
 
 Options = TypeVar("Options", bound=HeadOptions)
@@ -415,16 +398,6 @@ class EncoderConfig:
     def max_length(self) -> int:
         """The maximum number of tokens of a text, special tokens included."""
         return self.max_position_embeddings + self.extra_position_rows - self.position_offset
-
-
-def global_every(are_global: Sequence[bool]) -> int | None:
-    """The `global_attn_every_n_layers` by which these layers alone are global; None: there is none.
-
-    It is as small as possible: 1 for a single layer.
-    """
-    count = len(are_global)
-    patterns = ([layer % n == 0 for layer in range(count)] for n in range(1, count + 1))
-    return next((n for n, each in enumerate(patterns, 1) if each == list(are_global)), None)
 
 
 def check_fields(fields: Mapping[str, Any]) -> None:

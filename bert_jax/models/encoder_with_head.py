@@ -14,11 +14,12 @@ import jax
 from flax import struct
 
 from bert_jax.models.activations import ACTIVATIONS
-from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig, HeadOptions
+from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.encoder import Encoder, EncoderOutput, RequestedOutputs
 from bert_jax.models.execution import Execution
 from bert_jax.models.global_tokens import global_tokens_of_task
+from bert_jax.models.head_options import HeadOptions
 from bert_jax.models.layers import Dense, dense, gather_positions, layer_norm
 from bert_jax.models.packed_rows import EncoderInputs, PackedRows
 

@@ -6,7 +6,7 @@ and those of global tokens. Each block becomes a row of a batch, which any kerne
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -120,3 +120,13 @@ def _blocks(array: jax.Array, size: int, around: int = 0, outside: int = 0) -> j
     near = [padded[:, :, first : first + count] for first in range(2 * around + 1)]
     joined = jnp.concatenate(near, axis=3).swapaxes(1, 2)  # [B, K, N, …]
     return joined.reshape(rows * count, heads, *joined.shape[3:])
+
+
+def global_every(are_global: Sequence[bool]) -> int | None:
+    """The `global_attn_every_n_layers` by which these layers alone are global; None: there is none.
+
+    It is as small as possible: 1 for a single layer.
+    """
+    count = len(are_global)
+    patterns = ([layer % n == 0 for layer in range(count)] for n in range(1, count + 1))
+    return next((n for n, each in enumerate(patterns, 1) if each == list(are_global)), None)

@@ -14,7 +14,8 @@ import jax
 import numpy as np
 
 from bert_jax.errors import OptionError, UserError, require_at_least
-from bert_jax.models.config import EncoderConfig, global_every
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.local_attention import global_every
 from bert_jax.sharding.rules import name_of
 
 # Parameters with one row per word, and with one row per position.

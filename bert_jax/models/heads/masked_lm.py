@@ -10,11 +10,12 @@ from bert_jax.errors import OptionError
 from bert_jax.models.activations import ACTIVATIONS
 from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.comparison import Comparison, DrawnBatch, Labels, cross_entropy_of_logits
-from bert_jax.models.config import EncoderConfig, HeadOptions
+from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.encoder_with_head import EncoderWithHead
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import Head, dense_axes
+from bert_jax.models.head_options import HeadOptions
 from bert_jax.models.kernels.matmul import scores
 from bert_jax.models.layers import HIDDEN_AXES, dense, layer_norm, vocabulary_table_init
 

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 from bert_jax.errors import require_between
 from bert_jax.models.activations import gelu
 from bert_jax.models.comparison import Arrays, Comparison, DrawnBatch, Labels, cross_entropy
-from bert_jax.models.config import HeadOptions
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.encoder_with_head import Classifier
 from bert_jax.models.head import Head, dense_axes
+from bert_jax.models.head_options import HeadOptions
 from bert_jax.models.heads.classification import HEAD as CLASSIFICATION
 
 _CHOICES = 2

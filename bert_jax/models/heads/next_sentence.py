@@ -6,11 +6,11 @@ from typing import Any
 import jax.numpy as jnp
 
 from bert_jax.models.comparison import Comparison, DrawnBatch, Labels, cross_entropy_of_logits
-from bert_jax.models.config import HeadOptions
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.encoder_with_head import EncoderWithHead, classifier_dropout
 from bert_jax.models.head import Head, dense_axes
+from bert_jax.models.head_options import HeadOptions
 
 
 @dataclasses.dataclass(frozen=True)

@@ -29,7 +29,7 @@ from bert_jax.errors import require_between, require_one_of
 from bert_jax.models.activations import gelu
 from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.comparison import Arrays, Comparison, DrawnBatch, Labels, cross_entropy
-from bert_jax.models.config import EncoderConfig, HeadOptions
+from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.encoder_with_head import (
@@ -38,6 +38,7 @@ from bert_jax.models.encoder_with_head import (
     classifier_dropout,
 )
 from bert_jax.models.head import Head, dense_axes
+from bert_jax.models.head_options import HeadOptions
 from bert_jax.models.kernels.matmul import affine
 from bert_jax.models.layers import gather_positions, kernel_init
 

@@ -14,11 +14,11 @@ from bert_jax.models.comparison import (
     Labels,
     cross_entropy_of_logits,
 )
-from bert_jax.models.config import HeadOptions
 from bert_jax.models.crf import PARAMETERS as CRF_PARAMETERS
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.encoder_with_head import Classifier
 from bert_jax.models.head import Head
+from bert_jax.models.head_options import HeadOptions
 
 
 @dataclasses.dataclass(frozen=True)

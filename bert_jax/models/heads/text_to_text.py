@@ -22,11 +22,12 @@ from bert_jax.models.comparison import (
     Labels,
     cross_entropy_of_logits,
 )
-from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig, HeadOptions
+from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
 from bert_jax.models.decoding import DecoderCache, EncoderMemory
 from bert_jax.models.encoder import Encoder, EncoderOutput, RequestedOutputs
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import Head
+from bert_jax.models.head_options import HeadOptions
 from bert_jax.models.heads.causal_lm import LanguageModelHead
 from bert_jax.models.packed_rows import EncoderInputs
 

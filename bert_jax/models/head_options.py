@@ -1,0 +1,25 @@
+"""The base of the options of heads."""
+
+import dataclasses
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from bert_jax.models.config import EncoderConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class HeadOptions:
+    """Options of one head; a subclass has the fields, which families, files and configs set."""
+
+    keys: ClassVar[tuple[str, ...]] = ()
+    """The fields that are keys of `config.json` and of section `model`; families set the rest."""
+
+    output_keys: ClassVar[tuple[str, ...]] = ()
+    """The keys that choose what the outputs are; Hugging Face's models have the defaults."""
+
+    def check(self, config: "EncoderConfig") -> None:
+        """Checks the options with the sizes of the encoder.
+
+        Raises:
+            OptionError: they contradict each other.
+        """
