@@ -225,6 +225,12 @@ class LoadedModel(Model):
         every = self.fill_masks(
             several, top_k, targets=targets, batch_size=batch_size, max_length=max_length
         )
+        several_masks = sum(len(masks) > 1 for masks in every)
+        if several_masks and is_main_host():
+            say(
+                f"{several_masks} of {len(every)} texts have several masks, of which the first is "
+                "filled; fill_masks fills all"
+            )
         return every[0][0] if isinstance(texts, str) else [masks[0] for masks in every]
 
     def fill_masks(

@@ -43,7 +43,7 @@ def embed(
 
     Args:
         model: the model.
-        texts: strings, or pairs of strings.
+        texts: strings; or pairs of strings, each read as one row with one vector of both.
         pooling: "mean", "max", "weightedmean" or "mean_sqrt_len_tokens" over all tokens; "cls", the
             vector of [CLS]; "lasttoken"; "pooler", the output of the pooler; or several, which are
             concatenated. What the model has after its own pooling is applied, too.

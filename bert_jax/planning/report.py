@@ -13,6 +13,15 @@ _NOTES = (
 )
 
 
+# Units, the greatest first, as what is shown of a small training would else be zeros.
+_BYTES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+_FLOPS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
+_TIMES = ((86400, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds"))
+_DEVICE_TIMES = tuple((seconds, f"device {unit}") for seconds, unit in _TIMES[1:])
+# The least number of a unit before the next one is taken.
+_LEAST = 0.1
+
+
 def as_text(plans: Sequence[dict[str, Any]]) -> str:
     """Formats results of `make_plan`: one mesh in full, several with one line each."""
     plan = plans[0]
@@ -53,12 +62,12 @@ def _table(plans: Sequence[dict[str, Any]]) -> list[str]:
 def _in_full(plan: dict[str, Any]) -> list[str]:
     rows, flops = plan["microbatch_per_device"], plan["flops_per_step"]
     needed, available = plan["peak_bytes_per_device"], plan["available_bytes_per_device"]
-    peak = "more" if needed is None else f"{needed / 2**30:.2f}"
+    peak = "more" if needed is None else _scaled(needed, _BYTES)
     peak += f" of {_number(available, 2**30, 2)} GiB on each device"
     lines = [
         ("fits", f"{_YES_OR_NO[plan['fits']]}: {peak}"),
         *(
-            (f"  {name}", f"{size / 2**30:8.2f} GiB")
+            (f"  {name}", _scaled(size, _BYTES, 8))
             for name, size in (plan["memory_per_device"] or {}).items()
         ),
     ]
@@ -69,7 +78,7 @@ def _in_full(plan: dict[str, Any]) -> list[str]:
     lines += [
         (
             "model FLOPs",
-            f"{flops / 1e12:,.2f} T a step, {plan['flops_per_token'] / 1e6:,.1f} M a token; the "
+            f"{_scaled(flops, _FLOPS)} a step, {plan['flops_per_token'] / 1e6:,.1f} M a token; the "
             f"program computes {plan['program_flops_per_step'] / flops:.2f} times as many",
         ),
         ("each device sends", f"{plan['sent_bytes_per_device'] / 1e6:,.1f} MB a step, at least"),
@@ -99,11 +108,19 @@ def _times(plan: dict[str, Any]) -> list[tuple[str, str]]:
         ("step, at least", f"{seconds * 1e3:.2f} ms ({busy}); at most {tokens:,.0f} tokens/s"),
         (
             f"{plan['steps']:,} steps, at least",
-            f"{plan['days_floor']:.2f} days, {plan['device_hours_floor']:,.1f} device hours",
+            f"{_scaled(plan['days_floor'] * 86400, _TIMES)}, "
+            f"{_scaled(plan['device_hours_floor'] * 3600, _DEVICE_TIMES)}",
         ),
     ]
     cost = plan["cost_floor"]
     return lines if cost is None else [*lines, ("cost, at least", f"{cost:,.2f}")]
+
+
+def _scaled(value: float, units: Sequence[tuple[float, str]], width: int = 0) -> str:
+    """A value in the first of some units of which it is not a small part."""
+    fitting = (each for each in units if value >= _LEAST * each[0])
+    size, unit = next(fitting, units[-1])
+    return f"{value / size:{width},.2f} {unit}"
 
 
 def _busiest(seconds: dict[str, float | None]) -> str:

@@ -144,18 +144,22 @@ class Interrupted(Exception):  # noqa: N818 - a request, not an error
 class StopSignals:
     """Within `with StopSignals() as stop:` a signal sets `stop.requested`.
 
-    A second one has the effect that it would have without, see `process` for the command.
+    A second one has the effect that it would have without, see `process` for the command. Only the
+    main thread receives signals: another one, such as of a user interface, is not stopped by them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, line: str = "") -> None:
+        """Args: `line`: a line for stderr at the first signal."""
         self.requested = False
+        self._line = line
         self._previous: dict[signal.Signals, Any] = {}
         self._agreement: _Agreement | None = None
 
     def __enter__(self) -> "StopSignals":
         """Installs the handlers."""
-        for number in process.SIGNALS:
-            self._previous[number] = signal.signal(number, self._request)
+        if threading.current_thread() is threading.main_thread():
+            for number in process.SIGNALS:
+                self._previous[number] = signal.signal(number, self._request)
         if jax.process_count() > 1:
             self._agreement = _Agreement()
         return self
@@ -178,6 +182,9 @@ class StopSignals:
 
     def _request(self, number: int, frame: FrameType | None) -> None:
         self.requested = True
+        if self._line and is_main_host():
+            # Not through `sys.stderr`: the signal may have come in the middle of a write to it.
+            os.write(2, f"\n{self._line}\n".encode())
         if process.state.is_installed:  # which sees a second one itself
             process.state.is_handled = True
         else:

@@ -51,6 +51,7 @@ from bert_jax.training_options import TrainOptions, is_due
 Evaluate = Callable[[Any, Path | None], EvalResult]
 
 
+_STOPPING = "stopping after this step, which is saved; a second signal ends the run at once"
 _LOWER_RATE = "start another run with a lower learning rate or a longer warm-up"
 # No update has been made before the loss of the first step.
 _CHECK_START = "check the parameters that the run starts from, its data and the options of its loss"
@@ -136,7 +137,7 @@ def train(
     )
     if resume_step is not None:
         progress.note(f"resuming {workdir} at step {resume_step}")
-    with checkpoints, contextlib.closing(batches), StopSignals() as signals:
+    with checkpoints, contextlib.closing(batches), StopSignals(_STOPPING) as signals:
         try:
             return run.steps(state, first_batch, train_step, batches, signals)
         finally:

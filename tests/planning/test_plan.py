@@ -12,7 +12,7 @@ from bert_jax.config import Sections, complete_config
 from bert_jax.planning import plan
 from bert_jax.planning.hardware import find_topology, parse_slice
 from bert_jax.planning.plan import PlanOptions, largest_that_fits, make_plan
-from bert_jax.planning.report import as_text
+from bert_jax.planning.report import _scaled, as_text
 from bert_jax.sharding.mesh import MeshShape
 
 TWO_BY_FOUR = MeshShape(data=-1, fsdp=2)
@@ -194,3 +194,10 @@ def test_eight_cpu_devices_are_compiled_for_in_a_separate_process(tiny_overrides
     # The compiler gathers parameters at least once and scatters gradients.
     assert result["sent_bytes_per_device"] > 0.8 * result["least_sent_bytes_per_device"]
     assert "compiling" in done.stderr
+
+
+def test_a_small_training_is_no_column_of_zeros():
+    units = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+    sizes = {0: "0.00 KiB", 300: "0.29 KiB", 5 * 2**20: "5.00 MiB", 2**30 // 2: "0.50 GiB"}
+    assert {size: _scaled(size, units) for size in sizes} == sizes
+    assert _scaled(3 * 2**30, units, 8) == "    3.00 GiB"

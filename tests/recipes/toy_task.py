@@ -53,6 +53,7 @@ PREDICT = PredictSpec(
     lambda model, options: StarsPredictor(model, options.batches),
     lambda text, stars: {"stars": float32_repr(stars)},
     heads=("classification",),
+    is_default=False,  # without --task, the head's own task predicts
 )
 
 

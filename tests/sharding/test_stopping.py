@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+import threading
 
 import pytest
 
@@ -108,9 +109,9 @@ def check_results(actual, processes, devices):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_is_remembered_and_the_handlers_are_restored(number):
+def test_a_signal_is_remembered_and_the_handlers_are_restored(number, capfd):
     before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
-    with StopSignals() as stop:
+    with StopSignals("it stops") as stop:
         assert not stop.requested
         assert not stop.stop_after(1)
         os.kill(os.getpid(), number)
@@ -118,6 +119,20 @@ def test_a_signal_is_remembered_and_the_handlers_are_restored(number):
         assert stop.stop_after(2)
         assert signal.getsignal(number) == before[number]
     assert {n: signal.getsignal(n) for n in before} == before
+    assert capfd.readouterr().err == "\nit stops\n"
+
+
+def test_another_thread_than_the_main_one_has_no_signals():
+    before, seen = signal.getsignal(signal.SIGINT), []
+
+    def work():
+        with StopSignals() as stop:
+            seen.append((stop.requested, signal.getsignal(signal.SIGINT)))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [(False, before)]
 
 
 def test_the_message_names_the_step():

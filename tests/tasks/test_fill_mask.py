@@ -141,3 +141,11 @@ def test_a_model_without_the_head(make_model):
     for head in ("encoder", "classification"):
         with pytest.raises(UserError, match=f"this {BERT.class_names[head]} does not fill"):
             make_model(head).fill_mask("[MASK]")
+
+
+def test_one_line_says_that_a_text_has_more_masks(song_model, capsys):
+    model = song_model("masked_lm")
+    model.fill_mask([TEXT, "the [MASK] was [MASK]"])
+    assert capsys.readouterr().err == (
+        "1 of 2 texts have several masks, of which the first is filled; fill_masks fills all\n"
+    )

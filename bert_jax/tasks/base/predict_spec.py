@@ -196,7 +196,7 @@ class PredictSpec(Generic[Input, Prediction]):
             keep: see `PredictOptions.keep_columns`.
 
         Raises:
-            UserError: a column has the name of a field of the prediction, and is no label.
+            OptionError: a column has the name of a field of the prediction, and is no label.
         """
         if isinstance(prediction, UserError):
             record: Mapping[str, Any] = {"error": str(prediction)}
@@ -218,8 +218,13 @@ class PredictSpec(Generic[Input, Prediction]):
         other = {EXPECTED if is_renamed and key == label else key: kept[key] for key in kept}
         for key in record:
             if key in other:
-                problem = f"{example.location}: {key!r} conflicts with an output field"
-                raise UserError(f"{problem}; rename it, or leave it out of keep_columns")
+                raise OptionError(
+                    "label_column",
+                    None,
+                    "if it is the label, give it as {label_column}; else rename it, or choose the "
+                    "columns without it by {keep_columns}",
+                    f"{example.location}: {key!r} conflicts with an output field",
+                )
         return {**other, **record}
 
     @contextlib.contextmanager
