@@ -24,11 +24,16 @@ def report(workdirs: Sequence[str | Path]) -> Page:
     Raises:
         UserError: a directory is not a run, or a file in it is damaged.
     """
-    paths = [path for workdir in workdirs for path in _runs_in(as_path(workdir))]
+    paths = runs_in(workdirs)
     names = [path.name for path in paths]
     if len(set(names)) < len(names):
         names = [*map(str, paths)]
     return report_page([*map(_run, paths, names)])
+
+
+def runs_in(workdirs: Sequence[str | Path]) -> list[Path]:
+    """The runs of these directories, see `report`."""
+    return [path for workdir in workdirs for path in _runs_in(as_path(workdir))]
 
 
 def _runs_in(workdir: Path) -> list[Path]:

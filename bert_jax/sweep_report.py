@@ -69,8 +69,22 @@ class Report:
 
     @property
     def failed(self) -> dict[str, str]:
-        """The reason of each failed run: it diverged, or is no better than a trivial prediction."""
-        return {outcome.name: why for outcome in self.outcomes if (why := self._failure(outcome))}
+        """The reason of each failed run: it diverged, or has no value of the best metric."""
+        return {
+            outcome.name: outcome.diverged or f"it has no {self.best_metric[0]}"
+            for outcome in self.outcomes
+            if outcome.diverged or math.isnan(self._value(outcome))
+        }
+
+    @property
+    def not_better(self) -> dict[str, str]:
+        """Each other run that is no better than a trivial prediction, with both values."""
+        compared = {
+            outcome.name: baseline_warning(self.best_metric, self._value(outcome), self.baselines)
+            for outcome in self.outcomes
+            if outcome.name not in self.failed
+        }
+        return {name: why for name, why in compared.items() if why}
 
     @property
     def metrics(self) -> list[str]:
@@ -98,6 +112,7 @@ class Report:
         higher_is_better  whether a higher value of it is better
         best              name of the best run, null if none has ended
         failed            {run: reason}
+        not_better        {run: why}: runs no better than a baseline
         mean, deviation   {metric: value} over the runs that have ended, including failed ones;
                           sample standard deviation, null for a single run
         baselines         {metric: value} of trivial predictions
@@ -110,6 +125,7 @@ class Report:
             "higher_is_better": self.best_metric[1],
             "best": self.best.name if self.best else None,
             "failed": self.failed,
+            "not_better": self.not_better,
             **(over_seeds if self.kind == "seeds" else {}),
             "baselines": self.baselines,
             "runs": {
@@ -119,11 +135,11 @@ class Report:
         }
 
     def as_text(self) -> str:
-        """The table in aligned columns, followed by the failed runs."""
+        """The table in aligned columns, followed by poor and failed runs."""
         return "\n".join([*aligned(self._table()), *self._remarks()])
 
     def as_markdown(self) -> str:
-        """The table in Markdown, followed by the failed runs."""
+        """The table in Markdown, followed by poor and failed runs."""
         head, *rows = self._table()
         ruler = ["---", *["---:"] * (len(head) - 1)]
         lines = ["| " + " | ".join(row) + " |" for row in (head, ruler, *rows)]
@@ -178,16 +194,9 @@ class Report:
 
     def _remarks(self) -> list[str]:
         best = f"* best by {self.best_metric[0]}" if self.best else "no run has ended"
-        poor = {
-            outcome.name
-            for outcome in self.outcomes
-            if not (outcome.diverged or math.isnan(self._value(outcome)))
-        }
-        reasons = [
-            f"{'not better' if name in poor else 'failed'}: {name}: {why}"
-            for name, why in self.failed.items()
-        ]
-        return [best, *reasons]
+        poor = [f"not better: {name}: {why}" for name, why in self.not_better.items()]
+        failed = [f"failed: {name}: {why}" for name, why in self.failed.items()]
+        return [best, *poor, *failed]
 
     def _columns(self) -> Iterator[tuple[str, list[float]]]:
         for name in self.metrics:
@@ -197,15 +206,6 @@ class Report:
 
     def _value(self, outcome: Outcome) -> float:
         return outcome.metrics.get(self.best_metric[0], math.nan)
-
-    def _failure(self, outcome: Outcome) -> str:
-        """The reason why a run has failed; "" if it has not."""
-        if outcome.diverged:
-            return outcome.diverged
-        value = self._value(outcome)
-        if math.isnan(value):
-            return f"it has no {self.best_metric[0]}"
-        return baseline_warning(self.best_metric, value, self.baselines)
 
 
 def _finite(value: float | None) -> float | None:

@@ -308,7 +308,7 @@ def test_a_sweep_ranks_its_runs_and_names_those_that_fail(make_config, tmp_path,
     # Without learning nothing is better than guessing; with an absurd rate nothing is a number.
     zero, absurd, good = "learning_rate=0", "learning_rate=1e+30", "learning_rate=0.003"
     assert result["runs"][zero]["accuracy"] <= 0.5 == result["baselines"]["accuracy_majority"]
-    assert "is not better than accuracy_majority 0.5000" in result["failed"][zero]
+    assert "is not better than accuracy_majority 0.5000" in result["not_better"][zero]
     assert result["runs"][absurd]["accuracy"] is None
     assert "is not finite" in result["failed"][absurd]
     assert list(result["runs"])[-1] == absurd

@@ -27,10 +27,8 @@ def test_the_shape_of_the_result():
         "best_metric": "accuracy",
         "higher_is_better": True,
         "best": "seed-4",
-        "failed": {
-            "seed-2": "accuracy 0.5000 is not better than accuracy_majority 0.5000",
-            "seed-3": "the loss of step 7 is not finite",
-        },
+        "failed": {"seed-3": "the loss of step 7 is not finite"},
+        "not_better": {"seed-2": "accuracy 0.5000 is not better than accuracy_majority 0.5000"},
         # Over 1, 2 and 4: 3/4, 1/2 and 1; their deviation is sqrt(2 · (1/4)² / 2).
         "mean": {"loss": pytest.approx(0.5), "accuracy": 0.75},
         "deviation": {"loss": pytest.approx(0.2), "accuracy": 0.25},
@@ -99,22 +97,22 @@ def test_lower_is_better_for_a_loss_and_the_first_of_equals_is_the_best():
     outcomes = [Outcome(str(n), {"loss": x}, "") for n, x in enumerate((0.5, 0.25, 0.25))]
     actual = report(outcomes, ("loss", False), {"loss_uniform": 0.5})
     assert [outcome.name for outcome in actual.ranked] == ["1", "2", "0"]
-    assert actual.failed == {"0": "loss 0.5000 is not better than loss_uniform 0.5000"}
+    assert actual.not_better == {"0": "loss 0.5000 is not better than loss_uniform 0.5000"}
 
 
 def test_without_a_baseline_only_diverged_runs_fail():
     # `f1_macro` is another metric, not a baseline of f1.
     outcomes = [Outcome("1", {"f1": 0.0, "f1_macro": 0.5}, "")]
-    assert report(outcomes, ("f1", True), {}).failed == {}
+    assert report(outcomes, ("f1", True), {}).not_better == {}
     actual = report(outcomes, ("f1", True), {"nsp_accuracy_majority": 0.9})
-    assert actual.failed == {}
+    assert actual.failed == actual.not_better == {}
     assert actual.deviations == {"f1": None, "f1_macro": None}
 
 
 def test_the_baseline_of_a_mean_over_parts_is_the_mean_of_their_baselines():
     baselines = {"matched_accuracy_majority": 0.3, "mismatched_accuracy_majority": 0.4}
     outcomes = [Outcome(str(x), {"accuracy": x}, "") for x in (0.34, 0.36)]
-    assert report(outcomes, baselines=baselines).failed == {
+    assert report(outcomes, baselines=baselines).not_better == {
         "0.34": "accuracy 0.3400 is not better than accuracy_majority 0.3500"
     }
 

@@ -11,17 +11,23 @@ SUMMARY = "training runs side by side, as one HTML page"
 def add_arguments(parser: Parser) -> None:
     """The arguments of the verb."""
     add = parser.add_argument
-    add("runs", nargs="+", type=directory, metavar="RUN", help="work directory of a training")
+    add(
+        "runs",
+        nargs="+",
+        type=directory,
+        metavar="RUN",
+        help="work directory of a training, or of several: seeds, a sweep",
+    )
     add("--output", required=True, metavar="FILE", help="the page, as report.html; - is stdout")
 
 
 def run(options: argparse.Namespace) -> int:
     """Writes the report."""
     from bert_jax.data.outputs import check_output
-    from bert_jax.reports import report
+    from bert_jax.reports import report, runs_in
 
     check_output(options.output, [])
-    report(options.runs).save(options.output)
-    count = len(options.runs)
-    say_written(options.output, counted(count, "runs"))
+    runs = runs_in(options.runs)
+    report(runs).save(options.output)
+    say_written(options.output, counted(len(runs), "runs"))
     return 0

@@ -425,3 +425,16 @@ def test_memory_does_not_grow_with_the_file(model, tmp_path, task, counts):
             assert [json.loads(line)["id"] for line in file] == list(range(count))
         peaks.append(int(done.stderr.splitlines()[-1]))
     assert peaks[1] / peaks[0] < 1.1
+
+
+def test_a_column_with_the_name_of_an_output_field_names_the_options(model, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"text": "a", "embedding": 3}')
+    expected = (
+        "in.jsonl:1: 'embedding' conflicts with an output field; if it is the label, give it as "
+        "label_column; else rename it, or choose the columns without it by keep_columns"
+    )
+    with pytest.raises(UserError, match=f"{re.escape(expected)}$"):
+        predict(model, "embed", tmp_path / "in.jsonl", tmp_path / "out.jsonl")
+    options = {"label_column": "embedding", "progress": False}
+    predict(model, "embed", tmp_path / "in.jsonl", tmp_path / "out.jsonl", options)
+    assert json.loads((tmp_path / "out.jsonl").read_text())["expected"] == 3

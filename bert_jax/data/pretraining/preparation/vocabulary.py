@@ -54,8 +54,14 @@ def train_vocabulary(
         unit_scale=True,
         disable=not progress,
     ) as bar:
-        texts = _train_texts(characters, options, sources, limit, bar.update)
-        return train_tokenizer(texts, options.vocabulary, report=report)
+
+        def texts() -> Iterator[str]:
+            yield from _train_texts(characters, options, sources, limit, bar.update)
+            # All is read: a small text is not 1 % of the limit.
+            bar.total = bar.n
+            bar.set_description("vocabulary")
+
+        return train_tokenizer(texts(), options.vocabulary, report=report)
 
 
 def train_tokenizer(
