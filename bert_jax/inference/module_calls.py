@@ -17,7 +17,7 @@ def inputs(
 ) -> dict[str, np.ndarray]:
     """The rows of some texts, padded to the longest: what the module takes by name.
 
-        outputs = model.module.apply({"params": model.params}, **model.inputs(texts))
+    As in `model.module.apply({"params": model.params}, **model.inputs(texts))`.
 
     Args:
         model: the model.
