@@ -134,3 +134,62 @@ def test_every_loss_trains(line, both, models, tmp_path):
     run = eval(compile(ast.fix_missing_locations(call), line[1], "eval"), names)
     assert (run.workdir / "model" / "model.safetensors").exists()
     assert run.result["warnings"]
+
+
+# Pipelines, and what both say of their first text.
+LABELS = {
+    "text-classification": ("cold", "warm"),
+    "token-classification": ("O", "B-PER", "I-PER"),
+    "zero-shot-classification": ("contradiction", "entailment"),
+}
+PIPELINES = {
+    "fill-mask": (
+        "masked_lm",
+        lambda left: [(each["token_str"], each["score"]) for each in left],
+        lambda right: [(each.token, each.score) for each in right],
+    ),
+    "text-classification": (
+        "classification",
+        lambda left: [(each["label"], each["score"]) for each in left],
+        lambda right: [(each.label, each.score) for each in right],
+    ),
+    "token-classification": (
+        "tagging",
+        lambda left: [(each["entity_group"], each["start"]) for each in left[0]],
+        lambda right: [(each.type, each.start) for each in right[0].entities],
+    ),
+    "feature-extraction": (
+        "encoder",
+        lambda left: [("", value) for value in np.ravel(left[0][0])],
+        lambda right: [("", value) for value in right[0].states.ravel()],
+    ),
+    "zero-shot-classification": (
+        "classification",
+        lambda left: [(each["labels"][0], each["scores"][0]) for each in left],
+        lambda right: [(each.label, each.score) for each in right],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_pipeline_and_its_method_say_the_same(name, make_model, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    head, of_left, of_right = PIPELINES[name]
+    labels = LABELS.get(name, ())
+    model = make_model(head, **({"num_labels": len(labels)} if labels else {}))
+    description = dataclasses.replace(model.description, labels=labels)
+    dataclasses.replace(model, description=description).save(tmp_path / "model")
+    (line,) = (each for each in lines_of("from_transformers.md", 0) if f'"{name}"' in each[0])
+    left, right = (code.replace("[…]", '["cat", "dog"]') for code in line)
+    names = {
+        "DIR": str(tmp_path / "model"),
+        "text": "the [MASK] sat on the mat .",
+        "texts": TEXTS,
+        "pipeline": transformers.pipeline,
+        "model": bert_jax.load(tmp_path / "model"),
+    }
+    expected, actual = of_left(eval(left, names)), of_right(eval(right, names))
+    assert [key for key, _ in actual] == [key for key, _ in expected]
+    np.testing.assert_allclose(
+        [value for _, value in actual], [value for _, value in expected], atol=1e-5
+    )
