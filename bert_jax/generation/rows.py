@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from bert_jax.sharding.rules import partition_spec
 
-BLOCK = 128  # scores; of a vocabulary, blocks are searched for the best ones first
+BLOCKS = (64, 192)  # sizes; of a vocabulary, blocks are searched for the best scores first
 
 
 def best_of_rows(scores: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
@@ -38,19 +38,30 @@ def _best_of_vectors(scores: jax.Array, count: int) -> tuple[jax.Array, jax.Arra
     They are in the blocks with the highest maxima. Those are found while the scores are read once;
     to search all scores would take three times as long on a CPU.
     """
-    blocks = -(-scores.shape[1] // BLOCK)
+    size = _block_size(scores.shape[1])
+    blocks = -(-scores.shape[1] // size)
     if blocks < 4 * count:
         return jax.lax.top_k(scores, count)
-    padding = blocks * BLOCK - scores.shape[1]
+    padding = blocks * size - scores.shape[1]
     scores = jnp.pad(scores, ((0, 0), (0, padding)), constant_values=-jnp.inf)
-    scores = scores.reshape(-1, blocks, BLOCK)
+    scores = scores.reshape(-1, blocks, size)
     _, chosen = jax.lax.top_k(jnp.max(scores, axis=2), count)
     # In their order, as the lowest index wins.
     chosen = jnp.sort(chosen, axis=1)
     candidates = jax.vmap(lambda row, numbers: row[numbers])(scores, chosen)
     found, indices = jax.lax.top_k(candidates.reshape(len(scores), -1), count)
-    block = jnp.take_along_axis(chosen, indices // BLOCK, axis=1)
-    return found, block * BLOCK + indices % BLOCK
+    block = jnp.take_along_axis(chosen, indices // size, axis=1)
+    return found, block * size + indices % size
+
+
+def _block_size(count: int) -> int:
+    """The size of blocks of so many scores: 128, or near it without padding, which is a copy."""
+    low, high = BLOCKS
+    return min(
+        (size for size in range(low, high + 1) if count % size == 0),
+        key=lambda size: abs(size - 128),
+        default=128,
+    )
 
 
 def rows_of_prompts(array: jax.Array, rows: jax.Array, prompts: int) -> jax.Array:

@@ -115,7 +115,8 @@ def _choose(
 ) -> jax.Array:
     """The next tokens, int32 [B, R], for scores [B, R, V] and keys [B, R]."""
     if not options.temperature:
-        return jnp.argmax(scores, axis=-1).astype(jnp.int32)
+        # XLA for CPUs takes ten times as long for `argmax`.
+        return best_of_rows(scores, 1)[1][..., 0]
     if keys is None:
         raise ValueError("sampling needs keys")
     scores = keep_top_p(keep_top_k(scores / options.temperature, options.top_k), options.top_p)

@@ -23,7 +23,7 @@ def test_best_of_rows():
     assert indices.tolist() == [[[1, 2]], [[0, 2]]]
 
 
-@pytest.mark.parametrize(("size", "count"), [(700, 1), (2048, 3), (5000, 9)])
+@pytest.mark.parametrize(("size", "count"), [(700, 1), (2048, 3), (5000, 9), (8000, 8)])
 def test_best_of_many_scores(size, count):
     """Blocks of scores are searched; the order of equal scores is that of `top_k`."""
     generator = np.random.default_rng(size)
