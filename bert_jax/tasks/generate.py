@@ -74,7 +74,8 @@ class GenerationPredictor(TextPredictor[list[Generation]]):
     """Texts that a model writes for texts, or after prompts; the best generation first.
 
     Samples depend on the seed and the text alone. Of equal texts that are read together, in one
-    window of the engine, each has its own.
+    window of the engine, each has its own. An encoder-decoder writes an empty text for a text of
+    white space alone; a prompt without a text begins one.
     """
 
     packs_rows = False
@@ -184,6 +185,14 @@ class GenerationPredictor(TextPredictor[list[Generation]]):
         if self._is_causal:
             return generate_after_prompts(params, batch, **search)
         return generate_from_texts(params, batch, start=self._start, **search)
+
+    def decode(
+        self, example: Text, encoded: EncodedExample, outputs: list[Any]
+    ) -> list[Generation]:
+        # An encoder-decoder writes some text for the end token alone.
+        if encoded.notes.empty and not self._is_causal:
+            return [Generation("", [], 0.0)]
+        return self.decode_row(encoded.rows[0], outputs[0])
 
     def decode_row(self, encoding: Encoding, output: Generated) -> list[Generation]:
         made = []

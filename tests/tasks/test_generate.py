@@ -17,6 +17,8 @@ from bert_jax.errors import OptionError, UserError
 from bert_jax.families.family import find_family
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.base.generation_options import GenerationOptions
+from bert_jax.tasks.base.predictor import BatchOptions
+from bert_jax.tasks.generate import Generation, GenerationPredictor
 from bert_jax.tokenization.sentencepiece_training import train_t5
 from bert_jax.tokenization.training import train_gpt2
 from tests.random_params import random_params
@@ -134,6 +136,18 @@ def test_what_is_refused(t5, gpt):
         bert_jax.load(t5).generate("a cat")
 
 
+def test_a_text_of_white_space_becomes_an_empty_text(t5, gpt):
+    for path, is_empty in ((t5, True), (gpt, False)):
+        predictor = GenerationPredictor(
+            bert_jax.load(path), BatchOptions(2), GenerationOptions(max_new_tokens=2)
+        )
+        output = np.int32([[5, 6]]), np.int32([2]), np.float32([-1])
+        (encoded,) = predictor.encode([" \t"])
+        (made,) = predictor.decode(" \t", encoded, [output])
+        expected = Generation("", [], 0.0) if is_empty else made
+        assert (made, made.token_ids) == (expected, [] if is_empty else [5, 6])
+
+
 @pytest.fixture
 def with_file(tmp_path):
     """Loads a copy of a model with a `generation_config.json`."""
@@ -221,7 +235,7 @@ def test_eight_devices_generate_like_one(name, request):
 @pytest.mark.slow
 def test_predict_a_file(t5, tmp_path):
     """One object for each text, with its generations; the model generates without `--task`."""
-    (tmp_path / "texts.txt").write_text("a cat\nbirds\n")
+    (tmp_path / "texts.txt").write_text("a cat\n\nbirds\n")
     output = tmp_path / "output.jsonl"
     command = ["predict", "--model", str(t5), "--input", str(tmp_path / "texts.txt")]
     command += ["--output", str(output), "--max-new-tokens", "4", "--num-beams", "2"]
@@ -231,6 +245,7 @@ def test_predict_a_file(t5, tmp_path):
     expected = model.generate(
         ["a cat", "birds"], max_new_tokens=4, num_beams=2, num_return_sequences=2
     )
+    assert rows.pop(1)["generations"] == [{"text": "", "token_ids": [], "score": 0.0}]
     actual = [[each["text"] for each in row["generations"]] for row in rows]
     assert actual == [[each.text for each in every] for every in expected]
     assert [*rows[0]["generations"][0]] == ["text", "token_ids", "score"]
