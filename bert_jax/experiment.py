@@ -173,7 +173,7 @@ class Experiment:
         if is_main_host():
             say(*self.task.data_summary.lines())
             differing = presets.deviations(self.sections.keys, self.task.description.config)
-            _warn([*self.task.data_summary.warnings(), *differing])
+            _warn([*self._warnings, *differing])
 
     def train(self, workdir: Path, *, describe: bool = True) -> dict[str, float]:
         """Trains a run to its end; writes `model/`, `curves.png` and `result.json` beside its logs.
@@ -374,12 +374,17 @@ class Experiment:
                 derived = task.derived_metrics
                 draw_curves(workdir, baselines, derived_metrics=derived, teacher=of_teacher)
                 _warn([*worse, *self.sections.spec.export_notes(self.sections.task.data)])
-                warnings = task.data_summary.warnings() + worse
-                stored = {**result, EXPORTED_STEP: step, WARNINGS: warnings}
+                stored = {**result, EXPORTED_STEP: step, WARNINGS: self._warnings + worse}
                 content = (json.dumps(stored, indent=2) + "\n").encode()
                 run_directory.write(workdir, {RESULT: content})
                 _name_mistakes(workdir / PREDICTIONS)
         return result
+
+    @property
+    def _warnings(self) -> list[str]:
+        """What is doubtful before a training: of the data, and of what is averaged at its end."""
+        average = self.options.average_warning()
+        return self.task.data_summary.warnings() + ([average] if average else [])
 
     @property
     def _to_try(self) -> str:

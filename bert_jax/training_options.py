@@ -29,6 +29,9 @@ ALTERNATIVES = (
 )
 """Pairs of keys that say the same in two ways: one of them is 0."""
 
+# The share of a run whose checkpoints may be averaged without a warning.
+_LONGEST_AVERAGE = 0.1
+
 
 def _check_alternatives(section: str, options: Any) -> None:
     """Raises OptionError where both of two `ALTERNATIVES` of a section are set."""
@@ -180,6 +183,24 @@ class TrainOptions:
             problem = f"train.average_checkpoints is {self.average_checkpoints}, but {problem}"
             raise OptionError("train.average_checkpoints", self.average_checkpoints, rule, problem)
         return resolved
+
+    def average_warning(self) -> str:
+        """Why the mean of the checkpoints is not of the end of the run alone; "": it is.
+
+        Of options in steps. In the paper five checkpoints, of 10 minutes each, are the last 7 % of
+        12 hours.
+        """
+        every, count = self.checkpoint_every or self.steps, self.average_checkpoints
+        oldest = (-(-self.steps // every) - count + 1) * every
+        share = 1 - oldest / self.steps
+        if count == 1 or share <= _LONGEST_AVERAGE:
+            return ""
+        most = int(_LONGEST_AVERAGE * self.steps) // (count - 1)
+        closer = f"train.checkpoint_every to at most {most:,}, or " if most else ""
+        return (
+            f"the exported model is the mean of {count} checkpoints of the last {share:.0%} of the "
+            f"run: set {closer}train.average_checkpoints=1"
+        )
 
 
 def is_due(step: int, every: int | Fraction) -> bool:

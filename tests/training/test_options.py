@@ -3,9 +3,11 @@
 import math
 import random
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
+from bert_jax.config import load_config
 from bert_jax.errors import OptionError, UserError
 from bert_jax.training_options import OptimizerOptions, TrainOptions, is_due
 
@@ -189,3 +191,31 @@ def test_what_cannot_be_averaged(keys, message):
 def test_as_many_checkpoints_as_are_averaged():
     options = TrainOptions(steps=90, checkpoint_every=45, average_checkpoints=2)
     assert options.resolved(1000) == options
+
+
+@pytest.mark.parametrize(
+    ("steps", "every", "count", "warning"),
+    [
+        (300, 60, 5, "5 checkpoints of the last 80% of the run: set train.checkpoint_every to at "
+                     "most 7, or train.average_checkpoints=1"),
+        (300, 7, 5, ""),
+        (300, 60, 1, ""),
+        (20, 1, 5, "5 checkpoints of the last 20% of the run: set train.average_checkpoints=1"),
+        (105, 10, 2, ""),
+        (100, 0, 1, ""),
+    ],
+)  # fmt: skip
+def test_a_mean_of_checkpoints_of_most_of_a_run_is_named(steps, every, count, warning):
+    options = TrainOptions(
+        steps=steps, checkpoint_every=every, keep_checkpoints=5, average_checkpoints=count
+    )
+    expected = f"the exported model is the mean of {warning}" if warning else ""
+    assert options.average_warning() == expected
+
+
+@pytest.mark.parametrize("steps", [50, 300, 900, 8000, 100_000])
+def test_translation_averages_the_end_of_a_run(steps):
+    path = Path(__file__).parents[2] / "configs" / "translation.py"
+    config = load_config(f"{path}:steps={steps}")
+    assert config.train.average_checkpoints == 5
+    assert TrainOptions(**config.train).resolved(1000).average_warning() == ""

@@ -219,6 +219,20 @@ def test_a_small_text_gives_fewer_pieces(make, capfd, kind):
     assert re.findall(r"vocabulary: 100%.* ([\d.]+)/([\d.]+) ", printed)[-1] == ("5.00", "5.00")
 
 
+@pytest.mark.parametrize(
+    ("text", "fraction", "warns"),
+    [("cat", 0.5, True), ("cat\ndog", 1e-9, False), ("cat", 0.0, False)],
+)
+def test_a_single_document_leaves_none_for_validation(make, capfd, text, fraction, warns):
+    corpus = make(text, call={"progress": True}, validation_fraction=fraction)
+    assert (len(documents(corpus, "validation")) > 0) == (not warns and fraction > 0)
+    line = (
+        "prepare: warning: the text is one document, and a training needs a second one for its "
+        "validation: separate documents by empty lines, or give another file"
+    )
+    assert (line in capfd.readouterr().err.splitlines()) == warns
+
+
 def test_a_finished_corpus_is_not_made_again(make, tmp_path, capfd):
     make("cat\ndog")
     before = (tmp_path / "corpus" / "manifest.json").stat()

@@ -148,6 +148,11 @@ def prepare(
             counts = sum(manifest.splits.values(), Counts())
             unknown = counts.unknown_tokens / counts.tokens
             report(f"{counts.tokens:,} tokens, {unknown:.2%} of them unknown")
+        if options.validation_fraction and not manifest.splits["validation"].documents:
+            report(
+                "warning: the text is one document, and a training needs a second one for its "
+                "validation: separate documents by empty lines, or give another file"
+            )
         remove(batches)  # of this call, or of one that was interrupted just before its end
         with contextlib.suppress(OSError):  # it has files of others
             local.rmdir()
