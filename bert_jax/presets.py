@@ -48,6 +48,46 @@ _MASKS = {
 }
 
 
+_TRANSFORMER = {
+    **_ADAM,
+    "optimizer.beta2": 0.98,
+    "optimizer.epsilon": 1e-9,
+    "optimizer.weight_decay": 0.0,
+    "optimizer.bias_correction": True,
+    "optimizer.decay": "inverse_sqrt",
+    "optimizer.max_grad_norm": 0.0,
+}
+_BEAMS = {
+    "data.label_smoothing": 0.1,
+    "generation.num_beams": 4,
+    "generation.length_penalty": 0.6,
+    "generation.penalty": "wmt",
+}
+
+
+def _t5(**model: Any) -> Preset:
+    """T5's two versions: the paper, section 3.1; t5/models/gin, t5/data/preprocessors.py."""
+    keys = {
+        "optimizer.name": "adafactor",
+        "optimizer.weight_decay": 0.0,
+        "optimizer.max_grad_norm": 0.0,
+    }
+    of_spans = {
+        "optimizer.decay": "constant_inverse_sqrt",
+        "data.length": 512,
+        "data.noise_fraction": 0.15,
+        "data.mean_span_length": 3.0,
+        "data.cross_documents": True,
+    }
+    of_texts = {
+        "optimizer.decay": "constant",
+        "data.packing": True,
+        "data.label_smoothing": 0.0,
+    }
+    fields = {"layer_norm_eps": 1e-6, **model}
+    return Preset(fields, keys, {"span_corruption": of_spans, "text_to_text": of_texts})
+
+
 def _late_interaction(**data: Any) -> Preset:
     """A dialect of ColBERT: what the arguments do not set in section `data` is as here."""
     common = {
@@ -190,6 +230,87 @@ PRESETS: dict[str, Preset] = {
             "data.mask_rounding": "random",
             "data.packing": True,
         },
+    ),
+    # Vaswani et al., 2017, sections 3.4 and 5 to 6.1: base; big averages 20 checkpoints.
+    "transformer": Preset(
+        {
+            "hidden_act": "relu",
+            "norm_first": False,
+            "hidden_dropout_prob": 0.1,
+            "attention_probs_dropout_prob": 0.0,
+            "tie_word_embeddings": True,
+            "scale_embedding": True,
+        },
+        _TRANSFORMER,
+        tasks={
+            "text_to_text": {
+                **_BEAMS,
+                "tokenizer.model_type": "bpe",
+                "data.packing": False,
+                "train.average_checkpoints": 5,
+                "train.keep_checkpoints": 5,
+                "train.export": "latest",
+            }
+        },
+    ),
+    # google/flax, examples/wmt: configs/default.py, models.py, train.py; its layers are normalised
+    # first, which no family with sinusoidal positions has.
+    "wmt": Preset(
+        {
+            "hidden_act": "relu",
+            "norm_first": True,
+            **_DROPOUT,
+            "tie_word_embeddings": True,
+            "scale_embedding": False,
+        },
+        _TRANSFORMER,
+        tasks={
+            "text_to_text": {
+                **_BEAMS,
+                "tokenizer.model_type": "unigram",
+                "data.length": 256,
+                "data.packing": True,
+                "train.average_checkpoints": 1,
+            }
+        },
+    ),
+    # Radford et al., 2018, section 4.1.
+    "gpt1": Preset(
+        {"hidden_act": "gelu_new", "layer_norm_eps": 1e-5, "embedding_dropout": 0.1, **_DROPOUT},
+        {**_ADAM, "optimizer.bias_correction": True, "optimizer.decay_from": "warmup"},
+        tasks={"causal_lm": {"optimizer.decay": "cosine", "data.length": 512}},
+    ),
+    # karpathy/nanoGPT: train.py and model.py, the smallest GPT-2; its cosine ends at a tenth of the
+    # peak, and here at 0.
+    "nanogpt": Preset(
+        {
+            "hidden_act": "gelu",
+            "layer_norm_eps": 1e-5,
+            "has_biases": False,
+            "has_norm_biases": False,
+            "embedding_dropout": 0.0,
+            "hidden_dropout_prob": 0.0,
+            "attention_probs_dropout_prob": 0.0,
+        },
+        {
+            **_ADAM,
+            "optimizer.beta2": 0.95,
+            "optimizer.epsilon": 1e-8,
+            "optimizer.weight_decay": 0.1,
+            "optimizer.bias_correction": True,
+            "optimizer.decay": "cosine",
+            "optimizer.decay_from": "warmup",
+        },
+        tasks={"causal_lm": {"data.length": 1024, "data.cross_documents": True}},
+    ),
+    "t5": _t5(hidden_act="relu", tie_word_embeddings=True, activation_dropout=0.1, **_DROPOUT),
+    # Version 1.1 was pre-trained without dropout; fine-tuning has 0.1.
+    "t5_v1_1": _t5(
+        hidden_act="gated-gelu",
+        tie_word_embeddings=False,
+        activation_dropout=0.0,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
     ),
     # stanford-futuredata/ColBERT: colbert/infra/config/settings.py, modeling/tokenization/.
     "colbert": _late_interaction(

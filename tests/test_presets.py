@@ -1,14 +1,44 @@
 """Presets: the keys that they set, what replaces them, and what a run says of differences."""
 
+import dataclasses
+import math
+
+import jax
 import pytest
 
 from bert_jax import presets
+from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config import _flat_defaults, complete_config, override_keys
 from bert_jax.errors import OptionError
 from bert_jax.experiment import Experiment
 from bert_jax.families.family import find_family
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder import init_params
+from bert_jax.models.execution import Execution
 from bert_jax.presets import PRESETS, keys_of_preset
 from bert_jax.tasks import task_names
+
+FAMILIES = {
+    "transformer": "marian",
+    "wmt": "marian",
+    "gpt1": "openai-gpt",
+    "nanogpt": "gpt2",
+    "t5": "t5",
+    "t5_v1_1": "t5",
+}
+# What no family of the preset has.
+MISSING = {
+    "wmt": ["model.norm_first is False, there True"],
+    "nanogpt": ["model.has_biases is True, there False", "model.has_norm_biases is True, there F"],
+}
+
+
+def new_model(name):
+    """A new model of the family of a preset, with those of its fields that the family has."""
+    family = find_family(FAMILIES.get(name, "bert"))
+    known = family.file_fields()
+    fields = {key: value for key, value in PRESETS[name].model.items() if key in known}
+    return family.new_config("tiny", **fields)
 
 
 def test_every_key_is_one_of_some_task():
@@ -17,16 +47,24 @@ def test_every_key_is_one_of_some_task():
         assert set(preset.keys) <= {key for keys in known.values() for key in keys}, name
         for task, keys in preset.tasks.items():
             assert set(keys) <= set(known[task]), (name, task)
-        find_family("bert").new_config("tiny", **preset.model)
+        assert not {*preset.model} - {field.name for field in dataclasses.fields(EncoderConfig)}
 
 
 @pytest.mark.parametrize("name", PRESETS)
-@pytest.mark.parametrize("task", ["classification", "pretraining", "replaced_tokens"])
-def test_a_preset_alone_has_no_deviations(name, task):
-    keys = {"preset": name, "task": task, "data": {"length": 512}}
-    config = complete_config(keys, where="a test")
-    model = find_family("bert").new_config("tiny", **PRESETS[name].model)
-    assert list(presets.deviations(config, model)) == []
+@pytest.mark.parametrize("kind", ["bert", "decoder"])
+def test_a_preset_alone_has_no_deviations(name, kind):
+    tasks = {
+        "bert": ("classification", "pretraining", "replaced_tokens"),
+        "decoder": ("causal_lm", "span_corruption", "text_to_text"),
+    }
+    missing = [f"not as in preset {name}: {line}" for line in MISSING.get(name, ())]
+    for task in tasks[kind]:
+        length = keys_of_preset(name, task).get("data.length", 512)
+        keys = {"preset": name, "task": task, "data": {"length": length}}
+        config = complete_config(keys, where="a test")
+        found = list(presets.deviations(config, new_model(name)))
+        assert len(found) == len(missing)
+        assert all(line.startswith(start) for line, start in zip(found, missing, strict=True))
 
 
 def test_later_keys_replace_it_and_are_named():
@@ -66,6 +104,27 @@ def test_by_hand():
     assert keys_of_preset("albert", "pretraining")["optimizer.name"] == "lamb"
     assert keys_of_preset("albert", "classification")["optimizer.name"] == "adamw"
     assert keys_of_preset("google", "pretraining")["optimizer.bias_correction"] is False
+    assert keys_of_preset("transformer", "text_to_text")["train.average_checkpoints"] == 5
+    assert keys_of_preset("wmt", "text_to_text")["generation.length_penalty"] == 0.6
+    assert keys_of_preset("t5", "span_corruption")["optimizer.decay"] == "constant_inverse_sqrt"
+    assert keys_of_preset("t5_v1_1", "text_to_text")["optimizer.decay"] == "constant"
+
+
+@pytest.mark.parametrize(
+    ("size", "millions"),
+    [("small_v1_0", 60.5), ("base_v1_0", 222.9), ("large_v1_0", 737.7), ("3b", 2851.6),
+     ("small", 77.0), ("base", 247.6), ("xl", 2849.8)],
+)  # fmt: skip
+def test_sizes_of_t5_have_the_published_numbers_of_parameters(size, millions):
+    """t5-small to t5-3b; of version 1.1, google/t5-v1_1-small to -xl."""
+    version = {"tie_word_embeddings": False, "hidden_act": "gated-gelu"}
+    is_old = size.endswith("_v1_0") or size == "3b"
+    family = find_family("t5")
+    config = family.new_config(size, vocab_size=32_128, **({} if is_old else version))
+    module = ModelDescription(config, "text_to_text", family=family).make_module(Execution())
+    shapes = jax.eval_shape(lambda key: init_params(module, key), jax.random.key(0))
+    count = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes))
+    assert round(count / 1e6, 1) == millions
 
 
 def test_an_unknown_preset_is_named():

@@ -53,9 +53,11 @@ _SPELLINGS = ((r"^(encoder|decoder)\.embed_tokens\.weight$", "shared.weight"),)
 _UNUSED = re.compile(r"EncDecAttention\.relative_attention_bias")
 
 
-def _size(layers: int, width: int, heads: int, feed_forward: int) -> dict[str, int]:
+def _size(
+    layers: int, width: int, heads: int, feed_forward: int, head_size: int = 64
+) -> dict[str, int]:
     encoder = bert.size(layers, width, heads, feed_forward)
-    return {**encoder, "decoder_layers": layers, "attention_head_size": 64}
+    return {**encoder, "decoder_layers": layers, "attention_head_size": head_size}
 
 
 FAMILY = Family(
@@ -71,12 +73,19 @@ FAMILY = Family(
         ignored=_UNUSED,
         spellings=_SPELLINGS,
     ),
-    # Version 1.1; its xl and xxl have 64 and 128 heads of a quarter and half of this width.
+    # Version 1.1; below, version 1.0 (t5-small to t5-11b).
     sizes={
         "tiny": _size(2, 128, 2, 256),
         "small": _size(8, 512, 6, 1024),
         "base": _size(12, 768, 12, 2048),
         "large": _size(24, 1024, 16, 2816),
+        "xl": _size(24, 2048, 32, 5120),
+        "xxl": _size(24, 4096, 64, 10_240),
+        "small_v1_0": _size(6, 512, 8, 2048),
+        "base_v1_0": _size(12, 768, 12, 3072),
+        "large_v1_0": _size(24, 1024, 16, 4096),
+        "3b": _size(24, 1024, 32, 16_384, 128),
+        "11b": _size(24, 1024, 128, 65_536, 128),
     },
     defaults={
         "hidden_act": "relu",
