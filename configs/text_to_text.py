@@ -10,7 +10,8 @@ document and summary, question and answers, …) or `--config.data.source_column
 expects it: `--config.data.prefix="summarize: "`.
 
 `kind=answers` scores short answers by exact match and F1: of questions, which a model answers from
-what it knows, or of the tasks of GLUE, whose files become texts as in T5's paper:
+what it knows, or about passages, `format=squad,train=train-v1.1.json`, or of the tasks of GLUE,
+whose files become texts as in T5's paper, as those of SQuAD do:
 
     bert-jax train --workdir runs/sst2 --config \
         configs/text_to_text.py:directory=glue/SST-2,format=glue:sst2,init_from=MODEL,kind=answers

@@ -8,13 +8,14 @@ plain text   two files with a line for each source and its target. The name of t
              that of the first with the other language: train.en.gz and train.de.gz
 tfds:NAME    features, as columns
 GLUE         its tasks with answers in words, see `glue_texts`
+SQuAD        its questions with their passages, and answers, see `squad_texts`
 """
 
 import contextlib
 import dataclasses
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +31,8 @@ from bert_jax.data.readers.columns import (
 from bert_jax.data.readers.glue import GLUE, PREFIX
 from bert_jax.data.readers.glue_texts import read_glue_texts
 from bert_jax.data.readers.rows import Report, TableCounts
-from bert_jax.data.readers.squad import gold_answers
+from bert_jax.data.readers.squad import SQUAD, gold_answers
+from bert_jax.data.readers.squad_texts import read_squad_texts
 from bert_jax.data.readers.tables import (
     FileOptions,
     Record,
@@ -63,7 +65,7 @@ class ParallelOptions(FileOptions):
     Attributes:
         format: a format of `FileOptions`; "text": two files, see the top of this file, which are
             also read if the file extension names no format; or "glue:NAME", one of GLUE's tasks,
-            where the other options are ignored.
+            or "squad", SQuAD's JSON, where the other options but `empty` are ignored.
         source_column: column or key of the source.
         target_column: column or key of the target, or of a list of accepted ones.
         id_column: column or key of the id; without a usual name, the number of the row is the id.
@@ -73,7 +75,7 @@ class ParallelOptions(FileOptions):
             ("skip", with a count on stderr).
     """
 
-    FORMATS = ("jsonl", "tsv", "csv", "text", *(f"{PREFIX}{name}" for name in GLUE))
+    FORMATS = ("jsonl", "tsv", "csv", "text", SQUAD, *(f"{PREFIX}{name}" for name in GLUE))
 
     source_column: str = ""
     target_column: str = ""
@@ -129,13 +131,10 @@ def read_parallel(
             source, options.format, needs_labels=needs_targets, report=report
         )
         return
-    parse = _PairParser(options)
     has_targets: bool | None = True if needs_targets else None
     empty: list[str] = []
-    with _open(source, options, report) as table:
-        if table.columns and _TRANSLATION not in table.columns:
-            parse.columns(table.columns, table.location)
-        for example in table.examples(parse):
+    with _examples(source, options, report) as examples:
+        for example in examples:
             is_labelled = example.label is not None
             if has_targets not in (None, is_labelled):
                 problem = "has no target" if has_targets else "has a target, those before have none"
@@ -236,6 +235,21 @@ def _find_columns(options: ParallelOptions, names: tuple[str, ...], location: st
             "{data.target_language}",
         )
     return _Columns(source, None, id)
+
+
+@contextlib.contextmanager
+def _examples(
+    source: str | Path, options: ParallelOptions, report: Report
+) -> Iterator[Iterable[Example[str]]]:
+    """All sources, also of pairs with an empty text."""
+    if options.format == SQUAD:
+        yield read_squad_texts(source, report)
+        return
+    parse = _PairParser(options)
+    with _open(source, options, report) as table:
+        if table.columns and _TRANSLATION not in table.columns:
+            parse.columns(table.columns, table.location)
+        yield table.examples(parse)
 
 
 @contextlib.contextmanager
