@@ -227,7 +227,9 @@ class Models:
     ) -> Engine[Any, Any]:
         with self._lock:
             if key not in self._engines:
-                self._engines[key] = Engine(make())
+                predictor = make()
+                predictor.most_tokens = self._limits.max_tokens
+                self._engines[key] = Engine(predictor)
             self._engines.move_to_end(key)
             while len(self._engines) > _MOST_ENGINES:
                 self._engines.popitem(last=False)

@@ -1,6 +1,7 @@
 """The parameters of Hugging Face's task form, and zero-shot classification."""
 
 import dataclasses
+import re
 import threading
 import time
 
@@ -82,6 +83,24 @@ def test_lengths_of_windows_and_answers(client, models, parameters, options):
     ]
     scores = [each.score for each in expected]
     assert [each["score"] for each in made] == pytest.approx(scores, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/pipeline/question-answering", {"parameters": {"max_seq_len": 12, "doc_stride": 6}}),
+        ("/answer", {"options": {"window_step": 1}}),
+    ],
+)
+def test_windows_with_too_many_tokens_are_not_made(serve, models, path, body):
+    """A short request could else have rows that fill the memory."""
+    client = serve({"answers": models["answers"]}, max_tokens=500)
+    question = {"question": QUESTION, "context": "a dog sat . " * 20}
+    whole = {"records": [question]} if path == "/answer" else {"inputs": question}
+    assert client.post(path, json=whole).status_code == 200
+    answer = client.post(path, json=whole | body)
+    assert answer.status_code == 422
+    assert re.search(r"tokens in \d\d windows, and at most 500 are read", answer.json()["error"])
 
 
 def test_labels_that_a_text_entails(client, models):

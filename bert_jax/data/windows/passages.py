@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from bert_jax.data.examples import GoldAnswer
 from bert_jax.data.windows import Range, max_context_ranges, window_ranges
-from bert_jax.errors import OptionError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.tokenization.encoding import Encoding
 from bert_jax.tokenization.interface import Tokenizer
 
@@ -64,7 +64,12 @@ class PassageWindows:
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, length: int = 384, step: int = 128, question_length: int = 64
+        self,
+        tokenizer: Tokenizer,
+        length: int = 384,
+        step: int = 128,
+        question_length: int = 64,
+        most_tokens: int | None = None,
     ) -> None:
         """A rule for one length.
 
@@ -74,11 +79,12 @@ class PassageWindows:
             step: tokens from the start of a window to the next start. If that would leave no
                 overlap, half a window is used instead.
             question_length: maximum number of tokens of a question; the rest of it is cut.
+            most_tokens: maximum number of tokens in all windows of a passage; None: no limit.
 
         Raises:
             OptionError: a row has no space for a question and a passage.
         """
-        self._tokenizer = tokenizer
+        self._tokenizer, self._most_tokens = tokenizer, most_tokens
         self._step = step
         self._capacity = length - tokenizer.num_special_tokens(pair=True)
         if self._capacity < 2:
@@ -89,7 +95,11 @@ class PassageWindows:
         self.question_limit = min(question_length, self._capacity // 2)
 
     def __call__(self, pairs: Sequence[tuple[str, str]]) -> list[list[PassageWindow]]:
-        """The windows of each question and passage, at least one; every token is in a window."""
+        """The windows of each question and passage, at least one; every token is in a window.
+
+        Raises:
+            UserError: windows of a passage have more than `most_tokens`; none was made.
+        """
         passages = {passage: number for number, (_, passage) in enumerate(pairs)}
         tokens_of = dict(zip(passages, self._tokenize(list(passages)), strict=True))
         questions = self._tokenize([question for question, _ in pairs])
@@ -105,6 +115,13 @@ class PassageWindows:
         question = whole.part(0, self.question_limit)
         capacity = self._capacity - len(question)
         step = self._step if self._step < capacity else max(capacity // 2, 1)
+        count = 1 + max(0, -(-(len(passage) - capacity) // step))
+        total = len(passage) + (count - 1) * (capacity - step)
+        if self._most_tokens is not None and total > self._most_tokens:
+            raise UserError(
+                f"a passage has {total:,} tokens in {count:,} windows, and at most "
+                f"{self._most_tokens:,} are read; shorten it, or let windows overlap less"
+            )
         starts = range(len(passage) + 1)  # each token is a unit
         ranges = window_ranges(starts, capacity, step)
         windows = []

@@ -64,8 +64,7 @@ async def tagged(
         else:
             engine = service.models.engine(served, ("pieces",), PiecePredictor)
             if stride is not None:
-                most = service.limits.max_tokens
-                encoder = engine.predictor.encoder_of_windows(stride, most)
+                encoder = engine.predictor.encoder_of_windows(stride)
     except UserError as error:
         raise from_user_error(error, "model", "parameters.{}".format) from error
     predicted = await service.predict(

@@ -230,15 +230,15 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
         request: the options of the examples that come without those of a request.
         packs_rows: whether `compute` takes packed rows, which have only the last hidden states.
         batch_work: see `data.prediction_batches.least_work_batches`.
-        unit: the unit of `Notes.texts`.
-        empty: what `Notes.empty` counts.
+        most_tokens: maximum in rows of an example that overlap; None: no limit. A server sets it.
+        unit, empty: the unit of `Notes.texts`; what `Notes.empty` counts.
     """
 
     request: Any = RequestOptions()
     packs_rows = True
     batch_work = 256
-    unit = "texts"
-    empty = "empty"
+    most_tokens: int | None = None
+    unit, empty = "texts", "empty"
 
     def __init__(self, model: Model, options: BatchOptions) -> None:
         self.model = model

@@ -256,7 +256,11 @@ class SpanPredictor(Predictor[Question, RankedSpans]):
         length = request.max_length or self.limit
         require_between("max_length", length, 1, self.limit)
         windows = PassageWindows(
-            self.model.tokenizer, length, request.window_step, request.question_length
+            self.model.tokenizer,
+            length,
+            request.window_step,
+            request.question_length,
+            self.most_tokens,
         )
         encode = functools.partial(_encode, windows, request)
         return RequestEncoder(encode, windows.question_limit)

@@ -91,13 +91,11 @@ class PiecePredictor(Predictor[str, list[list[ScoredPiece]]]):
     def encode(self, examples: Sequence[Any]) -> list[EncodedExample | ExampleError]:
         return self._encoded(examples, None)
 
-    def encoder_of_windows(self, overlap: int, most_tokens: int) -> RequestEncoder:
+    def encoder_of_windows(self, overlap: int) -> RequestEncoder:
         """Reads texts in windows as transformers does with `stride`.
 
         Args:
             overlap: tokens that two windows share.
-            most_tokens: maximum number of tokens in all windows of a text; more are refused before
-                there are any.
 
         Raises:
             OptionError: the overlap leaves a window no token of its own, or the tokenizer cuts
@@ -109,28 +107,27 @@ class PiecePredictor(Predictor[str, list[list[ScoredPiece]]]):
         step = self._capacity - overlap
 
         def encode(examples: Sequence[Any]) -> list[EncodedExample | ExampleError]:
-            return self._encoded(examples, step, most_tokens)
+            return self._encoded(examples, step)
 
         return RequestEncoder(encode, self.text_limit)
 
     def _encoded(
-        self, examples: Sequence[Any], step: int | None, most_tokens: int = 0
+        self, examples: Sequence[Any], step: int | None
     ) -> list[EncodedExample | ExampleError]:
         """`step`: tokens from the start of a window to the next; None: half a window."""
         errors = [text_error(text) for text in examples]
         texts = [text for text, error in zip(examples, errors, strict=True) if error is None]
         tokens = iter(self.model.tokenizer.encode_batch(texts, add_special_tokens=False))
-        return [error or self._windows(next(tokens), step, most_tokens) for error in errors]
+        return [error or self._windows(next(tokens), step) for error in errors]
 
-    def _windows(
-        self, tokens: Encoding, step: int | None, most_tokens: int
-    ) -> EncodedExample | ExampleError:
+    def _windows(self, tokens: Encoding, step: int | None) -> EncodedExample | ExampleError:
         capacity, starts = self._capacity, range(len(tokens) + 1)  # each token is a unit
-        if step is not None:
+        if step is not None and self.most_tokens is not None:
             count = 1 + max(0, -(-(len(tokens) - capacity) // step))
-            if count > 1 and count * self.limit > most_tokens:
-                rule = f"at most {most_tokens:,} are read; lower stride"
-                return ExampleError(f"its {count:,} windows have too many tokens: {rule}")
+            total = len(tokens) + (count - 1) * (capacity - step)
+            if total > self.most_tokens:  # before there are any
+                rule = f"and at most {self.most_tokens:,} are read; lower stride"
+                return ExampleError(f"it has {total:,} tokens in {count:,} windows, {rule}")
         ranges = window_ranges(starts, capacity, step or capacity - capacity // 2)
         reads = ranges if step else max_context_ranges(starts, ranges)
         rows = [self.model.tokenizer.join([tokens.part(first, last)]) for first, last in ranges]
