@@ -1,6 +1,7 @@
 """The fields of a dataclass as the keys of a config's section."""
 
 import dataclasses
+import functools
 from collections.abc import Collection, Mapping
 from numbers import Real
 from types import UnionType
@@ -40,7 +41,7 @@ def typed_values(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         OptionError: a value does not have the type of its field.
     """
-    hints = get_type_hints(cls)
+    hints = _hints_of(cls)
     typed = {}
     for name, value in values.items():
         hint = hints[name]
@@ -51,6 +52,11 @@ def typed_values(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
             rule = f"give {_DESCRIPTIONS.get(kinds[0], f'a value of type {hint}')}"
             raise OptionError(name, value, rule) from None
     return typed
+
+
+@functools.cache  # a server reads the options of each request
+def _hints_of(cls: type) -> Mapping[str, Any]:
+    return get_type_hints(cls)
 
 
 def _typed(value: Any, kinds: tuple[Any, ...]) -> Any:

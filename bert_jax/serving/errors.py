@@ -62,7 +62,7 @@ def check_not_empty(texts: Sequence[Any], field: str, places: Sequence[str] | No
             name = places[index] if places else f"{field}[{index}]"
             break
     if name:
-        raise RequestError(400, f"{name} cannot be empty; leave it out", name, kind="Empty")
+        raise RequestError(400, f"{name} cannot be empty; give text", name, kind="Empty")
 
 
 FieldName = Callable[[str], str]

@@ -8,6 +8,7 @@ A module of this package defines one or both of
 `tests/recipes` shows how to add one.
 """
 
+import functools
 import importlib
 import pkgutil
 from types import ModuleType
@@ -28,18 +29,19 @@ def find_task(name: str, attribute: str = "TRAIN") -> ModuleType:
     Raises:
         UserError: no module of this name defines it.
     """
-    if name in _module_names() and hasattr(module := _import(name), attribute):
+    if name in _module_names(*__path__) and hasattr(module := _import(name), attribute):
         return module
     raise UserError(f"task {name!r} is unknown; known are {', '.join(task_names(attribute))}")
 
 
 def task_names(attribute: str = "TRAIN") -> list[str]:
     """The names of the tasks that define an attribute; imports all of them."""
-    return [name for name in _module_names() if hasattr(_import(name), attribute)]
+    return [name for name in _module_names(*__path__) if hasattr(_import(name), attribute)]
 
 
-def _module_names() -> list[str]:
-    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+@functools.cache  # every request asks for a task
+def _module_names(*paths: str) -> list[str]:
+    return sorted(module.name for module in pkgutil.iter_modules(paths))
 
 
 def _import(name: str) -> ModuleType:
