@@ -135,13 +135,14 @@ def _size_said(
     for block in blocks:
         if not block.first:
             texts = block.texts[:: -(-len(block.texts) // _SAMPLED)]
-            tokens, count = predictor.count(texts) / len(texts), total() or _SAID
+            tokens, count = predictor.count(texts) / len(texts), total()
             values, bytes_each = predictor.width, np.dtype(settings["dtype"]).itemsize
-            size = tokens * values * bytes_each * count
+            size = (count or _SAID) * tokens * values * bytes_each
             rows = "passages" if settings["passages"] else "documents"
             say(
-                f"about {count:,} {rows} × {tokens:.0f} tokens × {values} values × {bytes_each} "
-                f"bytes are {size / 1e6:,.1f} MB, stored twice: in Parquet, and for the search"
+                f"{'about' if count else 'every'} {count or _SAID:,} {rows} × {tokens:.0f} tokens "
+                f"× {values} values × {bytes_each} bytes are {size / 1e6:,.1f} MB, stored twice: "
+                "in Parquet, and for the search"
             )
         yield block
 

@@ -4,7 +4,7 @@ The scores are exact. Candidates are the best documents by BM25, or those of the
 finds for each token of the query (ColBERT, Khattab and Zaharia, 2020, https://arxiv.org/abs/2004.12832,
 section 3.6). Of the latter, those are compared that are best by the similarities which were found;
 a token that finds none of a document counts there with the least similarity that it has found
-(XTR, Lee et al., 2023, https://arxiv.org/abs/2304.01982, section 3.2). On the disk:
+(XTR, Lee et al., 2023, https://arxiv.org/abs/2304.01982). On the disk:
 
     INDEX/maxsim/COUNT/
       vectors.bin       float16 or float32 [N, X], the vectors of all tokens, little-endian

@@ -184,9 +184,9 @@ def test_the_size_is_said_before_vectors_are_made(colbert, capsys, count):
     index = colbert.index(texts, options=IndexOptions(dtype="float16"))
     tokens = next(index._files.vectors()).counts.mean()  # the shard that is sampled
     (line,) = capsys.readouterr().err.splitlines()
-    documents = count or 1000
+    word, documents = ("about", 10) if count else ("every", 1_000)
     assert line == (
-        f"about {documents:,} documents × {tokens:.0f} tokens × 16 values × 2 bytes are "
+        f"{word} {documents:,} documents × {tokens:.0f} tokens × 16 values × 2 bytes are "
         f"{tokens * documents * 16 * 2 / 1e6:.1f} MB, stored twice: in Parquet, and for the "
         "search"
     )
