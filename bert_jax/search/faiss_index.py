@@ -60,7 +60,7 @@ def write(files: VectorFiles, factory: str) -> str:
             if not index.is_trained:
                 index.train(_sample(files))
             for vectors in _rows(files, index.ntotal):
-                index.add(vectors.astype(np.float32))
+                index.add(np.ascontiguousarray(vectors, np.float32))
             faiss.write_index(index, str(path))
     return name
 
@@ -132,7 +132,7 @@ def _write_flat(file: BinaryIO, files: VectorFiles) -> None:
     header, count = faiss.serialize_index(empty).tobytes(), 0
     file.write(header)
     for vectors in _rows(files):
-        file.write(vectors.astype("<f4").tobytes())
+        file.write(np.ascontiguousarray(vectors, "<f4").data)
         count += len(vectors)
     file.seek(0)
     size = struct.pack("<Q", count * files.width)

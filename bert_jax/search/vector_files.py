@@ -208,7 +208,8 @@ class VectorFiles:
         for (shard, group), members in itertools.groupby(sorted({*numbers}), shard_and_group):
             chosen = list(members)
             first = starts[shard] + group * GROUP_ROWS
-            with self._opened(self.contents.shards[shard]) as file:
+            with self._reading(self.contents.shards[shard]):
+                file = self._open(self.contents.shards[shard].name)
                 columns = [name for name in file.schema_arrow.names if name not in VECTOR_COLUMNS]
                 table = file.read_row_group(group, columns)
             table = table.take([each - first for each in chosen])
@@ -256,14 +257,15 @@ class VectorFiles:
         return TokenArrays(vectors, np.diff(column.offsets.to_numpy()).astype(np.int64))
 
     def _column(self, shard: Shard, name: str) -> "pa.Array":
-        with self._opened(shard) as file:
+        # Not kept open: the pages of a file that is mapped count as memory of the process.
+        with self._reading(shard), self._open_shard(shard.name) as file:
             return file.read([name]).column(name).combine_chunks()
 
     @contextlib.contextmanager
-    def _opened(self, shard: Shard) -> "Iterator[pq.ParquetFile]":
+    def _reading(self, shard: Shard) -> Iterator[None]:
         """Raises UserError if reading fails."""
         try:
-            yield self._open(shard.name)
+            yield
         except (OSError, ValueError) as error:  # pyarrow's errors are both
             raise self.unreadable(shard.name) from error
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import faiss
 import jax
@@ -14,6 +15,7 @@ from bert_jax.errors import UserError
 from bert_jax.inference.index import Index
 from bert_jax.inference.index_options import IndexOptions
 from bert_jax.models.heads.sparse_vectors import SparseVectors
+from bert_jax.search.vector_files import VectorFiles
 from bert_jax.tasks.sparse_vectors import dot_products
 from tests.inference.index_files import QUERIES, TEXTS, contents, ids_of
 
@@ -76,6 +78,20 @@ def test_the_flat_index_has_the_bytes_that_faiss_writes(saved, tmp_path):
     faiss.write_index(flat, str(tmp_path / "flat"))
     name = "faiss/Flat-10.faiss"
     assert contents(index.directory)[name] == (tmp_path / "flat").read_bytes()
+
+
+def test_shards_that_are_read_one_after_the_other_do_not_stay_in_memory(saved, tmp_path):
+    """The pages of a file that is mapped count as memory of the process."""
+    saved.index(TEXTS, path=tmp_path / "index")
+    files = VectorFiles.open(tmp_path / "index")
+
+    def is_mapped():
+        return str(tmp_path / "index" / "vectors") in Path("/proc/self/maps").read_text()
+
+    assert sum(map(len, files.vectors())) == len(TEXTS)
+    assert not is_mapped()
+    assert files.documents([0])[0]["text"] == TEXTS[0]
+    assert is_mapped()  # for the next hit
 
 
 def test_words_are_searched_and_fused_with_vectors(saved, tmp_path):
