@@ -46,6 +46,7 @@ def add_arguments(parser: Parser) -> None:
         metavar="DIR",
         help="encodes queries, and --input all other texts: the result has both encoders",
     )
+    add("--route", metavar="NAME", help="of two encoders in --input this one: query or document")
     add(
         "--positions",
         type=int,
@@ -83,6 +84,7 @@ def run(options: argparse.Namespace) -> int:
         pooling=options.pooling,
         similarity=options.similarity,
         query_model=options.query_model,
+        route=options.route,
     )
     show(f"{options.output}: {model.description.class_name}, {model.report}")
     return 0

@@ -244,6 +244,7 @@ def convert(
     pooling: str | None = None,
     similarity: str | None = None,
     query_model: str | Path | None = None,
+    route: str | None = None,
 ) -> LoadedModel:
     """Loads a model of any kind that `load` takes and writes it as another kind.
 
@@ -263,6 +264,7 @@ def convert(
         similarity: "cosine", "dot", "euclidean" or "manhattan", how its vectors are compared.
         query_model: a model that encodes queries; the result has both, with a Router of
             sentence-transformers, and `source` encodes all other texts.
+        route: one of the encoders of `source` alone, see `load`.
 
     Returns:
         The converted model.
@@ -272,12 +274,12 @@ def convert(
     """
     makes_vectors = bool(pooling or similarity)
     task = task or ("embedding" if makes_vectors else None)
-    sources = (source,) if query_model is None else (source, query_model)
-    model, *others = (load(each, task, hidden_act=hidden_act) for each in sources)
+    models = [load(source, task, hidden_act=hidden_act, route=route)]
+    if query_model is not None:
+        models.append(load(query_model, task, hidden_act=hidden_act))
     if makes_vectors:
-        model, *others = (_with_vectors(each, pooling, similarity) for each in (model, *others))
-    for queries in others:
-        model = _with_queries_of(model, queries)
+        models = [_with_vectors(each, pooling, similarity) for each in models]
+    model = models[0] if query_model is None else _with_queries_of(*models)
     for path, whole in ((words, False), (markers, True)):
         if path is not None:
             try:

@@ -80,7 +80,7 @@ ANOTHER = {"query": ["t0", "p"], "doc": ["t1", "p"]}
 REFUSED = {
     "no default": (
         {"parameters": parameters(allow=False)},
-        "router_config.json has no default_route; name one of its routes, query, document",
+        "router_config.json has no default_route; take one of its routes, query, document, by",
     ),
     "a route that nothing takes": (
         {"structure": THIRD},
@@ -88,7 +88,7 @@ REFUSED = {
     ),
     "another name": (
         {"structure": ANOTHER, "parameters": {}},
-        "has no route of texts 'document'; name one of its routes, query, doc",
+        "has no route of texts 'document'; take one of its routes, query, doc, by",
     ),
     "a field": ({"parameters": {"weight": 2}}, "router_config.json: parameters.weight is not"),
     "more": ({"version": 2}, "router_config.json: version is not supported"),
@@ -168,8 +168,11 @@ def test_an_index_has_the_vectors_of_each(pair, both, tmp_path):
         bert_jax.Index.load(tmp_path / "index", documents)
 
 
-def test_one_of_them_alone(pair, both, tmp_path, capsys):
+def test_one_of_them_alone(pair, both, tmp_path):
     alone = bert_jax.load(both, route="query")
+    convert(both, tmp_path / "query", route="query")
+    files = {path.name for path in (tmp_path / "query").iterdir()}
+    assert files == {path.name for path in (tmp_path / "queries").iterdir()}
     np.testing.assert_array_equal(alone.embed(TEXTS), pair[1].embed(TEXTS))
     with pytest.raises(UserError, match="route is 'query'; leave it out"):
         bert_jax.load(tmp_path / "queries", route="query")

@@ -87,7 +87,8 @@ def encoder_directory(directory: Path, route: str = "") -> Path:
     if kind and kind.lower() not in (*ENCODERS, MLM_ENCODER.lower()):
         of_route = f" for texts {route!r}" if route else ""
         what = f"{directory / MODULES} begins{of_route} with the module {entries[0]['type']}"
-        raise UserError(f"{what}, which is not supported; give a model that begins with an encoder")
+        rule = "give a model that begins with an encoder, or one of its routes that does"
+        raise UserError(f"{what}, which is not supported; {rule}")
     return directory / entries[0]["path"]
 
 
@@ -198,5 +199,5 @@ class _Router:
         if task is None and default is not None:
             return str(default)
         lacks, known = f"route of texts {kind!r}" if kind else "default_route", [*self._routes]
-        rule = f"name one of its routes, {listed(known)}"
+        rule = f"take one of its routes, {listed(known)}, by `bert-jax convert --route`"
         raise OptionError("route", kind or None, rule, f"{self._path} has no {lacks}")

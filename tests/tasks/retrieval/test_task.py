@@ -203,6 +203,22 @@ def test_the_two_encoders_of_dpr(make_task, tiny_config, tokenizer, tmp_path):
         jax.tree.map(np.testing.assert_array_equal, actual, params[name])
 
 
+def test_two_encoders_in_one_directory_must_be_alike(make_task, tiny_config, tokenizer, tmp_path):
+    models = []
+    for layers in (2, 1):
+        config = dataclasses.replace(tiny_config, num_hidden_layers=layers)
+        description = ModelDescription(
+            config, "encoder", add_pooling_layer=False, stored_vectors=TextVectors()
+        )
+        params = random_params(description.make_module(Execution()))
+        models.append((description, params, tokenizer))
+    model_directory.save(tmp_path / "both", *models[0], {"query": models[1]})
+    task = make_task(init_from=tmp_path / "both", document_encoder={"separate": True})
+    source = model_directory.load_description(tmp_path / "both")
+    with pytest.raises(UserError, match="differ in architecture or tokenizer; give two that are"):
+        task.load_params(tmp_path / "both", source, task.module)
+
+
 def test_queries_are_not_longer_than_documents(make_task):
     with pytest.raises(OptionError, match="query_length is 17; it must be at most 16, the length"):
         make_task(data={"query_length": 17})

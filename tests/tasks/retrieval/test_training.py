@@ -73,7 +73,7 @@ def test_two_encoders_with_a_projection_and_prompts(train, experiment, data, tmp
     same_again, _ = train("retrieval", workdir="again", **keys | steps)
     assert same_again == pytest.approx(result)
     one = experiment("retrieval", **keys | {"document_encoder__separate": False})
-    with pytest.raises(OptionError, match="an encoder of its own for queries; set it to true"):
+    with pytest.raises(OptionError, match="queries and documents; take one by"):
         one.evaluate(model=tmp_path / "both")
     run, before = map(read_run, (output / "validation.run", workdir / "predictions/validation.run"))
     lines = Path(data["data__validation"][0]).read_text().splitlines()

@@ -96,15 +96,18 @@ class RetrievalTask(RankedTask):
         def load(source: Path, described: ModelDescription, side: str) -> tuple[Any, LoadReport]:
             if side in sides_of(source):
                 described = load_description(source, route=side)
-                own = load_tokenizer(source, described).fingerprint()
-                if own != self.tokenizer.fingerprint():
-                    raise UserError(f"{source}: its encoders have different tokenizers")
+                own, other = load_tokenizer(source, described), load_description(source)
+                is_alike = own.fingerprint() == self.tokenizer.fingerprint()
+                if not is_alike or described.config != other.config:
+                    problem = f"{source}: its encoders differ in architecture or tokenizer"
+                    raise UserError(f"{problem}; give two that are alike")
             return load_encoder(source, described, self.description, one, **how)
 
         if module.towers == 1:
             if has_both:
-                problem = f"{directory} has an encoder of its own for queries"
-                raise OptionError("document_encoder.separate", False, "set it to true", problem)
+                rule = "take one by `bert-jax convert --route`, or both where a task has this key"
+                problem = f"{directory} has encoders of its own for queries and documents"
+                raise OptionError("document_encoder.separate", False, rule, problem)
             return load(directory, description, QUERY)
         queries = load(directory, description, QUERY)
         if source := self._document_encoder:
