@@ -98,7 +98,7 @@ def write(
     size = vector_writing.documents_per_shard(contents.settings)
     blocks = _blocks(documents, ids, columns, titles, size)
     if isinstance(predictor, TokenVectorsPredictor) and is_main_host():
-        blocks = _size_said(blocks, predictor, contents.settings, total)
+        blocks = _size_said(blocks, size, predictor, contents.settings, total)
     with progress_bar(total, enabled=progress) as advance:
         embedding = _Embedding(predictor, contents.settings, advance)
         contents = vector_writing.write_shards(directory, contents, first, blocks, embedding)
@@ -127,21 +127,26 @@ def _blocks(
 
 def _size_said(
     blocks: Iterator[Block],
+    size: int,
     predictor: TokenVectorsPredictor,
     settings: Mapping[str, Any],
     total: Callable[[], int | None],
 ) -> Iterator[Block]:
-    """The same blocks; before the first one, a line says how large the index of all will be."""
+    """The same blocks, of `size` documents; first a line says how large their index will be."""
     for block in blocks:
         if not block.first:
             texts = block.texts[:: -(-len(block.texts) // _SAMPLED)]
-            tokens, count = predictor.count(texts) / len(texts), total()
+            tokens, read, count = predictor.count(texts) / len(texts), len(block.ids), total()
+            if read < size:
+                count = read
+            elif count is not None and count <= read:
+                count = None  # a file that is buffered as a whole: more may follow
             values, bytes_each = predictor.width, np.dtype(settings["dtype"]).itemsize
-            size = (count or _SAID) * tokens * values * bytes_each
+            stored = (count or _SAID) * tokens * values * bytes_each
             rows = "passages" if settings["passages"] else "documents"
             say(
                 f"{'about' if count else 'every'} {count or _SAID:,} {rows} × {tokens:.0f} tokens "
-                f"× {values} values × {bytes_each} bytes are {size / 1e6:,.1f} MB, stored twice: "
+                f"× {values} values × {bytes_each} bytes are {stored / 1e6:,.1f} MB, stored twice: "
                 "in Parquet, and for the search"
             )
         yield block
