@@ -64,7 +64,8 @@ async def tagged(
         else:
             engine = service.models.engine(served, ("pieces",), PiecePredictor)
             if stride is not None:
-                encoder = engine.predictor.encoder_of_windows(stride)
+                predictor: Any = engine.predictor
+                encoder = predictor.encoder_of_windows(stride)
     except UserError as error:
         raise from_user_error(error, "model", "parameters.{}".format) from error
     predicted = await service.predict(
@@ -79,7 +80,8 @@ async def tagged(
             groups = group(words, TagNames.of(labels))
             return _groups(text, (each for each in groups if each.label not in ignored))
         if strategy == "none":
-            return _pieces(*prediction, labels, ignored)
+            (pieces,) = prediction  # without `stride`, in one list
+            return _pieces(pieces, labels, ignored)
         return _groups(text, entities(prediction, labels, strategy, ignored))
 
     def every() -> list[Any]:

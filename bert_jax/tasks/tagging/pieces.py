@@ -199,10 +199,11 @@ def entities(
         strategy: how labels of pieces become those of words.
         ignored: types that are left out.
     """
+    names = TagNames.of(labels)
     found = [
         entity
         for pieces in windows
-        for entity in group(_words(pieces, labels, strategy), TagNames.of(labels))
+        for entity in group(_words(pieces, labels, strategy), names)
         if entity.label not in ignored
     ]
     return found if len(windows) == 1 else _without_overlaps(found)
