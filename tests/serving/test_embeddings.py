@@ -84,6 +84,8 @@ def test_a_cut_is_said_and_refused_on_request(client):
     long = "the cat " * 30
     answer = client.post("/embed", json={"inputs": ["a dog", long]})
     assert (answer.status_code, answer.headers["X-Texts-Cut"]) == (200, "1")
+    answer = client.post("/embed", json={"inputs": ["a dog", long], "truncate": None})
+    assert (answer.status_code, answer.headers["X-Texts-Cut"]) == (200, "1")
     answer = client.post("/embed", json={"inputs": ["a dog", long], "truncate": False})
     assert answer.status_code == 413
     assert answer.json()["field"] == "inputs[1]"

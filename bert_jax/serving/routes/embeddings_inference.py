@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from bert_jax.data.outputs import float32_repr
 from bert_jax.metrics.similarity import similarities, units
@@ -49,7 +49,9 @@ class Truncation(RequestForm):
     """What is done to texts that are too long."""
 
     truncate: Annotated[
-        bool, Field(description="cut texts that are too long; else refuse them")
+        bool,
+        BeforeValidator(lambda given: given is None or given, json_schema_input_type=bool | None),
+        Field(description="cut texts that are too long, also if null; else refuse them"),
     ] = True
     truncation_direction: Side | None = None
 
