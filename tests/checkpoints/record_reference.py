@@ -100,6 +100,23 @@ _RELATIVES: Mapping[str, tuple[Mapping[str, Any], str]] = {
         },
         "PreTraining",
     ),
+    # Rows of 8 tokens exceed the buckets and the distances.
+    "DebertaV2": (
+        {
+            "layer_norm_eps": 1e-7,
+            "relative_attention": True,
+            "position_biased_input": False,
+            "pos_att_type": ["c2p", "p2c"],
+            "share_att_key": True,
+            "position_buckets": 4,
+            "max_relative_positions": 6,
+            "norm_rel_ebd": "layer_norm",
+            "conv_kernel_size": 3,
+            "conv_act": "gelu",
+            **_THREE_LABELS,
+        },
+        "SequenceClassification",
+    ),
     "ModernBert": (
         {
             "num_hidden_layers": 4,
