@@ -21,8 +21,12 @@ if TYPE_CHECKING:
     import tokenizers
 
 # A space is the letter "▁", and a text is one word: so no space is left at which it is split.
-_NORMALIZER = {"type": "Replace", "pattern": {"String": " "}, "content": WORD_MARKER}
-_SPLITTER = {
+_NORMALIZER: Mapping[str, Any] = {
+    "type": "Replace",
+    "pattern": {"String": " "},
+    "content": WORD_MARKER,
+}
+_SPLITTER: Mapping[str, Any] = {
     "type": "Split",
     "pattern": {"String": " "},
     "behavior": "MergedWithPrevious",
