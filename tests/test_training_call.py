@@ -116,3 +116,22 @@ def test_values_are_arguments_of_the_file_or_keys():
     with pytest.raises(UserError, match=r"argument epochs is 'three'; it must be of type float"):
         config_with("classification", {"epochs": "three"}, where="train")
     assert np.array(config_with("tagging", {"labels": ["O", "1"]}, where="t").data.labels).size == 2
+
+
+@pytest.mark.slow
+def test_several_seeds_and_files(base_model, tmp_path):
+    files = []
+    for name in ("a", "b"):
+        files.append(tmp_path / f"{name}.jsonl")
+        files[-1].write_text("".join(json.dumps(row) + "\n" for row in RECORDS[:2]))
+    run = bert_jax.train(
+        *("classification", base_model, RECORDS, files),
+        workdir=tmp_path / "run",
+        seeds=(1, 2),
+        test=str(files[0]),
+        **{**KEYS, "epochs": 1},
+    )
+    assert run.result["mean"].keys() >= {"a_accuracy", "b_accuracy", "test_accuracy"}
+    assert len(run.model.classify([*TEXTS])) == 2
+    html = run.report().html
+    assert all(f"<bdi>seed-{seed}</bdi>" in html for seed in (1, 2))

@@ -87,8 +87,8 @@ def _plain(value: Any, feature: Any, location: str) -> Any:
     Raises:
         UserError: JSON has no such value.
     """
-    if value is None or isinstance(value, str) or type(value).__name__ in _MISSING:
-        return None if type(value).__name__ in _MISSING else value
+    if type(value).__name__ in _MISSING:
+        return None
     if hasattr(value, "tolist"):  # a scalar or an array of NumPy, a tensor
         value = value.tolist()
     if isinstance(value, int) and hasattr(feature, "int2str") and not isinstance(value, bool):
