@@ -182,6 +182,7 @@ def test_a_finished_run_that_is_started_again_computes_nothing(start, finished, 
     output, _ = finish(start(finished, **free))
     stored = json.loads((uninterrupted / "result.json").read_text())
     assert stored.pop("warnings")  # few validation documents, and few steps
+    assert stored.pop("exported_step") == STEPS
     assert json.loads(output.splitlines()[-1]) == stored
     assert_same_run(finished, uninterrupted)
     assert json.loads((finished / "config.json").read_text())["train"]["log_every"] == 7
