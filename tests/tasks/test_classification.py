@@ -249,6 +249,11 @@ def test_refusals_before_a_training(task, write_table, sentences):
         task(table, validation=strange)
     with pytest.raises(UserError, match="there is no metric 'acuracy', only accuracy, f1, loss"):
         task(table, best_metric="acuracy")
+    two = tuple(str(write_table(f"{name}.tsv", rows)) for name in ("va", "vb"))
+    for name, higher in (("vb_loss", False), ("va_f1", True), ("loss", False)):
+        assert task(table, best_metric=name, validation=two).evaluator.best_metric == (name, higher)
+    with pytest.raises(UserError, match="there is no metric 'vc_loss', only accuracy, f1, loss"):
+        task(table, best_metric="vc_loss", validation=two)
     unlabelled = write_table("none.tsv", [("text",), ("a cat",)])
     with pytest.raises(UserError, match="none.tsv has no labels to evaluate a training with"):
         task(table, validation=unlabelled)

@@ -52,7 +52,15 @@ class LabelledEvaluator(Evaluator, Generic[Input, Prediction]):
     @property
     def best_metric(self) -> tuple[str, bool]:  # type: ignore[override]
         name = self.options.best_metric
-        return name, name not in self.lower_is_better
+        return name, self._best[1] not in self.lower_is_better
+
+    @property
+    def _best(self) -> tuple[str, str]:
+        """The validation set and the metric that `best_metric` names; "": the mean over all."""
+        name, sets = self.options.best_metric, self.splits.validation
+        chosen = (each.name for each in sets if name.startswith(f"{each.name}_"))
+        own = next(chosen, "") if len(sets) > 1 else ""
+        return own, name.removeprefix(f"{own}_" if own else "")
 
     @abc.abstractmethod
     def predictor(self, model: Model) -> Predictor[Any, Prediction]:
@@ -115,7 +123,8 @@ class LabelledEvaluator(Evaluator, Generic[Input, Prediction]):
         for eval_set in self.splits.validation:
             if self.is_labelled(eval_set):
                 names = set(self.metric_names(eval_set.examples))
-                if self.splits.train and self.best_metric[0] not in names:
+                own, metric = self._best
+                if self.splits.train and own in ("", eval_set.name) and metric not in names:
                     raise unknown_metric(self.best_metric[0], sorted(names))
             elif self.splits.train:
                 rule = "give a file with labels; as {data.test} this one is predicted"
@@ -212,7 +221,12 @@ def metrics_of_sets(
 def mean_over_sets(
     name: str, sets: list[EvalSet[Any]], metrics: Mapping[str, Mapping[str, float]]
 ) -> dict[str, float]:
-    """The mean of a metric over all sets, which chooses the best checkpoint of a training."""
+    """The mean of a metric over all sets, which chooses the best checkpoint of a training.
+
+    {} if it is a metric of one of them.
+    """
+    if name in metrics_of_sets(sets, metrics):
+        return {}
     values = [metrics[each.name][name] for each in sets]
     return {name: sum(values) / len(values)}
 

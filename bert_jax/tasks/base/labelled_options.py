@@ -26,7 +26,9 @@ class LabelledData(FileOptions):
         limit: number of training examples, drawn at random; 0: all.
         length: maximum number of tokens per row; 0: the default of the task, or the limit in
             the model's files if that is less.
-        best_metric: the metric that chooses the best checkpoint; "": the default of the task.
+        best_metric: the metric that chooses the best checkpoint, of several validation sets its
+            mean, or with the name of a set as `NAME_loss` that of this set; "": the default of the
+            task.
     """
 
     directory: str = ""
