@@ -138,8 +138,10 @@ class Encoder(nn.Module):
             word_embeddings: their table, if it is another model's.
 
         Raises:
-            ValueError: there is a cache, but no `position_ids`; or packed rows, trigrams, value
-                relations or a pooling layer: it would pool the first token of each call.
+            ValueError: a row is longer than the position table; an id, if it is no tracer, is not
+                in the vocabulary; there is a cache, but no `position_ids`; or packed rows,
+                trigrams, value relations or a pooling layer: it would pool the first token of each
+                call.
         """
         input_ids, segment_ids = inputs.input_ids, inputs.segment_ids
         packed_rows = inputs.packed_rows
@@ -155,6 +157,7 @@ class Encoder(nn.Module):
                 "a cache needs position_ids, and no packed rows, trigrams, value relations or "
                 "pooling layer"
             )
+        _check_tokens(inputs, self.config)
         token_type_ids = inputs.token_type_ids
         if token_type_ids is None:
             token_type_ids = jnp.zeros_like(input_ids)
@@ -209,6 +212,27 @@ class Encoder(nn.Module):
     def word_embeddings(self) -> jax.Array:
         """The table of word embeddings, float32 [V, E]."""
         return self.embeddings.words()
+
+
+def _check_tokens(inputs: EncoderInputs, config: EncoderConfig) -> None:
+    """Refuses tokens for which a table has no row: a look-up would give NaN, or another row."""
+    ids, length = inputs.input_ids, inputs.input_ids.shape[-1]
+    has_table = config.position_kind in ("learned", "sinusoidal")
+    # With positions after padding, a row may have more padding than the table has rows.
+    is_counted = inputs.position_ids is None and not config.positions_after_padding
+    if has_table and is_counted and length > config.max_length:
+        raise ValueError(
+            f"input_ids have {length} tokens a row, but the model has {config.max_length} "
+            "positions; cut the rows (max_length of the tokenizer)"
+        )
+    if isinstance(ids, jax.core.Tracer) or not ids.size:
+        return
+    low, high = int(ids.min()), int(ids.max())
+    if low < 0 or high >= config.vocab_size:
+        raise ValueError(
+            f"input_ids are from {low} to {high}, but the vocabulary is from 0 to "
+            f"{config.vocab_size - 1}; give ids of the model's tokenizer"
+        )
 
 
 def init_params(module: nn.Module, key: jax.Array) -> Any:

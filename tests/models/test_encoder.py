@@ -139,6 +139,19 @@ def reference(params, inputs, act: str) -> tuple[np.ndarray, np.ndarray, np.ndar
     return tuple(np.stack(parts) for parts in zip(*rows, strict=True))
 
 
+def test_tokens_without_a_row_in_a_table_are_refused(params):
+    model, ids = PreTrainingModel(small_config()), np.zeros((1, 3), np.int32)
+    limit = small_config().max_length
+    long = jax.ShapeDtypeStruct((2, limit + 1), jnp.int32)
+    with pytest.raises(ValueError, match=f"have {limit + 1} tokens a row, but .* has {limit} pos"):
+        jax.eval_shape(lambda ids: model.apply({"params": params}, ids), long)
+    for wrong in (-1, VOCAB):
+        ids[0, 1] = wrong
+        low, high = min(0, wrong), max(0, wrong)
+        with pytest.raises(ValueError, match=f"are from {low} to {high}, but the vocabulary is "):
+            model.apply({"params": params}, ids)
+
+
 @pytest.mark.parametrize(("act", "attention"), [("gelu", "xla"), ("gelu_new", "definition")])
 def test_the_forward_pass_equals_numpy(params, inputs, act, attention):
     module = PreTrainingModel(small_config(hidden_act=act), Execution(attention=attention))
