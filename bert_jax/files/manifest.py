@@ -12,12 +12,13 @@ import hashlib
 import io
 import json
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import cast
 
 from bert_jax.errors import UserError
-from bert_jax.files.paths import below, is_remote, state_of
+from bert_jax.files.paths import check_below, is_remote, state_of
 from bert_jax.files.reading import is_there, open_regular, read_json_object
 
 MANIFEST = "bert_jax.json"
@@ -49,9 +50,9 @@ def check_undamaged(directory: Path, patterns: Iterable[str], name: str = MANIFE
     Raises:
         UserError: a file is damaged, or was changed.
     """
-    patterns = tuple(patterns)
+    matches = re.compile("|".join(map(fnmatch.translate, patterns))).match
     for file, states in read_manifest(directory, name).items():
-        if not any(fnmatch.fnmatchcase(file, pattern) for pattern in patterns):
+        if not matches(file):
             continue
         path = directory / file
         remedy = f"copy it again, or, if the change is right, remove {directory / name}"
@@ -75,7 +76,7 @@ def read_manifest(directory: Path, name: str = MANIFEST) -> Manifest:
     try:
         files = read_json_object(path, remedy=remedy)["files"]
         for file in files:
-            below(directory, file, path)
+            check_below(directory, file, path)
         return {file: list(map(str, states)) for file, states in files.items()}
     except (LookupError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is damaged; {remedy}") from error

@@ -30,6 +30,8 @@ RUN_CONFIG, MODEL_CONFIG, SEVERAL_RUNS = "config.json", "model_config.json", "se
 RESULT, MODEL = "result.json", "model"
 # In the directory of a model, also in Hugging Face's layout: what the model is.
 DESCRIPTION = "config.json"
+_PLAIN_NAME = re.compile(r"(?:[\w-][\w.-]*/)*[\w-][\w.-]*", re.ASCII)
+OLD_DESCRIPTION = "bert_config.json"
 # Endings of results of searches in the format of TREC, see `data.runs`.
 TREC_ENDINGS = (".run", ".trec")
 
@@ -73,7 +75,13 @@ def filesystem(path: Path) -> "tuple[fsspec.AbstractFileSystem, str]":
 
 
 def below(directory: Path, name: str, source: object) -> Path:
-    """The path of a name that a file or a store gives; it never leaves the directory.
+    """The path of a name that a file or a store gives, see `check_below`."""
+    check_below(directory, name, source)
+    return directory / name
+
+
+def check_below(directory: Path, name: str, source: object) -> None:
+    """Checks that a name that a file or a store gives never leaves a directory.
 
     Args:
         directory: directory that the name counts from, local or in a bucket.
@@ -83,13 +91,14 @@ def below(directory: Path, name: str, source: object) -> Path:
     Raises:
         UserError: the name is absolute, or has an empty part, ".", "..", a drive or a zero byte.
     """
+    if _PLAIN_NAME.fullmatch(name):  # a file may have very many
+        return
     is_plain = {"", ".", ".."}.isdisjoint(re.split(r"[/\\]", name)) and "\0" not in name
     if not is_plain or PureWindowsPath(name).drive:
         raise UserError(
             f"{source} names {name!r:.80}, which is not the name of a file below {directory}; "
             "rename the file, or take it from a source that you trust"
         )
-    return directory / name
 
 
 @contextlib.contextmanager

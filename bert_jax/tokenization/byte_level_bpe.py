@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -114,6 +115,10 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
             add_prefix_space=add_prefix_space, trim_offsets=self.switches.trim_offsets
         )
         library.post_processor = processors.Sequence([trimming, self._template_processor()])
+
+    @property
+    def word_breaks(self) -> re.Pattern[str] | None:
+        return self._between_words
 
     def _for_sentences(self, library: "tokenizers.Tokenizer") -> "tokenizers.Tokenizer":
         """A copy that puts a space before each sentence, as if it came from within a text."""

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -70,6 +71,11 @@ class Tokenizer(abc.ABC):
     def truncation_side(self) -> str:
         """The side where `encode_batch` cuts a text: "right", or "left" if the files say so."""
         return self.description.truncation_side
+
+    @property
+    def word_breaks(self) -> re.Pattern[str] | None:
+        """Where a text may end: the tokens before do not depend on what follows; None: nowhere."""
+        return None
 
     def with_description(self, description: Description) -> Self:
         """This tokenizer with another template or limit; this one is not changed."""

@@ -3,6 +3,7 @@
 import abc
 import copy
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -21,6 +22,7 @@ TOKENIZER_FILE = "tokenizer.json"
 
 # The class that reads everything from a `tokenizer.json`; its default leaves out token types.
 LIBRARY_CLASS = "PreTrainedTokenizerFast"
+_BETWEEN_WORDS = re.compile(r"(?<=\S) (?=\S)")
 MODEL_INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 
 
@@ -107,6 +109,12 @@ class LibraryTokenizer(Tokenizer):
         copied = copy_of(library)
         copied.encode_special_tokens = True
         return copied
+
+    @property
+    def _between_words(self) -> re.Pattern[str] | None:
+        """`word_breaks` where text is split at spaces before anything else."""
+        added = self._library.get_added_tokens_decoder().values()
+        return None if any(" " in token.content for token in added) else _BETWEEN_WORDS
 
     def to_pieces(self, texts: Sequence[str]) -> list[Pieces]:
         return self._pieces_of(self._library, texts)

@@ -3,6 +3,7 @@
 import base64
 import dataclasses
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,6 +104,10 @@ class UnigramTokenizer(LibraryTokenizer):
 
         library.decoder = decoders.Metaspace(WORD_MARKER, prepend_scheme="always")
         library.post_processor = self._template_processor()
+
+    @property
+    def word_breaks(self) -> re.Pattern[str] | None:
+        return self._between_words if self._model.splitter == SPLITTER else None
 
     def _for_sentences(self, library: "tokenizers.Tokenizer") -> "tokenizers.Tokenizer":
         """A copy without the special tokens: the model would match a literal "<mask>"."""

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -33,6 +34,10 @@ CONTINUATION_PREFIX = "##"
 
 # Longer words become [UNK] as a whole (Hugging Face's fast tokenizer; google-research/bert: 200).
 MAX_CHARACTERS_PER_WORD = 100
+
+_BREAKS = re.compile("[ \n]")
+# Each Chinese character is a word.
+_BREAKS_OR_CHINESE = re.compile("[ \n\u4e00-\u9fff]")
 
 # A word of n characters takes up to n² / 2 look-ups: a third of a second for 1,000 characters, and
 # a minute and a half for 10,000.
@@ -139,6 +144,12 @@ class WordPieceTokenizer(LibraryTokenizer):
         self.switches = _bert_switches(library)
         self._remembered: dict[str, tuple[int, ...]] = {}
         self._remembered_characters = 0
+
+    @property
+    def word_breaks(self) -> re.Pattern[str] | None:
+        if self.switches is None:
+            return None
+        return _BREAKS_OR_CHINESE if self.switches.tokenize_chinese_chars else _BREAKS
 
     def encode_sentences(self, sentences: Sequence[str]) -> list[list[int]]:
         """Ids of sentences without special tokens, from a cache of words.

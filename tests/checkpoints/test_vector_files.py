@@ -143,6 +143,8 @@ def test_the_file_of_the_model(read):
         ({POOLING: {"pooling_mode": [["cls"]]}},
          "1_Pooling/config.json: pooling_mode [['cls']] is not supported"),
         ({POOLING: {"pooling_mode": {"cls": True}}}, "pooling_mode {'cls': True} is not supported"),
+        ({POOLING: {"pooling_mode": ["mean"] * 4_000_000}},
+         "1_Pooling/config.json: a pooling_mode of 4,000,000 names is not supported"),
         ({POOLING: {"pooling_mode": None}}, "pooling_mode None is not supported"),
         ({MODEL: {"model_type": ["SentenceTransformer"]}}, "model_type ['SentenceTransformer']"),
         ({ENCODER: {"processing_kwargs": {"text": {"truncation": False}}}},
@@ -170,6 +172,7 @@ def test_unsupported_vectors_leave_the_other_methods(read, model):
     ("files", "message"),
     [
         ({MODULES: '[{"path": ""}]'}, r"modules\.json is damaged: KeyError"),
+        ({MODULES: modules(*(("", f"{OLD}Normalize"),) * 300)}, "301 modules; the limit is 32"),
         ({MODULES: "{}"}, "modules.json is damaged: .*must be a list"),
         ({MODULES: modules(("no", f"{OLD}Pooling"))}, r"no/config\.json does not exist"),
         ({MODULES: modules(("../x", f"{OLD}Pooling"))}, r"modules.json names '\.\./x', wh"),

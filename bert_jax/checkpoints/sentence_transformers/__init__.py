@@ -74,6 +74,9 @@ _TENSORS = {
 
 REMEDY = "copy it again"
 
+MOST_MODULES = 32
+"""The limit on the modules of a model; published ones have up to five. Each is compiled."""
+
 
 class NotSupportedError(UserError):
     """The files require vectors that bert_jax does not compute; other tasks do not need them."""

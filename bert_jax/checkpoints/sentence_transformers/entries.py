@@ -18,6 +18,7 @@ from bert_jax.checkpoints.sentence_transformers import (
     ENCODERS,
     MLM_ENCODER,
     MODULES,
+    MOST_MODULES,
     REMEDY,
     ROUTER,
     kind_of,
@@ -113,6 +114,8 @@ def _stored(directory: Path) -> list[dict[str, Any]]:
     try:
         if not isinstance(entries, list) or not entries:
             raise TypeError("it must be a list of modules")
+        if len(entries) > MOST_MODULES:
+            raise UserError(f"{path} has {len(entries):,} modules; the limit is {MOST_MODULES}")
         for entry in entries:
             _check_folder(directory, entry["path"], path)
             entry["type"].rpartition(".")

@@ -76,6 +76,8 @@ def _pooling_in(path: Path, directory: Path) -> dict[str, Any]:
     poolings = fields.get("pooling_mode", flags or "mean")
     poolings = [poolings] if isinstance(poolings, str) else poolings
     known = list(TOKEN_POOLINGS)  # a value of the file may have no hash
+    if isinstance(poolings, list) and len(poolings) > len(known):
+        raise not_supported(path, f"a pooling_mode of {len(poolings):,} names")
     if not isinstance(poolings, list) or not poolings or any(p not in known for p in poolings):
         raise not_supported(path, f"pooling_mode {fields.get('pooling_mode')!r}")
     include = bool(fields.get("include_prompt", True))

@@ -135,6 +135,9 @@ class TextVectors(StoredVectors):
         vectors = TextVectors() if self.unsupported else self
         if pooling is not None:
             names = pooling.split(",") if isinstance(pooling, str) else pooling
+            if len(names) > len(POOLINGS):
+                problem = f"pooling has {len(names):,} names"
+                raise OptionError("pooling", None, f"name at most {len(POOLINGS)}", problem)
             for name in names or ("",):
                 require_one_of("pooling", name, POOLINGS)
             vectors = dataclasses.replace(vectors, poolings=tuple(names))

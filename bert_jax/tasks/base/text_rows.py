@@ -3,7 +3,6 @@
 import abc
 import dataclasses
 import functools
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -18,7 +17,7 @@ from bert_jax.tasks.base.predictor import (
     Predictor,
     is_sequence_of_texts,
 )
-from bert_jax.tokenization import Encoding, Tokenizer, WordPieceTokenizer
+from bert_jax.tokenization import Encoding, Tokenizer
 from bert_jax.tokenization.encoding import half_surrogate
 
 Prediction = TypeVar("Prediction")
@@ -27,9 +26,6 @@ Prediction = TypeVar("Prediction")
 _CHARACTERS_PER_TOKEN = 16
 # How far back a word boundary is searched for, in characters.
 _LONGEST_WORD = 1000
-_BREAKS = re.compile("[ \n]")
-# Each Chinese character is a word.
-_BREAKS_OR_CHINESE = re.compile("[ \n\u4e00-\u9fff]")
 
 
 def _too_long(length: int, limit: int) -> str:
@@ -194,19 +190,16 @@ class TextPredictor(Predictor[Text, Prediction]):
 def beginning(tokenizer: Tokenizer, text: str, tokens: int) -> str:
     """A prefix of a text that has the same first `tokens` tokens as the whole text.
 
-    It ends between two words: BERT's rules never look across a word boundary. A tokenizer with
-    other rules gets the whole text, as does one that cuts on the left, and a text without such a
-    boundary.
+    It ends at one of `Tokenizer.word_breaks`. It is the whole text if there are none, or the
+    tokenizer cuts on the left.
     """
-    if not isinstance(tokenizer, WordPieceTokenizer) or tokenizer.switches is None:
+    breaks = tokenizer.word_breaks
+    if breaks is None or tokenizer.truncation_side == "left":
         return text
-    if tokenizer.truncation_side == "left":
-        return text
-    breaks = _BREAKS_OR_CHINESE if tokenizer.switches.tokenize_chinese_chars else _BREAKS
     size = _CHARACTERS_PER_TOKEN * tokens
     while size < len(text):
         start = max(size - _LONGEST_WORD, 0)
-        *_, end = 0, *(start + match.start() for match in breaks.finditer(text[start:size]))
+        *_, end = 0, *(match.start() for match in breaks.finditer(text, start, size))
         if end:
             (encoding,) = tokenizer.encode_batch([text[:end]], add_special_tokens=False)
             if len(encoding) > tokens:

@@ -12,7 +12,8 @@ from bert_jax.errors import UserError
 from bert_jax.tasks.base.labelled_task import encode_in_chunks
 from bert_jax.tasks.base.predictor import ExampleError, Notes
 from bert_jax.tasks.base.text_rows import TextEncoder, beginning
-from bert_jax.tokenization import BertSwitches, WordPieceTokenizer
+from bert_jax.tokenization import BertSwitches, WordPieceTokenizer, train_byte_level_bpe
+from bert_jax.tokenization.sentencepiece_training import train_t5
 
 
 def test_long_texts_are_cut_and_counted(tokenizer, tiny_config):
@@ -98,6 +99,28 @@ def test_a_tokenizer_with_other_rules_gets_the_whole_text(tokenizer, pieces):
     assert beginning(plain, "\u4e2d" * 1000, 10) == "\u4e2d" * 1000  # one word
     plain.switches = None
     assert beginning(plain, "sun " * 1000, 10) == "sun " * 1000
+
+
+LINES = ["the sun and the sea", "it is low, it's 12 \u4e2d \u00fcber."] * 20
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [train_byte_level_bpe(LINES, vocab_size=280), train_t5(LINES, vocab_size=128)],
+    ids=["byte-level", "unigram"],
+)
+def test_long_texts_of_tokenizers_that_split_at_spaces(tokenizer):
+    text = "the sun, \u00fcber  the sea\n it's 12 \u4e2d. " * 200
+    shortened = beginning(tokenizer, text, 20)
+    assert text.startswith(shortened)
+    assert len(shortened) < 400
+    (part,), (whole,) = (
+        tokenizer.encode_batch([each], add_special_tokens=False) for each in (shortened, text)
+    )
+    assert part.ids == whole.ids[: len(part)]
+    assert part.offsets == whole.offsets[: len(part)]
+    assert len(part) > 20
+    assert beginning(tokenizer, "sun" * 1000, 10) == "sun" * 1000
 
 
 @pytest.mark.parametrize("count", [0, 1, 2000, 2001])
