@@ -132,12 +132,13 @@ class _Entity:
 def _entity(item: Any, text: str, location: str) -> _Entity:
     """An entity without blanks at its ends."""
     if isinstance(item, Mapping):
-        start, end, of_type = (
-            next((item[key] for key in keys if key in item), None)
-            for keys in (_STARTS, _ENDS, _TYPES)
-        )
+        item_keys = (_STARTS, _ENDS, _TYPES)
+        values: list[Any] = [
+            next((item[key] for key in keys if key in item), None) for keys in item_keys
+        ]
     else:
-        start, end, of_type = item[:3]
+        values = item[:3]
+    start, end, of_type = values
     if isinstance(of_type, list) and len(of_type) == 1:
         of_type = of_type[0]
     are_numbers = type(start) is int and type(end) is int and 0 <= start < end <= len(text)

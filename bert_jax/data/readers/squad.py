@@ -55,8 +55,9 @@ class QuestionParser:
 
     The answers of a row are a text, a list of texts, `[{"text": …, "answer_start": …}, …]` (or
     "start") or `{"text": […], "answer_start": […]}`; missing starts become `UNKNOWN`. If the key is
-    missing or null, the answers are unknown; an empty list, an empty text or a true `is_impossible`
-    means that the question has no answer.
+    missing or null, the answers are unknown, or there is none where `is_impossible` is true; an
+    empty list or an empty text means that the question has no answer. Answers beside a true
+    `is_impossible` count, as in the official evaluate-v2.0.py.
 
     Attributes:
         options: options of the reader.
@@ -266,11 +267,10 @@ def gold_answers(
     Raises:
         UserError: they have none of the known forms.
     """
-    if str(fields.get("is_impossible", "")).lower() in ("true", "1"):
-        return ()  # 2.0 has plausible answers under another key, other files under this one
     value = fields.get(key)
     if value is None:
-        return None
+        is_impossible = str(fields.get("is_impossible", "")).lower() in ("true", "1")
+        return () if is_impossible else None
     if isinstance(value, str):
         value = [{"text": value, "answer_start": fields.get("answer_start")}]
     elif isinstance(value, Mapping):
