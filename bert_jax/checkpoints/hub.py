@@ -11,18 +11,33 @@ from bert_jax.checkpoints.tensors import ADAPTER
 from bert_jax.errors import UserError, first_line
 from bert_jax.files import as_path, fetch, is_remote, reachable
 from bert_jax.files.manifest import MANIFEST
-from bert_jax.files.paths import DESCRIPTION, MODEL, MODEL_CONFIG, RESULT, SEVERAL_RUNS
+from bert_jax.files.paths import (
+    DESCRIPTION,
+    MODEL,
+    MODEL_CONFIG,
+    OLD_DESCRIPTION,
+    RESULT,
+    SEVERAL_RUNS,
+)
 
 TOKENIZER_PATTERNS = (
     *("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "*.model"),
     *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
 )
-DESCRIPTION_PATTERNS = (MANIFEST, DESCRIPTION, *TOKENIZER_PATTERNS, *VECTOR_FILES, ADAPTER)
+_DESCRIPTIONS = (DESCRIPTION, OLD_DESCRIPTION)
+DESCRIPTION_PATTERNS = (*(MANIFEST, *_DESCRIPTIONS, *TOKENIZER_PATTERNS, *VECTOR_FILES, ADAPTER),)
 SAFETENSORS_PATTERNS = ("model.safetensors", "model-*.safetensors", "model.safetensors.index.json")
 PYTORCH_PATTERNS = ("pytorch_model.bin", "pytorch_model-*.bin", "pytorch_model.bin.index.json")
 MODEL_PATTERNS = (*DESCRIPTION_PATTERNS, *SAFETENSORS_PATTERNS, *PYTORCH_PATTERNS)
 
-_HUB_ID = re.compile(r"(?:[A-Za-z0-9_][\w.-]*/)?[A-Za-z0-9_][\w.-]*", re.ASCII)
+_PART = r"[A-Za-z0-9_][\w.-]*"
+_HUB_ID = re.compile(rf"(?:{_PART}/)?{_PART}", re.ASCII)
+# An address of a model on the hub, with a revision; or an id with a revision, or a folder in it.
+_ADDRESS = re.compile(
+    rf"(?P<site>(?:hf://|(?:https?://)?(?:huggingface\.co|hf\.co)/)(?:models/)?)?(?P<id>{_PART}/{_PART})"
+    r"(?:/(?:tree|blob|resolve)/|@)?(?P<rest>.*)",
+    re.ASCII,
+)
 
 
 def resolve(path_or_hub_id: str | Path, revision: str | None = None) -> Path:
@@ -46,6 +61,7 @@ def resolve(path_or_hub_id: str | Path, revision: str | None = None) -> Path:
             cannot be reached.
     """
     name = str(path_or_hub_id)
+    _refuse_address(name)
     if is_remote(name):
         if revision is not None:
             raise UserError(f"{name} has no revision {revision!r}; leave the revision out")
@@ -61,10 +77,23 @@ def resolve(path_or_hub_id: str | Path, revision: str | None = None) -> Path:
     if os.path.isfile(directory):
         raise UserError(f"{name} is a file; give the model directory that it is in")
     if not _HUB_ID.fullmatch(name):
-        raise UserError(
-            f"{name or 'the empty path'} does not exist; give a model directory or a hub id"
-        )
+        rule = "give a model directory or a hub id"
+        if (parts := _ADDRESS.fullmatch(name)) and not os.path.exists(name.partition("/")[0]):
+            rule += (
+                f", as {parts['id']}; of a folder or a revision of it, a directory with the files "
+                f"(hf download {parts['id']} --local-dir DIR, with --include or --revision)"
+            )
+        raise UserError(f"{name or 'the empty path'} does not exist; {rule}")
     return _fetch(name, revision)
+
+
+def _refuse_address(name: str) -> None:
+    """Raises UserError for an address of a model on the hub."""
+    parts = _ADDRESS.fullmatch(name)
+    if parts and parts["site"]:
+        revision = re.match(r"[^/]+", parts["rest"])
+        other = f", with the revision {revision[0]}" if revision and revision[0] != "main" else ""
+        raise UserError(f"{name} is an address; give the model's id, {parts['id']}{other}")
 
 
 def check_not_of_run(directory: Path) -> None:
@@ -86,7 +115,7 @@ def _is_run(directory: Path) -> bool:
 
 def model_files(directory: Path) -> list[Path]:
     """The files of a local directory that a model may be read from, Google's included."""
-    google = ("bert_config.json", "checkpoint", "*.ckpt*")
+    google = ("checkpoint", "*.ckpt*")
     patterns = (*MODEL_PATTERNS, *google)
     folders = [directory, *(directory / name for name in module_folders(directory))]
     return sorted(
@@ -124,7 +153,7 @@ def _fetch(hub_id: str, revision: str | None) -> Path:
             (*DESCRIPTION_PATTERNS, *weights),
         )
         encoder = encoder_directory(directory)
-        if not (encoder / DESCRIPTION).is_file():
+        if not any((encoder / name).is_file() for name in _DESCRIPTIONS):
             raise UserError(
                 f"{hub_id}: {encoder} has no config.json; the model is of another kind, or only "
                 "partly in the cache: then connect to the network and run again"

@@ -54,8 +54,8 @@ from bert_jax.checkpoints.sentence_transformers.writing import (
     write_vectors,
 )
 from bert_jax.checkpoints.tensors import SAFETENSORS, TensorFile, open_tensors
-from bert_jax.files import atomic_directory, check_undamaged, read_json_object
-from bert_jax.files.paths import DESCRIPTION
+from bert_jax.files import atomic_directory, check_undamaged, is_there, read_json_object
+from bert_jax.files.paths import DESCRIPTION, OLD_DESCRIPTION
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
@@ -173,7 +173,7 @@ def load_description(directory: Path, head: str | None = None, route: str = "") 
     """
     check_undamaged(directory, [DESCRIPTION, *VECTOR_FILES, f"*/{DESCRIPTION}"])
     encoder = encoder_directory(directory, route)
-    described = read_config(encoder / DESCRIPTION)
+    described = read_config(_description_file(encoder))
     names = described.family.huggingface
     with open_tensors(encoder) as file:
         config = described.config
@@ -209,11 +209,19 @@ def load_description(directory: Path, head: str | None = None, route: str = "") 
     )
 
 
+def _description_file(directory: Path) -> Path:
+    """`config.json`, or Google's name for it, which the first PyTorch files of BERT have beside."""
+    names = (DESCRIPTION, OLD_DESCRIPTION)
+    return next(
+        (directory / name for name in names if is_there(directory / name)), directory / DESCRIPTION
+    )
+
+
 def _generation(directory: Path, head: str) -> GenerationDefaults | None:
     """How a model with a head that generates does so, from its files."""
     if not find_head(head).generates:
         return None
-    return read_generation_config(directory, read_json_object(directory / DESCRIPTION))
+    return read_generation_config(directory, read_json_object(_description_file(directory)))
 
 
 def _has_pooler(config: EncoderConfig, parameters: set[str]) -> bool:

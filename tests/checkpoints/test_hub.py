@@ -272,6 +272,22 @@ def test_a_path_that_does_not_exist(path, tmp_path):
         resolve(tmp_path, "main")
 
 
+@pytest.mark.parametrize(
+    ("address", "rule"),
+    [
+        ("https://huggingface.co/a/b", "is an address; give the model's id, a/b$"),
+        ("huggingface.co/a/b/tree/v2", "is an address; give the model's id, a/b, with .* v2$"),
+        ("https://hf.co/a/b/blob/main/config.json", "is an address; give the model's id, a/b$"),
+        ("hf://a/b@main/config.json", "is an address; give the model's id, a/b$"),
+        ("no-a/b/onnx", r"does not exist; .* hub id, as no-a/b; of a folder .*download no-a/b "),
+        ("no-a/b@v2", r"does not exist; .* hub id, as no-a/b; of a folder or a revision"),
+    ],
+)
+def test_addresses_and_folders_on_the_hub(address, rule):
+    with pytest.raises(UserError, match=rule):
+        resolve(address)
+
+
 # Downloads.
 
 

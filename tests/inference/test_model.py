@@ -40,6 +40,15 @@ def test_a_saved_model_is_the_same_model(make_model, tmp_path, head):
     np.testing.assert_array_equal(loaded.embed(texts), model.embed(texts))
 
 
+def test_google_s_name_for_the_config_beside_weights(make_model, tmp_path):
+    """As the first PyTorch files of BERT have it."""
+    make_model("encoder").save(tmp_path / "model")
+    (tmp_path / "model" / MANIFEST).unlink()
+    config = tmp_path / "model" / "config.json"
+    config.rename(config.with_name("bert_config.json"))
+    assert bert_jax.load(tmp_path / "model").report.complete
+
+
 def test_a_mesh_of_another_kind_is_refused(make_model, tmp_path):
     make_model("encoder").save(tmp_path / "model")
     with pytest.raises(UserError, match="mesh has the axes data; make it by bert_jax.sharding"):

@@ -26,11 +26,19 @@ SHARD_FORMATS: dict[str, type[MappedTensorFile]] = {
 REMEDY = "copy or download the model again"
 
 TRANSFORMERS = f"get {SAFETENSORS}, or let transformers 4 write it (from_tf, from_flax)"
+ORIGINAL = f"get {SAFETENSORS} or {PYTORCH} of the model that it was made of"
 # Weights in other formats, by file name pattern, with a remedy.
 OTHER_WEIGHTS = {
     "*.ckpt*.index": "Google's; `bert-jax convert` makes a model directory of it",
     "tf_model*.h5": f"TensorFlow's; {TRANSFORMERS}",
     "flax_model*.msgpack": f"Flax's, in transformers' layout; {TRANSFORMERS}",
+    "adapter_model.*": "of an adapter (LoRA); merge it into its model (peft: merge_and_unload)",
+    "*.gguf": f"GGUF's, for llama.cpp; {ORIGINAL}",
+    "*.onnx": f"ONNX's; {ORIGINAL}",
+    "openvino_model.*": f"OpenVINO's; {ORIGINAL}",
+    "rust_model.ot": f"Rust's; {ORIGINAL}",
+    "*.mlmodel": f"Core ML's; {ORIGINAL}",
+    "*.tflite": f"TensorFlow Lite's; {ORIGINAL}",
     "*model*.safetensors": f"not named {SAFETENSORS}; rename it if it holds the whole model",
     "*model*.bin": f"not named {PYTORCH}; rename it if it holds the whole model",
 }
@@ -135,6 +143,8 @@ def open_tensors(directory: Path) -> TensorFile:
         if is_there(directory / name):
             return open_file(directory / name)
     for pattern, remedy in OTHER_WEIGHTS.items():
-        for path in sorted(directory.glob(pattern)):
-            raise UserError(f"{directory} has no {SAFETENSORS}; its {path.name} is {remedy}")
+        for path in sorted({*directory.glob(pattern), *directory.glob(f"onnx/{pattern}")}):
+            raise UserError(
+                f"{directory} has no {SAFETENSORS}; its {path.relative_to(directory)} is {remedy}"
+            )
     raise UserError(f"{directory} has no weights; put {SAFETENSORS} or {PYTORCH} there")

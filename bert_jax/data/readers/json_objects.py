@@ -1,12 +1,12 @@
 """JSON objects of a file: one a line, or the elements of an array.
 
-    {"text": "a"}                            JSON lines
-    {"text": "b"}
+    {"text": "…"}                            JSON lines
+    {"text": "…"}
 
-    [{"text": "a"},                          an array, over any number of lines
-     {"text": "b"}]
+    [{"text": "…"},                          an array, over any number of lines
+     {"text": "…"}]
 
-    {"version": 1, "data": [{"text": "a"}]}  an array in an object
+    {"version": 1, "data": [{"text": "…"}]}  an array in an object
 
 An array of texts is a row: of two, a pair; of others, keys are numbers from 0. A text with an
 object, as spaCy's examples are, `["Anna", {"entities": [[0, 4, "PER"]]}]`, is an object with one

@@ -377,10 +377,10 @@ def not_one_string(items: Iterable[Item], name: str = "texts") -> Iterable[Item]
     """Returns the items; one string is refused, an iterable of characters, and a dict, of keys.
 
     Raises:
-        UserError: `items` is a string or a dict; `name` is for the message.
+        UserError: `items` is a string, a dict or nothing of several; `name` is for the message.
     """
-    if isinstance(items, str | Mapping):
-        kind = "string" if isinstance(items, str) else "dict"
+    if isinstance(items, str | Mapping) or not isinstance(items, Iterable):
+        kind = {str: "string", dict: "dict"}.get(type(items), type(items).__name__)
         raise UserError(f"the {name} are one {kind}, {items!r:.40}; give a list of strings")
     return items
 

@@ -60,10 +60,17 @@ def test_the_first_that_is_there(tmp_path, write_numbered, write_zip):
         ("model.fp16.safetensors", "model.fp16.safetensors is not named model.safetensors; ren"),
         ("pytorch_model.fp16.bin", "pytorch_model.fp16.bin is not named pytorch_model.bin; ren"),
         ("adapter_config.json", "adapter_config.json: adapters are not supported; merge it into"),
+        ("adapter_model.safetensors", "adapter_model.safetensors is of an adapter .LoRA.; mer"),
+        ("q4.gguf", "q4.gguf is GGUF's, for llama.cpp; get model.safetensors or pytorch_model.bin"),
+        ("model.onnx", "model.onnx is ONNX's; get model.safetensors or pytorch_model.bin of the"),
+        ("onnx/model.onnx", "its onnx/model.onnx is ONNX's; get"),
+        ("openvino_model.bin", "openvino_model.bin is OpenVINO's; get"),
+        ("rust_model.ot", "rust_model.ot is Rust's; get"),
         ("training_args.bin", "has no weights; put model.safetensors or pytorch_model.bin there"),
     ],
 )
 def test_weights_of_another_kind(tmp_path, name, expected):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_bytes(b"x")
     with pytest.raises(UserError, match=expected) as caught:
         open_tensors(tmp_path)

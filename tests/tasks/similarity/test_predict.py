@@ -99,6 +99,9 @@ def test_many_texts_are_better_embedded_once(model, monkeypatch, capsys):
 
 
 def test_refused_texts(model):
+    for one, kind in ((None, "NoneType, None"), (float("nan"), "float, nan"), (7, "int, 7")):
+        with pytest.raises(UserError, match=f"the texts are one {kind}; give a list of strings"):
+            model.embed(one)
     with pytest.raises(UserError, match="the texts are one string, 'a dog'; give a list"):
         model.similarity("a dog", TEXTS)
     with pytest.raises(ExampleError, match="example 1: 7 is no text; give a string"):
