@@ -28,6 +28,7 @@ from bert_jax.files import (
     manifest_updated,
     not_written,
 )
+from bert_jax.files.journal import RECORD
 
 STDOUT = "-"
 
@@ -174,6 +175,8 @@ class _ResumableOutputs(Outputs):
     def __init__(self, target: Path, layouts: Sequence[Layout], journal: Journal) -> None:
         self.rows, self.digest = journal.count, journal.state.get("digest", "")
         self.directory = journal.directory
+        if type(self.digest) is not str:
+            raise journal.damaged(RECORD)
         self._target, self._journal = target, journal
         super().__init__(layouts, self._open)
         for prefix, layout in self.layouts.items():

@@ -11,11 +11,12 @@ Nothing is read or written through a link, or through another name of the same f
 import contextlib
 import fnmatch
 import functools
+import glob
 import hashlib
 import io
 import json
 import os
-import shutil
+import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ from typing import Any, BinaryIO
 
 from bert_jax.errors import UserError
 from bert_jax.files.atomic import atomic_file, not_written, write_atomically
+from bert_jax.files.lock import NAME as LOCK
 from bert_jax.files.lock import locked
 from bert_jax.files.manifest import manifest_of
 from bert_jax.files.paths import below
@@ -30,8 +32,9 @@ from bert_jax.files.reading import JSON_BYTES, open_own
 from bert_jax.options import differing_names
 from bert_jax.process import say
 
-_RECORD = ".record.json"
+RECORD = ".record.json"
 RECORD_SECONDS = 5.0
+_STATE = re.compile(r"\d{1,18}:[0-9a-f]{64}")
 _BLOCK_BYTES = 1 << 20
 
 # Exceptions of damaged records and files.
@@ -101,7 +104,7 @@ class Journal:
         self.count: int = 0
         self.state: Mapping[str, Any] = {}
         self.files: Mapping[str, str] = {}
-        if os.path.lexists(directory / _RECORD):
+        if os.path.lexists(directory / RECORD):
             self._check_request(self._read())
         self._recorded: Mapping[str, str] = self.files
         self._recorded_at = time.monotonic()
@@ -151,7 +154,7 @@ class Journal:
             "files": self.files,
         }
         content = {**fields, "checksum": checksum(fields)}
-        write_atomically(self.directory / _RECORD, json.dumps(content, indent=1).encode())
+        write_atomically(self.directory / RECORD, json.dumps(content, indent=1).encode())
         self._recorded, self._recorded_at = self.files, time.monotonic()
 
     @contextlib.contextmanager
@@ -186,20 +189,23 @@ class Journal:
         return UserError(f"{self.directory / name} is damaged; {self._remedy}")
 
     def _path(self, name: str) -> Path:
-        return below(self.directory, name, self.directory / _RECORD)
+        return below(self.directory, name, self.directory / RECORD)
 
     def _read(self) -> Any:
         """Reads the record; returns the request that it belongs to."""
         try:
-            with open(open_own(self.directory / _RECORD), "rb") as file:
+            with open(open_own(self.directory / RECORD), "rb") as file:
                 fields = json.loads(file.read(JSON_BYTES))
             if fields.pop("checksum") != checksum(fields):
                 raise ValueError("the checksum differs")
             self.count, self.state = fields["count"], {**fields["state"]}
             self.files = {**fields["files"]}
+            are_files = all(map(_STATE.fullmatch, self.files.values()))
+            if type(self.count) is not int or self.count < 0 or not are_files:
+                raise ValueError("a value is none that is recorded")
             return {**fields["request"]}
         except _DAMAGES as error:
-            raise self.damaged(_RECORD) from error
+            raise self.damaged(RECORD) from error
 
     def _check_request(self, then: Mapping[str, Any]) -> None:
         changed = ["input"]
@@ -244,11 +250,28 @@ def continued(
                     if not (isinstance(error, KeyboardInterrupt) and str(error)):
                         say(f"{directory} keeps {kept}; the same command continues after them")
                 else:
-                    shutil.rmtree(directory, ignore_errors=True)
+                    _remove(directory, names)
                 if isinstance(error, OSError):
                     raise not_written(directory, error) from error
                 raise
-            shutil.rmtree(directory, ignore_errors=True)
+            _remove(directory, names)
+
+
+def _remove(directory: Path, names: Collection[str]) -> None:
+    """Removes the files of a journal, and its directory unless it has a hidden file of the user."""
+    own = (
+        *names,
+        RECORD,
+        LOCK,
+        f".{glob.escape(RECORD)}.*.partial",
+        *(f".{n}.*.partial" for n in names),
+    )
+    for path in [*directory.iterdir()] if directory.exists() else ():
+        if any(fnmatch.fnmatchcase(path.name, name) for name in own):
+            with contextlib.suppress(OSError):
+                path.unlink()
+    with contextlib.suppress(OSError):
+        directory.rmdir()
 
 
 def check_directory(directory: Path, names: Collection[str]) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.files import Journal, continued
+from bert_jax.files.journal import checksum
 
 REQUEST = {"model": "a", "layers": (1, 2)}
 
@@ -116,6 +117,41 @@ def test_damaged_work_is_not_continued(directory, name, change, message):
     left = [directory / "rows", directory.with_name("moved"), directory.with_name("copy")]
     texts = [path.read_bytes() for path in left if path.is_file()]
     assert name == ".record.json" or b"one two not marked" in texts or "damaged" in message
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"count": "2"},
+        {"count": 2.0},
+        {"count": True},
+        {"count": -1},
+        {"state": [1]},
+        {"files": {"rows": 8}},
+        {"files": {"rows": "8"}},
+        {"files": {"rows": "-8:" + "0" * 64}},
+        {"files": ["rows"]},
+        {"request": "a"},
+    ],
+)
+def test_values_of_other_types_with_the_right_checksum(directory, forged):
+    path = directory / ".record.json"
+    record = json.loads(path.read_text()) | forged
+    del record["checksum"]
+    path.write_text(json.dumps({**record, "checksum": checksum(record)}))
+    with pytest.raises(UserError, match=f".record.json {DAMAGED}"):
+        work(directory)
+
+
+def test_a_hidden_file_of_the_user_stays(directory):
+    (directory / ".notes").write_text("mine")
+    (directory / "..record.json.77.partial").write_text("{")  # of a process that was killed
+    with continued(directory, ["rows"], "{:,} rows", lambda: REQUEST):
+        pass
+    assert [path.name for path in directory.iterdir()] == [".notes"]
+    with pytest.raises(KeyboardInterrupt):
+        work(directory, ["one "])
+    assert (directory / ".notes").read_text() == "mine"
 
 
 def test_another_request(directory):

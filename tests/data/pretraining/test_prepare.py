@@ -296,11 +296,12 @@ def test_two_at_a_time_do_not_write_the_same_corpus(make, tmp_path):
         ("cat", {"tokenizer": "/no/such/vocab.txt"}, "/no/such/vocab.txt"),
     ],
 )
-def test_one_clear_error(make, text, options, message):
+def test_one_clear_error(make, text, options, message, tmp_path):
     with pytest.raises(UserError) as error:
         make(text, **options)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+    assert not [path for path in tmp_path.iterdir() if "corpus" in path.name]
 
 
 def test_the_figures_of_three_documents(tmp_path, tiny_vocabulary, monkeypatch):

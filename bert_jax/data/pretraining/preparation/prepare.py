@@ -143,6 +143,10 @@ def prepare(
                 files = local / _FILES
                 manifest = _write_corpus(files, shards, work, tokenizer, fingerprint)
                 _publish(files, output)
+            except _NoTokenError:  # another text is other work
+                shutil.rmtree(local / _FILES)
+                _remove_work(local, batches)
+                raise
             except OSError as error:
                 raise not_written(local, error) from error
             counts = sum(manifest.splits.values(), Counts())
@@ -153,10 +157,18 @@ def prepare(
                 "warning: the text is one document, and a training needs a second one for its "
                 "validation: separate documents by empty lines, or give another file"
             )
-        remove(batches)  # of this call, or of one that was interrupted just before its end
-        with contextlib.suppress(OSError):  # it has files of others
-            local.rmdir()
+        _remove_work(local, batches)  # of this call, or of one interrupted just before its end
     return manifest
+
+
+class _NoTokenError(OptionError):
+    """There is no token in the text of all sources."""
+
+
+def _remove_work(local: Path, batches: Path) -> None:
+    remove(batches)
+    with contextlib.suppress(OSError):  # it has files of others
+        local.rmdir()
 
 
 def statistics(
@@ -292,7 +304,7 @@ def _write_corpus(
         texts = ", ".join(repr(spec.source) for spec in options.sources)
         problem = f"there is no token in the text of {texts}"
         rule = "give the right {data.source}"
-        raise OptionError("data.source", texts, rule, problem) from error
+        raise _NoTokenError("data.source", texts, rule, problem) from error
     batches = with_moved(join_shards(shards, work), moved)
     counts = write_splits(files, batches, dtype, len(options.sources))
     names = [split_file(split, kind) for split in SPLITS for kind in FILE_KINDS]
