@@ -147,7 +147,7 @@ def parse_object(line: str, location: str) -> dict[str, Any]:
             return {"text": text, **others}
         case [str() as first, str() as second]:
             return {"sentence1": first, "sentence2": second}
-        case [str(), *_]:
+        case [str(), _, *_]:
             return {str(number): value for number, value in enumerate(fields)}
     raise UserError(f"{location}: not a JSON object but {type(fields).__name__}; fix the line")
 

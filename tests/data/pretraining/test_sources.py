@@ -126,18 +126,34 @@ def test_identity_changes_with_the_file_and_position_ends_at_size(tmp_path):
 
 @pytest.mark.parametrize("options", [{}, {"format": "lines"}])
 def test_what_is_not_prose_is_refused_before_it_is_read(tmp_path, options):
-    rest = ", or set data.format=bert if it is plain text"
-    for name, rule in {
-        "a.jsonl": "looks like JSON, not like prose; read JSON lines as jsonl:",
-        "a.JSON.gz": "looks like JSON, not like prose; read JSON lines as jsonl:",
-        "a.csv": "looks like a table, not like prose; write JSON lines",
-        "a.tsv.xz": "looks like a table, not like prose; write JSON lines",
-    }.items():
+    for name in ("a.jsonl", "a.JSON.gz"):
         path = tmp_path / name
         path.touch()
-        location = path if rule.endswith("jsonl:") else ""
-        with pytest.raises(UserError, match=re.escape(f"{path} {rule}{location}{rest}")):
+        message = (
+            f"{path} looks like JSON, not like prose; read JSON lines as jsonl:{path}, or set "
+        )
+        with pytest.raises(UserError, match=re.escape(f"{message}data.format=bert if it is plain")):
             open_source(SourceSpec(f"text:{path}", **options))
+
+
+def test_a_table_is_text_where_its_lines_are_documents(tmp_path):
+    for name in ("a.csv", "a.tsv.xz"):
+        path = tmp_path / name
+        path.write_text("one, two\nthree\n")
+        message = (
+            f"{path} looks like a table, not like prose; write JSON lines, or set data.format="
+        )
+        with pytest.raises(UserError, match=re.escape(f"{message}lines if it is plain text")):
+            open_source(SourceSpec(f"text:{path}"))
+    source = open_source(SourceSpec(f"text:{tmp_path}/a.csv", format="lines"))
+    assert [block.text for block in source.blocks()] == ["one, two", "three"]
+
+
+def test_an_array_of_documents(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text('[{"text": "One."},\n {"text": "Two."}]\n')
+    source = open_source(SourceSpec(f"jsonl:{path}"))
+    assert [block.text for block in source.blocks()] == ["One.", "Two."]
 
 
 def test_json_without_its_ending_is_refused(tmp_path):

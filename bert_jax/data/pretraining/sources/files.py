@@ -16,7 +16,7 @@ from bert_jax.data.pretraining.sources import (
     blocks_of,
     document_blocks,
 )
-from bert_jax.data.readers.json_objects import parse_object
+from bert_jax.data.readers.json_objects import parse_object, values
 from bert_jax.data.readers.lines import Lines, decompress, named_errors, uncompressed_name
 from bert_jax.data.readers.tables import string_field
 from bert_jax.errors import OptionError
@@ -129,7 +129,7 @@ class TextSource(FileSource):
 
     Raises:
         OptionError: a file has the ending of JSON or of a table; or, during iteration, begins like
-            JSON. Only the layout "bert" reads it as text.
+            JSON. The layout "bert" reads both as text, "lines" a table.
     """
 
     def __init__(self, spec: SourceSpec, pattern: str):
@@ -153,13 +153,14 @@ class TextSource(FileSource):
 
     def _check_is_prose(self, path: Path, what: str) -> None:
         """Raises OptionError for a file that looks like something else than prose."""
-        if what and self.spec.format != "bert":
+        as_text = ("bert",) if what == "JSON" else ("bert", "lines")
+        if what and self.spec.format not in as_text:
             pattern = self.spec.source.partition(":")[2]
             rule = f"read JSON lines as jsonl:{pattern}" if what == "JSON" else "write JSON lines"
             raise OptionError(
                 "data.source",
                 self.spec.source,
-                f"{rule}, or set {{data.format=bert}} if it is plain text",
+                f"{rule}, or set {{data.format={as_text[-1]}}} if it is plain text",
                 f"{path} looks like {what}, not like prose",
             )
 
@@ -200,14 +201,13 @@ class TextSource(FileSource):
 
 
 class JsonLinesSource(FileSource):
-    """One JSON object per line, with a document in field `data.field`; blank lines are skipped."""
+    """JSON objects, one a line or in an array, each with a document in field `data.field`."""
 
     def blocks(self) -> Iterator[Block]:
         for path in self.paths:
-            for number, line in self.numbered_lines(path):
-                if line.strip():
-                    text = self._text(line, path, number)
-                    yield from document_blocks(text, self.spec.paragraphs)
+            for number, value in values(str(path), self.numbered_lines(path)):
+                text = self._text(value, path, number)
+                yield from document_blocks(text, self.spec.paragraphs)
 
     def _text(self, line: str, path: Path, number: int) -> str:
         location = f"{path}:{number}"
