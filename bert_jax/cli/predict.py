@@ -47,8 +47,8 @@ _INPUT: _Options = (
 _ANSWERS: _Options = (
     (
         *("--output-format", "NAME", str),
-        "jsonl; glue (classification), conll (tagging), squad (question_answering); default: "
-        "by the file extension, .tsv, .conll or .txt, .json",
+        "jsonl; glue (classification), conll or doccano (tagging), squad (question_answering); "
+        "default: by the file extension, .tsv, .conll or .txt, .json",
     ),
     (
         *("--top-k", "N", int),

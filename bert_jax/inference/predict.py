@@ -202,7 +202,7 @@ class _Job:
         for example in examples:
             error = example.error
             if error is not None and self._options.bad_rows == ERROR:
-                raise error
+                raise _with_remedy(error) if self.count or self._waiting else error
             if not (error or self.count or self._waiting):
                 check_kept_columns(example, self._options)
             self._waiting.append(example)
@@ -238,6 +238,14 @@ class _Job:
             kept = self._outputs.kept
             message = f"stopped; the same command continues after {kept:,} predictions"
             raise KeyboardInterrupt(*[message] * (kept > 0))
+
+
+def _with_remedy(error: UserError) -> UserError:
+    """The error of a row after others, with the option that leaves it out."""
+    rule = "or leave such rows out with {bad_rows=skip}"
+    if isinstance(error, OptionError):
+        return OptionError(error.key, error.value, f"{error.rule}; {rule}", error.problem)
+    return OptionError("bad_rows", None, rule, str(error))
 
 
 def request_of(model: LoadedModel, task: str, options: PredictOptions) -> dict[str, Any]:

@@ -319,6 +319,16 @@ def test_bad_rows_are_skipped_or_marked(ask, tmp_path, capsys):
     assert capsys.readouterr().err == f"bad rows marked: 4; the first: {null}\n"
 
 
+def test_the_option_for_bad_rows_is_named_after_other_rows(ask):
+    rule = "or leave such rows out with bad_rows=skip$"
+    with pytest.raises(UserError, match=f":2: 'text' is null; give it a value, .* row; {rule}"):
+        ask("fill_mask", BAD)
+    with pytest.raises(UserError, match=f":2: there is no key 'text' .*; {rule}"):
+        ask("fill_mask", '{"text": "a [MASK]"}\n{"txt": "a"}\n')
+    with pytest.raises(UserError, match="label_column.$"):  # perhaps all rows are like this one
+        ask("fill_mask", '{"txt": "a"}\n')
+
+
 def test_a_row_with_scores_that_are_not_finite_is_bad_alone(ask, monkeypatch, capsys):
     vector = EmbeddingPredictor.vector
 
