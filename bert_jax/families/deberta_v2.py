@@ -60,8 +60,8 @@ def _names(head: str, transform: str, aliases: Mapping[str, str]) -> TensorNames
     )
 
 
-# What other families do not have; a file has all of the first ones. What it lacks is False, True or
-# absent in transformers, and True, False or present in published models.
+# What other families do not have. A file has all of the needed ones: what it lacks has a default in
+# transformers that no published model has.
 _NEEDED = (
     "relative_attention",
     "position_biased_input",

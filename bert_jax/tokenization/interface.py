@@ -29,6 +29,7 @@ from bert_jax.tokenization.encoding import (
 # SentencePiece models with other ids and without cleaning; WordPiece with RoBERTa's special tokens.
 WORDPIECE, SENTENCEPIECE, BYTE_LEVEL_BPE = "wordpiece", "sentencepiece", "byte_level_bpe"
 CAMEMBERT, XLM_ROBERTA, MPNET = "camembert", "xlm_roberta", "mpnet"
+# SentencePiece models with their own ids, like ALBERT's, but without its cleaning.
 DEBERTA_V2 = "deberta_v2"
 # For the models that write text.
 T5, GPT2, OPENAI_GPT, MARIAN = "t5", "gpt2", "openai_gpt", "marian"
