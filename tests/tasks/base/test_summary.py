@@ -56,7 +56,8 @@ def test_lines_about_files():
         "c.jsonl: columns read: 'text'; not read: '_id'",
     ]
     assert data.warnings() == [
-        "c.jsonl:2: the answer of Prodigy is reject or ignore, and the row is left out (and 2 more)"
+        "c.jsonl:2: a person has rejected or skipped the row (Prodigy, Label Studio), which is "
+        "left out (and 2 more)"
     ]
     assert json.loads(json.dumps(data.as_dict()))["files"][1]["columns"] == read
 
@@ -320,6 +321,6 @@ def test_rows_that_are_rejected_in_prodigy_are_left_out(summary, task):
     (file,) = (file for file in data.files if file.rejected)
     assert file.columns["answer"]
     assert data.warnings()[0] == (
-        f"{file.name}:1: the answer of Prodigy is reject or ignore, and the row is left out "
-        "(and 1 more)"
+        f"{file.name}:1: a person has rejected or skipped the row (Prodigy, Label Studio), which "
+        "is left out (and 1 more)"
     )
