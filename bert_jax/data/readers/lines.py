@@ -63,6 +63,7 @@ class Lines:
         *,
         errors: str = "strict",
         remedy: str = _CONVERT,
+        is_file: bool = False,
     ) -> None:
         """The lines of a stream; `open_lines` opens the stream of a file.
 
@@ -72,11 +73,13 @@ class Lines:
             raw: file below the stream, for `fraction`; None if it is not a regular file.
             errors: handling of bytes that are not UTF-8, see `decode`.
             remedy: advice in errors, see `decode`.
+            is_file: whether the stream never waits for more, also without `raw`.
         """
         self.name = name
-        self._stream = stream
+        self._stream = self._opened = stream  # which would close its file if nothing had it
         self._errors, self._remedy = errors, remedy
         self._raw = raw
+        self._is_file = is_file or raw is not None
         self._size = os.fstat(raw.fileno()).st_size if raw is not None else 0
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
@@ -130,7 +133,7 @@ class Lines:
             recoded = _Chunks(_recoded(self.name, self._stream, _MARKS[mark]))
             self._stream = io.BufferedReader(recoded, _BUFFER_BYTES)
         # Not of a pipe, which may have only a part of a line so far.
-        beginning = self._stream.peek(_BUFFER_BYTES) if self._raw is not None else b""
+        beginning = self._stream.peek(_BUFFER_BYTES) if self._is_file else b""
         if b"\r" in beginning and b"\n" not in beginning:
             parts = iter(functools.partial(self._stream.read1, _BUFFER_BYTES), b"")
             recoded = _Chunks(part.replace(b"\r", b"\n") for part in parts)

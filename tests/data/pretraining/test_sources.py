@@ -149,6 +149,12 @@ def test_a_table_is_text_where_its_lines_are_documents(tmp_path):
     assert [block.text for block in source.blocks()] == ["one, two", "three"]
 
 
+def test_lines_that_end_in_cr(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"One.\rTwo.\r\rThree.")
+    source = open_source(SourceSpec(f"text:{tmp_path}/a.txt"))
+    assert [block.text for block in source.blocks()] == ["One.\nTwo.", "Three."]
+
+
 def test_an_array_of_documents(tmp_path):
     path = tmp_path / "a.json"
     path.write_text('[{"text": "One."},\n {"text": "Two."}]\n')

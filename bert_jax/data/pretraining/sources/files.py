@@ -72,7 +72,9 @@ class FileSource(Source):
                 limit.
         """
         with reachable(path), named_errors(path), open_binary(path) as raw:
-            lines = Lines(str(path), decompress(raw), errors=self.spec.errors, remedy=REMEDY)
+            lines = Lines(
+                str(path), decompress(raw), errors=self.spec.errors, remedy=REMEDY, is_file=True
+            )
             for number, text in lines:
                 yield number, text.rstrip("\r\n")
                 self.position = self._starts[path] + raw.tell()
