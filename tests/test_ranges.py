@@ -202,7 +202,8 @@ def test_a_python_option_refuses_values_out_of_its_range(cls):
 
 # Flags that are numbers and arguments of a function.
 ARGUMENTS = {("prepare", "workers"), ("prepare", "limit"), ("prepare", "show"),
-             ("convert", "positions"), ("index", "passages"), ("serve", "port")}  # fmt: skip
+             ("convert", "positions"), ("convert", "attention_window"), ("index", "passages"),
+             ("serve", "port")}  # fmt: skip
 
 
 def test_every_flag_that_is_a_number_belongs_to_an_option_with_a_range(tmp_path):

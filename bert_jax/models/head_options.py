@@ -1,10 +1,7 @@
 """The base of the options of heads."""
 
 import dataclasses
-from typing import TYPE_CHECKING, ClassVar
-
-if TYPE_CHECKING:
-    from bert_jax.models.config import EncoderConfig
+from typing import Any, ClassVar
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,8 +14,8 @@ class HeadOptions:
     output_keys: ClassVar[tuple[str, ...]] = ()
     """The keys that choose what the outputs are; Hugging Face's models have the defaults."""
 
-    def check(self, config: "EncoderConfig") -> None:
-        """Checks the options with the sizes of the encoder.
+    def check(self, config: Any) -> None:
+        """Checks the options with the sizes of the encoder, an `EncoderConfig`.
 
         Raises:
             OptionError: they contradict each other.

@@ -25,12 +25,11 @@ from bert_jax.tokenization.encoding import (
     cut,
 )
 
-# The kinds of tokenizers: for BERT, ALBERT and RoBERTa; for CamemBERT and XLM-R, which have
-# SentencePiece models with other ids and without cleaning; WordPiece with RoBERTa's special tokens.
+# The kinds of tokenizers: for BERT, ALBERT and RoBERTa; for CamemBERT and XLM-R, and DeBERTa, with
+# SentencePiece models with other ids or without cleaning; WordPiece with RoBERTa's special tokens.
 WORDPIECE, SENTENCEPIECE, BYTE_LEVEL_BPE = "wordpiece", "sentencepiece", "byte_level_bpe"
-CAMEMBERT, XLM_ROBERTA, MPNET = "camembert", "xlm_roberta", "mpnet"
-# SentencePiece models with their own ids, like ALBERT's, but without its cleaning.
-DEBERTA_V2 = "deberta_v2"
+CAMEMBERT, XLM_ROBERTA = "camembert", "xlm_roberta"
+MPNET, DEBERTA_V2 = "mpnet", "deberta_v2"
 # For the models that write text.
 T5, GPT2, OPENAI_GPT, MARIAN = "t5", "gpt2", "openai_gpt", "marian"
 
