@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from bert_jax.errors import UserError
 from bert_jax.models.config import EncoderConfig
@@ -227,7 +228,11 @@ def _check_tokens(inputs: EncoderInputs, config: EncoderConfig) -> None:
         )
     if isinstance(ids, jax.core.Tracer) or not ids.size:
         return
-    low, high = int(ids.min()), int(ids.max())
+    if isinstance(ids, jax.Array) and not ids.is_fully_addressable:
+        return
+    # By NumPy: where a function is traced, JAX does not compute with constants, either.
+    values = np.asarray(ids)
+    low, high = int(values.min()), int(values.max())
     if low < 0 or high >= config.vocab_size:
         raise ValueError(
             f"input_ids are from {low} to {high}, but the vocabulary is from 0 to "
