@@ -48,15 +48,16 @@ def values(name: str, lines: Numbered) -> Iterator[tuple[int, str]]:
     text = "".join(line for _, line in begun).strip()
     if _ARRAY.match(text):
         yield from _elements(name, itertools.chain(begun, lines))
-    elif _is_open_object(text):
+        return
+    is_open, has_array = _is_open_object(text), _has_array(text)
+    begun += itertools.islice(lines, 1 if is_open or has_array else 0)
+    is_alone = not begun[1:]
+    # Before a line with an object of its own, it is a line that is cut off.
+    is_broken = is_alone or (_object(begun[-1][1]) is not None and not _KEY_OF_ARRAY.search(text))
+    if (is_open and not is_broken) or (has_array and is_alone):
         yield from _in_object(name, itertools.chain(begun, lines))
     else:
-        has_array = _has_array(text)
-        begun += itertools.islice(lines, 1 if has_array else 0)
-        if has_array and not begun[1:]:
-            yield from _in_object(name, begun)
-        else:
-            yield from itertools.chain(begun, lines)
+        yield from itertools.chain(begun, lines)
 
 
 def _is_open_object(text: str) -> bool:
@@ -65,13 +66,19 @@ def _is_open_object(text: str) -> bool:
     return sum((mark in "[{") - (mark in "]}") for mark in marks) > 0
 
 
-def _has_array(text: str) -> bool:
-    """Whether a line is an object with an array of records, and without a text of its own."""
+def _object(text: str) -> dict[str, Any] | None:
+    """The object that a line is; None: it is none."""
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError):
-        return False
-    if not isinstance(fields, dict) or "text" in fields:
+        return None
+    return fields if isinstance(fields, dict) else None
+
+
+def _has_array(text: str) -> bool:
+    """Whether a line is an object with an array of records, and without a text of its own."""
+    fields = _object(text) or {}
+    if "text" in fields:
         return False
     records = next((fields[key] for key in _ARRAYS if key in fields), None)
     return isinstance(records, list) and bool(records) and isinstance(records[0], dict | list)

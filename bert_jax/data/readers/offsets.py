@@ -3,6 +3,7 @@
     {"text": "…", "label": [[0, 4, "PER"]]}                             doccano
     {"text": "…", "entities": [{"start_offset": 0, "end_offset": 4, "label": "PER"}]}    the same
     ["…", {"entities": [[0, 4, "PER"]]}]                                spaCy
+    {"text": "…", "ents": [{"start": 0, "end": 4, "label": "PER"}]}     spaCy's `Doc.to_json`
     {"text": "…", "spans": [{"start": 0, "end": 4, "label": "PER"}]}    Prodigy
     {"data": {"text": "…"},                                             Label Studio
      "annotations": [{"result": [{"value": {"start": 0, "end": 4, "labels": ["PER"]}}]}]}
@@ -26,7 +27,7 @@ from bert_jax.metrics.entities import OUTSIDE
 CUT_WORDS = ERROR, WIDEN = "error", "widen"
 
 _TEXTS = ("text", "content", "sentence", "data")
-_ENTITIES = ("entities", "spans", "label", "labels")
+_ENTITIES = ("entities", "ents", "spans", "label", "labels")
 _STARTS, _ENDS = ("start", "start_offset"), ("end", "end_offset")
 _TYPES = ("label", "labels", "type")
 

@@ -50,6 +50,15 @@ def test_lines():
     assert read("") == read(" \n") == []
 
 
+def test_a_first_line_that_is_cut_off_is_a_line():
+    cut, whole = '{"text": "a", "label"\n', '{"text": "b"}\n'
+    for content in (cut, cut + whole, cut + whole * 2):
+        lines = enumerate(content.splitlines(keepends=True), 1)
+        assert list(values("a.jsonl", lines)) == [*enumerate(content.splitlines(keepends=True), 1)]
+    # The same beginning, of an object over lines whose array has one element.
+    assert read('{"version": 1, "data": [\n{"text": "b"}\n]}\n') == [(2, {"text": "b"})]
+
+
 def test_no_line_is_read_too_early():
     lines = iter([(1, '{"text": "a"}\n'), (2, '{"text": "b"}\n'), (3, "}")])
     records = values("-", lines)

@@ -56,6 +56,7 @@ LABEL_STUDIO = {
         {"text": TEXT, "entities": spans("start_offset", "end_offset", "label"), "relations": []},
         {"text": TEXT, "entities": [PERSON, FIRST, LAST]},
         [TEXT, {"entities": [PERSON, FIRST, LAST]}],
+        {"text": TEXT, "ents": spans("start", "end", "label"), "tokens": [{"id": 0, "start": 0}]},
         {"text": TEXT, "spans": spans("start", "end", "label"), "tokens": [{"text": "Anna"}]},
         {"text": TEXT, "label": [dict(each, labels=[each["type"]])
                                  for each in spans("start", "end", "type")]},
