@@ -219,13 +219,10 @@ def _check_tokens(inputs: EncoderInputs, config: EncoderConfig) -> None:
     """Refuses tokens for which a table has no row: a look-up would give NaN, or another row."""
     ids, length = inputs.input_ids, inputs.input_ids.shape[-1]
     has_table = config.position_kind in ("learned", "sinusoidal")
+    is_counted = has_table and inputs.position_ids is None
     # With positions after padding, a row may have more padding than the table has rows.
-    is_counted = inputs.position_ids is None and not config.positions_after_padding
-    if has_table and is_counted and length > config.max_length:
-        raise ValueError(
-            f"input_ids have {length} tokens a row, but the model has {config.max_length} "
-            "positions; cut the rows (max_length of the tokenizer)"
-        )
+    if is_counted and not config.positions_after_padding:
+        _check_length(length, config)
     if isinstance(ids, jax.core.Tracer) or not ids.size:
         return
     if isinstance(ids, jax.Array) and not ids.is_fully_addressable:
@@ -237,6 +234,16 @@ def _check_tokens(inputs: EncoderInputs, config: EncoderConfig) -> None:
         raise ValueError(
             f"input_ids are from {low} to {high}, but the vocabulary is from 0 to "
             f"{config.vocab_size - 1}; give ids of the model's tokenizer"
+        )
+    if is_counted and config.positions_after_padding:
+        _check_length(int((values != config.pad_token_id).sum(-1).max()), config)
+
+
+def _check_length(length: int, config: EncoderConfig) -> None:
+    if length > config.max_length:
+        raise ValueError(
+            f"input_ids have {length} tokens a row, but the model has {config.max_length} "
+            "positions; cut the rows (max_length of the tokenizer)"
         )
 
 

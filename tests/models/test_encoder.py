@@ -152,6 +152,19 @@ def test_tokens_without_a_row_in_a_table_are_refused(params):
             model.apply({"params": params}, ids)
 
 
+def test_padding_needs_no_row_in_the_table_of_positions_after_padding(params):
+    config = small_config(positions_after_padding=True)
+    model, pad = PreTrainingModel(config), config.pad_token_id
+    ids = np.full((2, config.max_length + 1), pad + 1, np.int32)
+    ids[:, 1] = pad
+    outputs = model.apply({"params": params}, ids)
+    assert np.isfinite(outputs.prediction_logits).all()
+    ids[1, 1] = pad + 1
+    match = f"have {config.max_length + 1} tokens a row, but the model has {config.max_length} "
+    with pytest.raises(ValueError, match=match):
+        model.apply({"params": params}, ids)
+
+
 @pytest.mark.parametrize(("act", "attention"), [("gelu", "xla"), ("gelu_new", "definition")])
 def test_the_forward_pass_equals_numpy(params, inputs, act, attention):
     module = PreTrainingModel(small_config(hidden_act=act), Execution(attention=attention))

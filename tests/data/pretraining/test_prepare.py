@@ -291,6 +291,7 @@ def test_two_at_a_time_do_not_write_the_same_corpus(make, tmp_path):
         ("", {}, "text.txt': it has no text"),
         (" \n\n", {}, "text.txt': it has no text"),
         ("\x07\n", {}, "no token in the text of 'text:"),
+        ("\x07\n", {"tokenizer": None}, "training a vocabulary: the texts hold no word"),
         ("cat", {"call": {"limit": 0}}, "limit is 0; it must be at least 1"),
         ("cat", {"workers": 0}, "workers is 0; it must be at least 1"),
         ("cat", {"tokenizer": "/no/such/vocab.txt"}, "/no/such/vocab.txt"),

@@ -149,6 +149,9 @@ def prepare(
                 raise
             except OSError as error:
                 raise not_written(local, error) from error
+            finally:
+                with contextlib.suppress(OSError):  # it has what the next call continues
+                    local.rmdir()
             counts = sum(manifest.splits.values(), Counts())
             unknown = counts.unknown_tokens / counts.tokens
             report(f"{counts.tokens:,} tokens, {unknown:.2%} of them unknown")
