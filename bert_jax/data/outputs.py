@@ -173,7 +173,9 @@ class _ResumableOutputs(Outputs):
     """The files of an output in its directory of unfinished files."""
 
     def __init__(self, target: Path, layouts: Sequence[Layout], journal: Journal) -> None:
-        self.rows, self.digest = journal.count, journal.state.get("digest", "")
+        # Where no file is recorded, there are no rows, whatever their count says.
+        self.rows = journal.count if journal.files else 0
+        self.digest = journal.state.get("digest", "")
         self.directory = journal.directory
         if type(self.digest) is not str:
             raise journal.damaged(RECORD)

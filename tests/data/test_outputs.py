@@ -14,6 +14,7 @@ from hypothesis.extra import numpy as numpy_strategies
 
 from bert_jax.data.outputs import Layout, float32_repr, open_outputs, resumable_outputs, to_json
 from bert_jax.errors import UserError
+from bert_jax.files.journal import checksum
 
 OBJECT = Layout(head="{", separator=", ", tail="}\n", empty="{}\n")
 LIST = Layout("odds", head="[", separator=", ", tail="]\n", empty=None)
@@ -141,6 +142,18 @@ def test_an_output_is_continued_after_any_row(tmp_path, monkeypatch, killed):
     assert write_rows(target, rows=[]) == 0
     assert sorted(os.listdir(tmp_path)) == ["bert_jax.json", "out"]
     assert target.read_text() == "{}\n"
+
+
+def test_a_record_without_files_has_no_rows(tmp_path):
+    target = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        write_rows(target, 4)
+    path = tmp_path / "out.partial" / ".record.json"
+    record = {**json.loads(path.read_text()), "files": {}}
+    del record["checksum"]
+    path.write_text(json.dumps({**record, "checksum": checksum(record)}))
+    assert write_rows(target) == 0
+    assert target.read_text() == "{one, two, three, four, five, six}\n"
 
 
 def test_only_files_of_earlier_calls_are_replaced(tmp_path):
