@@ -115,11 +115,13 @@ class Outputs:
         files: the files that are written so far, by prefix.
         rows: number of rows that an earlier call has written.
         digest: digest of the examples of these rows, from the last `mark`.
+        bad_rows: what became of bad rows among them, see `mark`.
         directory: directory of the unfinished files; None: the output cannot be continued.
     """
 
     rows: int = 0
     digest: str = ""
+    bad_rows: str = ""
     directory: Path | None = None
 
     def __init__(
@@ -160,12 +162,13 @@ class Outputs:
         """The number of rows that a later call need not write again."""
         return 0
 
-    def mark(self, rows: int, digest: str) -> None:
+    def mark(self, rows: int, digest: str, bad_rows: str = "") -> None:
         """Says that the output can be continued from here; recorded from time to time, if it can.
 
         Args:
             rows: number of rows so far.
             digest: digest of their examples.
+            bad_rows: what became of bad rows among them; "": there is none.
         """
 
 
@@ -177,7 +180,8 @@ class _ResumableOutputs(Outputs):
         self.rows = journal.count if journal.files else 0
         self.digest = journal.state.get("digest", "")
         self.directory = journal.directory
-        if type(self.digest) is not str:
+        self.bad_rows = journal.state.get("bad_rows", "")
+        if not type(self.digest) is type(self.bad_rows) is str:
             raise journal.damaged(RECORD)
         self._target, self._journal = target, journal
         super().__init__(layouts, self._open)
@@ -189,8 +193,8 @@ class _ResumableOutputs(Outputs):
     def kept(self) -> int:
         return self._journal.count
 
-    def mark(self, rows: int, digest: str) -> None:
-        self._journal.mark(rows, {"digest": digest})
+    def mark(self, rows: int, digest: str, bad_rows: str = "") -> None:
+        self._journal.mark(rows, {"digest": digest, "bad_rows": bad_rows})
 
     def publish(self) -> None:
         """Moves the complete files to their final names, the output itself last."""

@@ -157,6 +157,7 @@ class _Job:
         self.count, self.bad, self.first = 0, 0, ""
         self._windows, self._options = windows, options
         self._write, self._outputs = write, outputs
+        self._bad_rows = outputs.bad_rows  # what became of those so far
         self._stopped = stopped
         self._digest = hashlib.sha256()
         # Examples that were read and wait for their prediction, at most two windows.
@@ -193,7 +194,7 @@ class _Job:
                         self._write(example, prediction)
                     self._done(example)
                 if window.is_full:
-                    self._outputs.mark(self.count, self._digest.hexdigest())
+                    self._outputs.mark(self.count, self._digest.hexdigest(), self._bad_rows)
         except ExampleError as error:
             example = self._waiting[before + (error.index or 0) - self.count]
             raise error.at(example.location) from error
@@ -210,7 +211,7 @@ class _Job:
 
     def _write_bad(self, example: Example[Any], error: ExampleError) -> None:
         problem = example.error or error.at(example.location)
-        self.bad += 1
+        self.bad, self._bad_rows = self.bad + 1, self._options.bad_rows
         self.first = self.first or str(problem)
         if self._options.bad_rows == MARK:
             self._write(example, problem)
@@ -218,6 +219,10 @@ class _Job:
     def _skip(self, examples: Iterator[Example[Any]], source: str | Path) -> None:
         """Reads the examples that an earlier call has predicted."""
         outputs = self._outputs
+        if outputs.bad_rows not in ("", self._options.bad_rows):
+            rule = f"give {{bad_rows={outputs.bad_rows}}}, or remove that directory to start anew"
+            problem = f"{outputs.directory} has predictions with other bad rows"
+            raise OptionError("bad_rows", None, rule, problem)
         for example in itertools.islice(examples, outputs.rows):
             self._done(example)
         if (self.count, self._digest.hexdigest()) != (outputs.rows, outputs.digest):
@@ -249,9 +254,10 @@ def _with_remedy(error: UserError) -> UserError:
 
 
 def request_of(model: LoadedModel, task: str, options: PredictOptions) -> dict[str, Any]:
-    """Everything that predictions depend on, except the input."""
+    """Everything that predictions depend on, except the input and its bad rows."""
+    others = ("progress", "bad_rows")
     return {
-        **{key: value for key, value in vars(options).items() if key != "progress"},
+        **{key: value for key, value in vars(options).items() if key not in others},
         "task": task,
         **model_fingerprint(model),
     }
