@@ -114,7 +114,7 @@ def _are_entities(value: Any) -> bool:
     def is_entity(item: Any) -> bool:
         if isinstance(item, Mapping):
             return any(key in item for key in _STARTS)
-        return isinstance(item, list) and len(item) > 2 and type(item[0]) is int
+        return isinstance(item, list) and len(item) > 1 and type(item[0]) in (int, float)
 
     return isinstance(value, list) and all(map(is_entity, value))
 
@@ -138,7 +138,7 @@ def _entity(item: Any, text: str, location: str) -> _Entity:
             next((item[key] for key in keys if key in item), None) for keys in item_keys
         ]
     else:
-        values = item[:3]
+        values = [*item[:3], None][:3]
     start, end, of_type = values
     if isinstance(of_type, list) and len(of_type) == 1:
         of_type = of_type[0]

@@ -27,6 +27,7 @@ from bert_jax.data.readers.columns import (
     named_column,
     no_usual_name,
     record_id,
+    refuse_null,
     usual_column,
 )
 from bert_jax.data.readers.conll import CONLL, DOCUMENT_START, ColumnOptions, read_sentences
@@ -175,7 +176,10 @@ def _read(
                     yield example.labelled(tags)
                 continue
             if record.fields.get(names.words) is None:
+                refuse_null(_TEXTS, record.keys, record.location)
                 rule = "set {data.text_column} to the list of words"
+                if usual_column(_TEXTS, record.keys):
+                    rule += ", or give the entities of the text by its characters, or label: []"
                 raise no_usual_name(
                     *("data.text_column", "words", USUAL_WORDS), record.keys, record.location, rule
                 )

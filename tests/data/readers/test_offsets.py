@@ -124,11 +124,20 @@ def test_annotations_of_several_people(sentences, capsys):
         ([[0, 1, "X"], [0, 3, "Y"]], r"1: the entity 'a b' \(Y, 0 to 3\) has a word of another"),
         ([[1, 2, "X"]], r"1: the entity '' \(X, 2 to 2\) has no word; remove it"),
         ([{"start": 0, "end": 1, "label": "X", "text": "b"}], "1: the characters 0 to 1 are 'a', "),
+        ([[0, 1]], r"1: \[0, 1\] is not an entity: it needs its first character and one past its "),
+        ([[0.0, 1.0, "X"]], r"1: \[0.0, 1.0, 'X'\] is not an entity: it needs its first character"),
     ],
 )
 def test_errors(sentences, entities, message):
     with pytest.raises(UserError, match=f"a.jsonl:{message}"):
         sentences([{"text": "a b", "entities": entities}])
+
+
+def test_a_text_without_entities_and_entities_without_a_text(sentences):
+    with pytest.raises(UserError, match="by its characters, or label: \\[\\]$"):
+        sentences([{"text": "a b"}])
+    with pytest.raises(UserError, match="a.jsonl:1: 'text' is null; give it a value, or remove th"):
+        sentences([{"text": None, "label": []}])
 
 
 def test_words_and_tags_as_strings(sentences):
