@@ -1,6 +1,8 @@
-"""JSON lines as files of other formats: JSON; NumPy and Parquet, when all lines are there."""
+"""JSON lines as files of other formats: JSON; NumPy, CSV, Parquet, when all lines are there."""
 
 import contextlib
+import csv
+import io
 import itertools
 import json
 from collections.abc import Iterator
@@ -59,6 +61,34 @@ def to_numpy(lines: Path, file: BinaryIO) -> None:
         rows.seek(0)
         for row in rows:
             file.write(np.array(json.loads(row), kind).tobytes())
+
+
+def vectors_to_csv(lines: Path, file: BinaryIO, key: str) -> None:
+    """Lines of one object each as a CSV file in UTF-8 with a header.
+
+    The numbers of the vector under `key` have a column each: KEY_0, KEY_1, … Other values that are
+    no texts are JSON; a missing one is empty.
+
+    Raises:
+        UserError: a later row has a key that the first one lacks.
+    """
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    writer, names = csv.writer(text, lineterminator="\n"), None
+    with lines.open(encoding="utf-8") as rows:
+        for number, row in enumerate(map(json.loads, rows), 1):
+            vector = row.pop(key)
+            if names is None:
+                names = list(row)
+                writer.writerow([*names, *(f"{key}_{index}" for index in range(len(vector)))])
+            if others := [name for name in row if name not in names]:
+                raise UserError(
+                    f"prediction {number:,} has the column {others[0]!r}, which the first one "
+                    "lacks; write JSON lines, as .jsonl, or choose with --keep-columns"
+                )
+            values = [row.get(name, "") for name in names]
+            cells = [each if isinstance(each, str) else json.dumps(each) for each in values]
+            writer.writerow([*cells, *vector])
+    text.detach()
 
 
 def to_parquet(lines: Path, file: BinaryIO) -> None:

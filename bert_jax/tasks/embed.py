@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.converted_outputs import to_numpy
+from bert_jax.data.converted_outputs import to_numpy, vectors_to_csv
 from bert_jax.data.examples import Example, Text
 from bert_jax.data.outputs import Layout, float32_repr, to_json
 from bert_jax.errors import require_one_of
@@ -217,7 +217,17 @@ def _variants(description: ModelDescription) -> list[dict[str, str]]:
     return [{}, *({"prompt": name} for name in prompts)]
 
 
-_EMBEDDING, _NUMPY = "embedding", "npy"
+def _csv(options: PredictOptions) -> Sequence[OutputFile[Text, np.ndarray]]:
+    """A row of each text's columns and the numbers of its vector."""
+
+    def row(example: Example[Text], vector: np.ndarray) -> str:
+        return to_json(PREDICT.record(example, vector, options.keep_columns)) + "\n"
+
+    convert = functools.partial(vectors_to_csv, key=_EMBEDDING)
+    return (OutputFile(row, Layout(convert=convert)),)
+
+
+_EMBEDDING, _NUMPY, _CSV = "embedding", "npy", "csv"
 
 PREDICT = PredictSpec(
     TEXTS,
@@ -231,7 +241,7 @@ PREDICT = PredictSpec(
         side=options.side,
     ),
     lambda text, vector: {_EMBEDDING: vector},
-    formats={_NUMPY: _numpy},
-    endings={".npy": _NUMPY},
+    formats={_NUMPY: _numpy, _CSV: _csv},
+    endings={".npy": _NUMPY, ".csv": _CSV},
     variants=_variants,
 )

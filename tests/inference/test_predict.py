@@ -1,5 +1,6 @@
 """Files answered row by row."""
 
+import csv
 import dataclasses
 import gzip
 import io
@@ -154,13 +155,31 @@ def test_rows_of_other_types_are_no_table(tmp_path, monkeypatch):
             converted_outputs.to_parquet(lines, io.BytesIO())
 
 
-@pytest.mark.parametrize("name", ["v.csv", "v.npz", "v.txt", "v.parquets"])
+def test_vectors_as_csv(ask, model, tmp_path):
+    rows = [{"id": 1, "text": 'the "sun"'}, {"id": None, "text": "a, b"}]
+    expected = ask("embed", as_lines(rows))
+    source, options = tmp_path / "in.jsonl", {"progress": False, "batch_size": 2}
+    predict(model, "embed", source, tmp_path / "v.csv", options)
+    header, *lines = csv.reader((tmp_path / "v.csv").open(encoding="utf-8", newline=""))
+    width = len(expected[0]["embedding"])
+    assert header == ["id", "text", *(f"embedding_{index}" for index in range(width))]
+    assert [line[:2] for line in lines] == [["1", 'the "sun"'], ["null", "a, b"]]
+    for line, row in zip(lines, expected, strict=True):
+        np.testing.assert_array_equal(np.float32(line[2:]), np.float32(row["embedding"]))
+    source.write_text('{"text": "a"}\n{"text": "b", "more": 1}\n')
+    message = "^prediction 2 has the column 'more', which the first one lacks; write JSON lines"
+    with pytest.raises(UserError, match=message):
+        predict(model, "embed", source, tmp_path / "w.csv", options)
+    assert not (tmp_path / "w.csv").exists()
+
+
+@pytest.mark.parametrize("name", ["v.tsv", "v.npz", "v.txt", "v.parquets"])
 def test_an_ending_without_a_format(model, tmp_path, name):
     (tmp_path / "in.jsonl").write_text('{"text": "a"}')
     ending = name[1:]
     expected = (
         f"{name}: no format of task 'embed' has the ending {ending}; give .jsonl, .ndjson, .json, "
-        ".parquet, .npy, or a format: jsonl, json, parquet, npy"
+        ".parquet, .npy, .csv, or a format: jsonl, json, parquet, npy, csv"
     )
     with pytest.raises(UserError, match=f"{re.escape(expected)}$"):
         predict(model, "embed", tmp_path / "in.jsonl", tmp_path / name)
