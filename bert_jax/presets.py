@@ -254,12 +254,15 @@ PRESETS: dict[str, Preset] = {
         },
     ),
     # google/flax, examples/wmt: configs/default.py, models.py, train.py; its layers are normalised
-    # first, which no family with sinusoidal positions has.
+    # first, which no family with sinusoidal positions has. Attention without biases, and logits
+    # divided by sqrt(D), have no switch here.
     "wmt": Preset(
         {
             "hidden_act": "relu",
             "norm_first": True,
+            "layer_norm_eps": 1e-6,
             **_DROPOUT,
+            "activation_dropout": 0.1,
             "tie_word_embeddings": True,
             "scale_embedding": False,
         },
@@ -274,10 +277,15 @@ PRESETS: dict[str, Preset] = {
             }
         },
     ),
-    # Radford et al., 2018, section 4.1.
+    # Radford et al., 2018, section 4.1; epsilon: openai/finetune-transformer-lm, train.py.
     "gpt1": Preset(
         {"hidden_act": "gelu_new", "layer_norm_eps": 1e-5, "embedding_dropout": 0.1, **_DROPOUT},
-        {**_ADAM, "optimizer.bias_correction": True, "optimizer.decay_from": "warmup"},
+        {
+            **_ADAM,
+            "optimizer.epsilon": 1e-8,
+            "optimizer.bias_correction": True,
+            "optimizer.decay_from": "warmup",
+        },
         tasks={"causal_lm": {"optimizer.decay": "cosine", "data.length": 512}},
     ),
     # karpathy/nanoGPT: train.py and model.py, the smallest GPT-2; its cosine ends at a tenth of the

@@ -2,13 +2,14 @@
 
 import dataclasses
 import math
+from pathlib import Path
 
 import jax
 import pytest
 
 from bert_jax import presets
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.config import _flat_defaults, complete_config, override_keys
+from bert_jax.config import _flat_defaults, complete_config, load_config, override_keys
 from bert_jax.errors import OptionError
 from bert_jax.experiment import Experiment
 from bert_jax.families.family import find_family
@@ -28,7 +29,7 @@ FAMILIES = {
 }
 # What no family of the preset has.
 MISSING = {
-    "wmt": ["model.norm_first is False, there True"],
+    "wmt": ["model.norm_first is False, there True", "model.layer_norm_eps is 1e-05, there 1e-06"],
     "nanogpt": ["model.has_biases is True, there False", "model.has_norm_biases is True, there F"],
 }
 
@@ -108,6 +109,30 @@ def test_by_hand():
     assert keys_of_preset("wmt", "text_to_text")["generation.length_penalty"] == 0.6
     assert keys_of_preset("t5", "span_corruption")["optimizer.decay"] == "constant_inverse_sqrt"
     assert keys_of_preset("t5_v1_1", "text_to_text")["optimizer.decay"] == "constant"
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "differing"),
+    [
+        ("gpt.py:family=openai-gpt", "gpt1", {}),
+        ("gpt.py", "nanogpt", {}),
+        ("t5.py", "t5", {}),
+        ("text_to_text.py", "t5", {}),
+        ("translation.py", "transformer",
+         {"tokenizer.model_type": "unigram", "data.packing": True}),
+    ],
+)  # fmt: skip
+def test_the_config_of_a_paper_is_as_its_preset(config, name, differing):
+    """Both have the paper's switches: what differs is what the config says otherwise."""
+    path = Path(__file__).parents[1] / "configs" / config
+    keys = load_config(str(path))
+    expected = keys_of_preset(name, keys["task"])
+    found = {key: keys[key.partition(".")[0]][key.partition(".")[2]] for key in expected}
+    assert {key: value for key, value in found.items() if value != expected[key]} == differing
+
+
+def test_flax_wmt_has_dropout_inside_the_feed_forward_layer():
+    assert new_model("wmt").activation_dropout == 0.1
 
 
 @pytest.mark.parametrize(
