@@ -223,17 +223,16 @@ def _find_columns(options: ParallelOptions, names: tuple[str, ...], location: st
         second = target or usual_column((usual_target,), names)
         if first and second and first != second:
             return _Columns(first, second, id)
-    source = source or usual_column([usual for usual, _ in _USUAL], names)
+    usual_sources = [usual for usual, _ in _USUAL]
+    source = source or usual_column(usual_sources, names)
     if source is None:
-        raise no_usual_name(
-            "data.source_column",
-            "a source",
-            [usual for usual, _ in _USUAL],
-            names,
-            location,
+        rule = (
             "set {data.source_column} and {data.target_column}, or {data.source_language} and "
-            "{data.target_language}",
+            "{data.target_language}"
         )
+        if "paragraphs" in names:  # an article of SQuAD
+            rule = "set {data.format=squad}"
+        raise no_usual_name("data.source_column", "a source", usual_sources, names, location, rule)
     return _Columns(source, None, id)
 
 

@@ -61,3 +61,8 @@ def test_questions_without_an_answer_are_refused_or_left_out(squad, capfd):
     skipping = ParallelOptions("squad", empty="skip")
     assert [each.id for each in read_parallel(path, skipping)] == ["Who"]
     assert "pairs with an empty text left out: 1" in capfd.readouterr().err
+
+
+def test_a_file_without_its_format_is_told_to_have_one(squad):
+    with pytest.raises(OptionError, match=r"only 'title', 'paragraphs'; set data.format=squad$"):
+        list(read_parallel(squad(Who=["Goethe"]), ParallelOptions()))
