@@ -1,5 +1,6 @@
 """Batches of queries with documents, and the vectors that a training computes of them."""
 
+import contextlib
 import dataclasses
 
 import jax
@@ -19,6 +20,7 @@ from bert_jax.inference.streams import predict_examples
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.text_vectors import TextVectors
 from bert_jax.models.surgery import without_padding
+from bert_jax.models.vectors import Normalize
 from bert_jax.planning.roofline import flops_of_batch, real_flops
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks.base.predictor import BatchOptions, Model
@@ -203,19 +205,34 @@ def test_the_two_encoders_of_dpr(make_task, tiny_config, tokenizer, tmp_path):
         jax.tree.map(np.testing.assert_array_equal, actual, params[name])
 
 
-def test_two_encoders_in_one_directory_must_be_alike(make_task, tiny_config, tokenizer, tmp_path):
+@pytest.mark.parametrize(
+    ("layers", "vectors", "data", "problem"),
+    [
+        (1, {}, {}, "differ in architecture or tokenizer; give two that are alike"),
+        (2, {"poolings": ("cls",)}, {}, "differ in the files' poolings; give two that are alike"),
+        (2, {"modules": (Normalize(),)}, {}, "differ in the files' modules; give two"),
+        (2, {"max_length": 9}, {"length": 0}, "the encoders have different lengths"),
+        (2, {"max_length": 9}, {}, ""),
+        (2, {}, {"length": 0}, ""),
+    ],
+)
+def test_two_encoders_in_one_directory_must_be_alike(
+    make_task, tiny_config, tokenizer, tmp_path, layers, vectors, data, problem
+):
     models = []
-    for layers in (2, 1):
-        config = dataclasses.replace(tiny_config, num_hidden_layers=layers)
+    for count, changed in ((2, {}), (layers, vectors)):
+        config = dataclasses.replace(tiny_config, num_hidden_layers=count)
+        vectors = TextVectors(**{"max_length": 12, **changed})
         description = ModelDescription(
-            config, "encoder", add_pooling_layer=False, stored_vectors=TextVectors()
+            config, "encoder", add_pooling_layer=False, stored_vectors=vectors
         )
         params = random_params(description.make_module(Execution()))
         models.append((description, params, tokenizer))
     model_directory.save(tmp_path / "both", *models[0], {"query": models[1]})
-    task = make_task(init_from=tmp_path / "both", document_encoder={"separate": True})
+    task = make_task(init_from=tmp_path / "both", document_encoder={"separate": True}, data=data)
     source = model_directory.load_description(tmp_path / "both")
-    with pytest.raises(UserError, match="differ in architecture or tokenizer; give two that are"):
+    refused = pytest.raises(UserError, match=problem) if problem else contextlib.nullcontext()
+    with refused:
         task.load_params(tmp_path / "both", source, task.module)
 
 

@@ -19,11 +19,12 @@ from bert_jax.data.examples import Candidates, Example, Text, digest_of
 from bert_jax.data.padding import Sequences, bucket_length
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.row_packing import RowPacker
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import OptionError, UserError, listed
 from bert_jax.models.dual_encoder import VectorInputs
 from bert_jax.models.encoder_with_head import model_inputs, row_kinds
 from bert_jax.models.execution import Execution
 from bert_jax.models.vectors import DOCUMENT, QUERY, SIDES
+from bert_jax.options import differing_names
 from bert_jax.tasks.base.labelled_options import labelled_options
 from bert_jax.tasks.base.labelled_task import (
     TrainedModel,
@@ -101,6 +102,7 @@ class RetrievalTask(RankedTask):
                 if not is_alike or described.config != other.config:
                     problem = f"{source}: its encoders differ in architecture or tokenizer"
                     raise UserError(f"{problem}; give two that are alike")
+                self._check_vectors_alike(source, described, other)
             return load_encoder(source, described, self.description, one, **how)
 
         if module.towers == 1:
@@ -117,6 +119,21 @@ class RetrievalTask(RankedTask):
             problem = f"{directory} has the encoder of queries alone"
             raise OptionError("document_encoder.init_from", "", rule, problem)
         return with_documents(queries, load(directory, description, DOCUMENT))
+
+    def _check_vectors_alike(
+        self, source: Path, described: ModelDescription, other: ModelDescription
+    ) -> None:
+        """Raises UserError if two encoders differ in what both have alike in a training."""
+        names = differing_names(vars(described.vectors), vars(other.vectors))
+        names = [name for name in names if name not in ("other", "route")]
+        if names == ["max_length"]:
+            if self.data.length:
+                return
+            rule = "the encoders have different lengths; set it, and {data.query_length}"
+            raise OptionError("data.length", None, rule)
+        if names:
+            problem = f"{source}: its encoders differ in the files' {listed(names)}"
+            raise UserError(f"{problem}; give two that are alike")
 
     def stored_length(self, model: TrainedModel) -> int | None:
         return stored_length(model.description, model.tokenizer)
