@@ -30,13 +30,14 @@ from bert_jax.models.head import (
     label_parameters,
 )
 from bert_jax.models.heads.text_vectors import SIMILARITIES
-from bert_jax.models.vectors import QUERY
+from bert_jax.models.vectors import DOCUMENT, QUERY
 from bert_jax.process import say
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.sharding.mesh import check_mesh, one_device_mesh
 from bert_jax.sharding.runtime import keep_freed_memory
 from bert_jax.tasks import find_task, task_names
-from bert_jax.tasks.base.predictor import Model
+from bert_jax.tasks.base.predictor import BatchOptions, Model
+from bert_jax.tasks.base.vector_kinds import vector_kind
 
 
 def load(
@@ -338,16 +339,26 @@ def _with_queries_of(model: LoadedModel, query_model: Model) -> LoadedModel:
     """A model whose queries another one encodes.
 
     Raises:
-        UserError: one of them has no files that say how it makes vectors, or two encoders already.
+        UserError: one of them has no files that say how it makes vectors, another head, or two
+            encoders already; or their vectors have different widths.
     """
+    widths = []
     for each in (model, query_model):
         if each.sides:
             problem = "a model with two encoders takes no third"
             raise OptionError("query_model", None, "leave it out", problem)
-        if each.description.stored_vectors is None:
+        vectors, head = each.description.stored_vectors, each.description.head
+        if vectors is None:
             rule = "name how both make vectors, such as mean"
             problem = f"a {each.description.class_name} has no files of sentence-transformers"
             raise OptionError("pooling", None, rule, problem)
+        if head not in vectors.heads:
+            raise OptionError("task", head, "leave it out: its model makes no vectors")
+        predictor: Any = vector_kind(each.description).predictor(each, DOCUMENT, BatchOptions())
+        widths.append(predictor.width)
+    if widths[0] != widths[1]:
+        problem = f"vectors of documents have the width {widths[0]}, of queries {widths[1]}"
+        raise OptionError("query_model", None, "give two models of one width", problem)
     return dataclasses.replace(model, sides={QUERY: query_model})
 
 

@@ -182,6 +182,23 @@ def test_one_of_them_alone(pair, both, tmp_path):
         alone.embed(TEXTS, side="queries")
 
 
+def test_versions_and_empty_prompts_are_no_difference(pair, both, tmp_path):
+    """Files of different versions of sentence-transformers, newer ones with empty prompts."""
+    name, prompts = "config_sentence_transformers.json", {"query": "", "document": "a tree : "}
+    fields = {
+        "documents": {"__version__": {"pytorch": "1.8.1"}, "prompts": {"document": "a tree : "}},
+        "queries": {"__version__": {"pytorch": "2.13.0"}, "prompts": prompts, "note": None},
+    }
+    for directory, content in fields.items():
+        (tmp_path / directory / name).write_text(json.dumps(content))
+    convert(tmp_path / "documents", tmp_path / "new", query_model=tmp_path / "queries")
+    written = json.loads((tmp_path / "new" / name).read_text())
+    assert written == {**fields["documents"], "note": None}
+    model, alone = bert_jax.load(tmp_path / "new"), bert_jax.load(tmp_path / "documents")
+    expected = alone.embed(TEXTS, side="document")
+    np.testing.assert_array_equal(model.embed(TEXTS, side="document"), expected)
+
+
 def test_models_that_do_not_go_together(pair, both, tmp_path):
     documents, queries = pair
     vectors = dataclasses.replace(documents.description.stored_vectors, similarity="dot")
@@ -189,6 +206,18 @@ def test_models_that_do_not_go_together(pair, both, tmp_path):
     dataclasses.replace(documents, description=description).save(tmp_path / "dot")
     with pytest.raises(UserError, match=r"different similarity_fn_name: 'dot' \(document\), None"):
         convert(tmp_path / "dot", tmp_path / "new", query_model=tmp_path / "queries")
+    with pytest.raises(UserError, match="task is 'classification'; leave it out: its model makes"):
+        convert(
+            tmp_path / "documents",
+            tmp_path / "new",
+            task="classification",
+            query_model=tmp_path / "queries",
+        )
+    vectors = dataclasses.replace(queries.description.stored_vectors, poolings=("cls", "max"))
+    description = dataclasses.replace(queries.description, stored_vectors=vectors)
+    dataclasses.replace(queries, description=description).save(tmp_path / "wide")
+    with pytest.raises(UserError, match="documents have the width 16, of queries 32; give two"):
+        convert(tmp_path / "documents", tmp_path / "new", query_model=tmp_path / "wide")
     with pytest.raises(UserError, match="takes no third; leave it out"):
         convert(both, tmp_path / "new", query_model=tmp_path / "queries")
     with pytest.raises(UserError, match="Google's files have one encoder"):

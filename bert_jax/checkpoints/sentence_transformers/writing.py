@@ -41,6 +41,10 @@ _PACKAGES = {
 }
 
 
+_VERSION = "__version__"
+"""The key of MODEL for the versions of the programs that have written it."""
+
+
 def write_vectors(
     directory: Path, vectors: StoredVectors, hidden_size: int, tensors: Mapping[str, np.ndarray]
 ) -> None:
@@ -108,14 +112,29 @@ def join_routes(directory: Path, default: str) -> None:
 
 
 def _of_all(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The content of MODEL for several models, from that of each."""
-    for key in dict.fromkeys(key for fields in models.values() for key in fields):
-        values = {route: fields.get(key) for route, fields in models.items()}
-        if len(set(map(repr, values.values()))) > 1:
+    """The content of MODEL for several models, from that of each.
+
+    Where only the versions of the programs that wrote them differ, those of the first are kept;
+    an empty prompt is none.
+    """
+    compared = {
+        route: {key: _without_empty(value) for key, value in fields.items() if key != _VERSION}
+        for route, fields in models.items()
+    }
+    for key in dict.fromkeys(key for fields in compared.values() for key in fields):
+        values = {route: fields.get(key) for route, fields in compared.items()}
+        if len({repr(value or None) for value in values.values()}) > 1:
             differing = ", ".join(f"{value!r:.80} ({route})" for route, value in values.items())
             problem = f"the models have different {key}: {differing}"
             raise UserError(f"{problem}; write the same into {MODEL} of both")
-    return dict(next(iter(models.values())))
+    return {key: value for fields in reversed(models.values()) for key, value in fields.items()}
+
+
+def _without_empty(value: Any) -> Any:
+    """The same, a dict such as of prompts in order and without empty texts."""
+    if not isinstance(value, dict):
+        return value
+    return dict(sorted((name, text) for name, text in value.items() if text != ""))
 
 
 def module_tensors(params: Mapping[str, Any]) -> dict[str, np.ndarray]:
