@@ -256,10 +256,12 @@ def _with_remedy(error: UserError) -> UserError:
 def request_of(model: LoadedModel, task: str, options: PredictOptions) -> dict[str, Any]:
     """Everything that predictions depend on, except the input and its bad rows."""
     others = ("progress", "bad_rows")
+    sides = {f"{side}_model": model_fingerprint(each) for side, each in model.sides.items()}
     return {
         **{key: value for key, value in vars(options).items() if key not in others},
         "task": task,
         **model_fingerprint(model),
+        **{name: each["model"] for name, each in sides.items()},
     }
 
 

@@ -233,6 +233,9 @@ def test_a_stopped_prediction_is_continued(ask, model, tmp_path, capsys):
     for other in (dataclasses.replace(model).add_words(["zzz"]), cut_left):
         with pytest.raises(UserError, match=r"of another request \(other model\)"):
             predict(other, "embed", source, target, options)
+    of_two = dataclasses.replace(model, sides={"query": cut_left})
+    with pytest.raises(UserError, match=r"of another request \(other query_model\)"):
+        predict(of_two, "embed", source, target, options)
 
     # A malformed row further on is an error; when it is mended, the rows before it are kept.
     source.write_text(as_lines(rows[:280]) + "oops\n" + as_lines(rows[281:]))
