@@ -122,11 +122,16 @@ def load(
     model = LoadedModel(module, params, tokenizer, description, mesh, report)
     options: dict[str, Any] = {"precision": precision, "seed": seed, "hidden_act": hidden_act}
     stored_vectors = description.stored_vectors
-    if route is None and stored_vectors and description.head in stored_vectors.heads:
-        of_sides = {
-            side: load(directory, task, mesh=mesh, route=side, **options)
-            for side in sides_of(directory)
-        }
+    if route is None and stored_vectors:
+        of_sides = {}
+        if description.head in stored_vectors.heads:
+            of_sides = {
+                side: load(directory, task, mesh=mesh, route=side, **options)
+                for side in sides_of(directory)
+            }
+        elif has_routes(directory) and is_main_host():
+            rule = "take another by `bert-jax convert --route`"
+            say(f"{directory} has a Router: its encoder of texts of no kind gets the head; {rule}")
         model = dataclasses.replace(model, sides=of_sides)
     options |= {"labels": None if labels is None else tuple(labels), "route": route}
     stored = directory if files is model_directory else source.prefix

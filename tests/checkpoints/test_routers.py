@@ -182,6 +182,12 @@ def test_one_of_them_alone(pair, both, tmp_path):
         alone.embed(TEXTS, side="queries")
 
 
+def test_a_head_takes_one_of_the_encoders(pair, both, capsys):
+    model = bert_jax.load(both, task="classification")
+    assert model.config == pair[0].config
+    assert "has a Router: its encoder of texts of no kind gets the head" in capsys.readouterr().err
+
+
 def test_versions_and_empty_prompts_are_no_difference(pair, both, tmp_path):
     """Files of different versions of sentence-transformers, newer ones with empty prompts."""
     name, prompts = "config_sentence_transformers.json", {"query": "", "document": "a tree : "}
