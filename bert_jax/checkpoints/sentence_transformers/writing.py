@@ -127,7 +127,7 @@ def _of_all(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
             differing = ", ".join(f"{value!r:.80} ({route})" for route, value in values.items())
             problem = f"the models have different {key}: {differing}"
             raise UserError(f"{problem}; write the same into {MODEL} of both")
-    return {key: value for fields in reversed(models.values()) for key, value in fields.items()}
+    return {key: value for fields in reversed([*models.values()]) for key, value in fields.items()}
 
 
 def _without_empty(value: Any) -> Any:
