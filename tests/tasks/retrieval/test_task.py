@@ -236,6 +236,24 @@ def test_two_encoders_in_one_directory_must_be_alike(
         task.load_params(tmp_path / "both", source, task.module)
 
 
+def test_a_finished_model_has_encoders_that_are_alike(make_task, tiny_config, tokenizer, tmp_path):
+    """A training makes them alike; an evaluation would compute both as the encoder of queries."""
+    for name, pooling in (("queries", "mean"), ("documents", "cls")):
+        vectors = TextVectors(poolings=(pooling,))
+        description = ModelDescription(
+            tiny_config, "encoder", add_pooling_layer=False, stored_vectors=vectors
+        )
+        params = random_params(description.make_module(Execution()))
+        model_directory.save(tmp_path / name, description, params, tokenizer)
+    towers = {"separate": True, "init_from": str(tmp_path / "documents")}
+    task = make_task(init_from=tmp_path / "queries", document_encoder=towers)
+    source = model_directory.load_description(tmp_path / "queries")
+    task.load_params(tmp_path / "queries", source, task.module)
+    task.splits = dataclasses.replace(task.splits, train=[])
+    with pytest.raises(UserError, match="documents: the two encoders differ in the files' pooling"):
+        task.load_params(tmp_path / "queries", source, task.module)
+
+
 def test_queries_are_not_longer_than_documents(make_task):
     with pytest.raises(OptionError, match="query_length is 17; it must be at most 16, the length"):
         make_task(data={"query_length": 17})

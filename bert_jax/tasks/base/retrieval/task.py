@@ -113,7 +113,10 @@ class RetrievalTask(RankedTask):
             return load(directory, description, QUERY)
         queries = load(directory, description, QUERY)
         if source := self._document_encoder:
-            return with_documents(queries, load(source, load_description(source), DOCUMENT))
+            documents = load_description(source)
+            if not self.splits.train:  # a training makes both alike
+                self._check_vectors_alike(source, documents, description)
+            return with_documents(queries, load(source, documents, DOCUMENT))
         if not (self.splits.train or has_both):
             rule = "give the directory that `bert-jax export --part document` wrote"
             problem = f"{directory} has the encoder of queries alone"
@@ -132,7 +135,7 @@ class RetrievalTask(RankedTask):
             rule = "the encoders have different lengths; set it, and {data.query_length}"
             raise OptionError("data.length", None, rule)
         if names:
-            problem = f"{source}: its encoders differ in the files' {listed(names)}"
+            problem = f"{source}: the two encoders differ in the files' {listed(names)}"
             raise UserError(f"{problem}; give two that are alike")
 
     def stored_length(self, model: TrainedModel) -> int | None:
