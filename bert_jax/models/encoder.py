@@ -140,9 +140,9 @@ class Encoder(nn.Module):
 
         Raises:
             ValueError: a row is longer than the position table; an id, if it is no tracer, is not
-                in the vocabulary; there is a cache, but no `position_ids`; or packed rows,
-                trigrams, value relations or a pooling layer: it would pool the first token of each
-                call.
+                in the vocabulary; layers without global tokens get some; there is a cache, but no
+                `position_ids`; or packed rows, trigrams, value relations or a pooling layer: it
+                would pool the first token of each call.
         """
         input_ids, segment_ids = inputs.input_ids, inputs.segment_ids
         packed_rows = inputs.packed_rows
@@ -216,7 +216,15 @@ class Encoder(nn.Module):
 
 
 def _check_tokens(inputs: EncoderInputs, config: EncoderConfig) -> None:
-    """Refuses tokens for which a table has no row: a look-up would give NaN, or another row."""
+    """Refuses global tokens where layers have none, and tokens for which a table has no row.
+
+    A look-up would give NaN, or another row.
+    """
+    if inputs.global_attention_mask is not None and config.attention_window is None:
+        raise ValueError(
+            "global_attention_mask is for layers with global tokens, which the model does not "
+            "have; leave it out, or make it a model that has them (bert-jax convert --to FAMILY)"
+        )
     ids, length = inputs.input_ids, inputs.input_ids.shape[-1]
     has_table = config.position_kind in ("learned", "sinusoidal")
     is_counted = has_table and inputs.position_ids is None

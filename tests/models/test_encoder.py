@@ -150,6 +150,8 @@ def test_tokens_without_a_row_in_a_table_are_refused(params):
         low, high = min(0, wrong), max(0, wrong)
         with pytest.raises(ValueError, match=f"are from {low} to {high}, but the vocabulary is "):
             model.apply({"params": params}, ids)
+    with pytest.raises(ValueError, match=r"layers with global tokens, .* leave it out, or make"):
+        model.apply({"params": params}, 0 * ids, global_attention_mask=np.ones_like(ids))
 
 
 def test_padding_needs_no_row_in_the_table_of_positions_after_padding(params):
