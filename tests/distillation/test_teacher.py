@@ -197,6 +197,13 @@ def test_a_family_with_other_layers_is_refused(experiment_of, teacher_of):
         _ = experiment_of("classes", keys).model_init
 
 
+def test_a_family_for_longer_texts_needs_a_conversion(experiment_of, teacher_of):
+    keys = {"init_from": str(teacher_of("classes")), "model.family": "longformer"}
+    message = "holds a model of the family bert: make it one first, by bert-jax convert --to longf"
+    with pytest.raises(UserError, match=message):
+        _ = experiment_of("classes", keys).model_init
+
+
 def test_layers_of_nothing():
     config = complete_config({"task": "pretraining", "model": {"keep_layers": 2}}, where="test")
     with pytest.raises(UserError, match=r"model\.keep_layers is 2; it chooses layers of the model"):

@@ -303,6 +303,12 @@ def _in_family(description: ModelDescription, family: Family) -> EncoderConfig:
     source, old = description.family, description.config
     if source.model_type == family.model_type:
         return old
+    if family.from_other is not None:
+        rule = (
+            f"{{init_from}} holds a model of the family {source.model_type}: make it one first, by "
+            f"bert-jax convert --to {family.model_type}, and leave {{model.family}} out"
+        )
+        raise OptionError("model.family", family.model_type, rule)
     fields = {name: fields_of(old)[name] for name in family.file_fields()}
     may_differ = _training_fields()
     fields |= {name: value for name, value in family.defaults.items() if name in may_differ}
