@@ -61,8 +61,9 @@ def test_a_head_draws_further_arguments(make_model, monkeypatch):
     own = dataclasses.replace(head, comparison=compared)
     monkeypatch.setattr("bert_jax.parity.inputs.find_head", lambda name: own)
     short, *_ = make_inputs(model.config, model.tokenizer, "masked_lm", "regression")
-    assert list(short.features) == [*FEATURES, "position_ids"]
-    plain = dataclasses.replace(short, features={name: short.features[name] for name in FEATURES})
+    read = FEATURES[:3]  # a model without windows has no global tokens
+    assert list(short.features) == [*read, "position_ids"]
+    plain = dataclasses.replace(short, features={name: short.features[name] for name in read})
     logits = [compute(model, batch)["logits", "logits"] for batch in (short, plain)]
     assert abs(logits[0] - logits[1]).max() > 0.01
 
