@@ -14,12 +14,13 @@ from bert_jax.errors import OptionError
 from bert_jax.models.head import head_parameters
 from bert_jax.sharding.rules import match_tree
 
-EMBEDDINGS, LAYERS, POOLER, HEAD = "embeddings", "layers", "pooler", "head"
+EMBEDDINGS, LAYERS, LAST_NORM, POOLER, HEAD = "embeddings", "layers", "norm", "pooler", "head"
 
 # The group of each parameter of an encoder, of which a model may have several.
 _PARTS_OF_ENCODER: tuple[tuple[str, str], ...] = (
     (r"(^|/)(embeddings|embedding_projection|relative_\w+|convolution)/", EMBEDDINGS),
     ("(^|/)layers/", LAYERS),
+    ("(^|/)encoder/final_norm/", LAST_NORM),
     ("(^|/)(pooler|encoder)/", POOLER),
 )
 
@@ -35,7 +36,7 @@ def rate_factors(
     """The factor of each parameter's learning rate.
 
     With L layers, layer l = 1 … L learns at layer_decay^(L + 1 - l), the embeddings at
-    layer_decay^(L + 1), the pooler at 1, the head at `head_factor`. The source is ELECTRA
+    layer_decay^(L + 1), pooler and last LayerNorm at 1, the head at `head_factor`. The source is ELECTRA
     (finetune/…/model/optimization.py), but ELECTRA counts the pooler as one more layer, so that its
     top layer gets the decay twice (google-research/electra#51). Each encoder of a model counts its
     own layers; L of the embeddings is that of the deepest.
@@ -45,8 +46,8 @@ def rate_factors(
         layer_decay: ratio of a layer's learning rate to the rate of the layer above.
         head_factor: factor of the parameters outside the encoder.
         frozen_layers: number of lowest layers that are frozen, with the embeddings; 0: none.
-        freeze_encoder: whether layers and embeddings are frozen. The pooler is not: a checkpoint
-            may have none, then it is randomly initialised like the head.
+        freeze_encoder: whether layers, embeddings and last LayerNorm are frozen. The pooler is not:
+            a checkpoint may have none, then it is randomly initialised like the head.
 
     Raises:
         OptionError: the model has fewer layers, or nothing is left to train.
@@ -61,6 +62,7 @@ def rate_factors(
     frozen = count if freeze_encoder else frozen_layers
     scalars = {
         EMBEDDINGS: 0.0 if frozen else layer_decay ** (count + 1),
+        LAST_NORM: 0.0 if freeze_encoder else 1.0,
         POOLER: 1.0,
         HEAD: head_factor,
     }

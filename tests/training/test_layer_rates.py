@@ -112,6 +112,12 @@ def test_every_encoder_of_a_model_has_the_rates_of_an_encoder():
         assert actual[f"{encoder}/embeddings/layer_norm/bias"] == 0.0
         assert actual[f"{encoder}/pooler/dense/kernel"] == 1.0
     assert actual["passages/encoder/final_norm/scale"] == 1.0
+    frozen = flatten_dict(rate_factors(params, freeze_encoder=True), sep="/")
+    assert {name for name, factor in frozen.items() if np.any(factor)} == {
+        f"{encoder}/pooler/dense/{part}"
+        for encoder in ("bert", "passages")
+        for part in ("kernel", "bias")
+    }
 
 
 def test_invalid_freezing_is_refused():
