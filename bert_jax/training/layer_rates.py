@@ -36,10 +36,10 @@ def rate_factors(
     """The factor of each parameter's learning rate.
 
     With L layers, layer l = 1 … L learns at layer_decay^(L + 1 - l), the embeddings at
-    layer_decay^(L + 1), pooler and last LayerNorm at 1, the head at `head_factor`. The source is ELECTRA
-    (finetune/…/model/optimization.py), but ELECTRA counts the pooler as one more layer, so that its
-    top layer gets the decay twice (google-research/electra#51). Each encoder of a model counts its
-    own layers; L of the embeddings is that of the deepest.
+    layer_decay^(L + 1), the last LayerNorm and the pooler at 1, the head at `head_factor`. The
+    source is ELECTRA (finetune/…/model/optimization.py), but ELECTRA counts the pooler as one more
+    layer, so that its top layer gets the decay twice (google-research/electra#51). Each encoder of
+    a model counts its own layers; L of the embeddings is that of the deepest.
 
     Args:
         params: parameters, or their shapes, of any model of `models/`.
