@@ -101,6 +101,8 @@ def test_every_rule_is_some_parameter_s_first():
     mobile, electra, modern = (
         find_family(name).new_config("tiny") for name in ("mobilebert", "electra", "modernbert")
     )
+    positions = {"share_att_key": False, "conv_kernel_size": 3, "position_buckets": 8}
+    deberta = find_family("deberta-v2").new_config("tiny", **positions)
     models = [
         *((CONFIG, head) for head in HEADS),
         (joint, "question_answering"),
@@ -110,6 +112,7 @@ def test_every_rule_is_some_parameter_s_first():
         (find_family("t5").new_config("tiny"), "text_to_text"),
         (find_family("marian").new_config("tiny"), "text_to_text"),
         (modern, "classification"),
+        (deberta, "masked_lm"),
     ]
     names = {name for model in models for name in flatten_dict(shapes_of(*model), sep="/")}
     student = ProjectedStudent(CONFIG, find_head("masked_lm").make(CONFIG), width=8)
