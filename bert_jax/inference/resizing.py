@@ -45,8 +45,9 @@ def add_words(model: ModelT, words: Sequence[str], *, whole: bool = False) -> Mo
     params, config = surgery.add_vocabulary(
         model.params, model.config, [pieces[new] for new in sorted(pieces)], first_id
     )
+    changed = _replaced(model, params, config, tokenizer)
     model.changes.append("add_words")
-    return _replaced(model, params, config, tokenizer)
+    return changed
 
 
 def extend_positions(model: ModelT, length: int) -> ModelT:
@@ -63,9 +64,10 @@ def extend_positions(model: ModelT, length: int) -> ModelT:
     """
     require_at_least("length", length, 1, MOST_POSITIONS)
     params, config = surgery.extend_positions(model.params, model.config, length)
+    unlimited = _without_limits(model)
+    changed = _replaced(unlimited, params, config, unlimited.tokenizer)
     model.changes.append("extend_positions")
-    model = _without_limits(model)
-    return _replaced(model, params, config, model.tokenizer)
+    return changed
 
 
 def to_family(
@@ -101,15 +103,16 @@ def to_family(
     separator = model.tokenizer.special_id("sep", "attention with windows")
     other = OtherModel(description.family, description.head, model.params, model.config, separator)
     made = family.from_other(other, positions, attention_window)
-    model.changes.append("to_family")
-    model = _without_limits(model)
+    unlimited = _without_limits(model)
     keys = family.file_fields().values()
     others = {key: value for key, value in description.other.items() if key not in keys}
     description = dataclasses.replace(
-        model.description, family=family, other=others, mixed_dtypes={}
+        unlimited.description, family=family, other=others, mixed_dtypes={}
     )
-    model = dataclasses.replace(model, description=description)
-    return _replaced(model, made.params, made.config, model.tokenizer)
+    unlimited = dataclasses.replace(unlimited, description=description)
+    changed = _replaced(unlimited, made.params, made.config, unlimited.tokenizer)
+    model.changes.append("to_family")
+    return changed
 
 
 def _without_limits(model: ModelT) -> ModelT:
@@ -133,8 +136,9 @@ def keep_layers(model: ModelT, layers: int | Sequence[int]) -> ModelT:
         UserError: a layer does not exist, or appears twice.
     """
     params, config = surgery.keep_layers(model.params, model.config, layers)
+    changed = _replaced(model, params, config, model.tokenizer)
     model.changes.append("keep_layers")
-    return _replaced(model, params, config, model.tokenizer)
+    return changed
 
 
 def _replaced(model: ModelT, params: Any, config: EncoderConfig, tokenizer: Tokenizer) -> ModelT:

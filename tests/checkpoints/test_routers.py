@@ -168,7 +168,7 @@ def test_an_index_has_the_vectors_of_each(pair, both, tmp_path):
         bert_jax.Index.load(tmp_path / "index", documents)
 
 
-def test_one_of_them_alone(pair, both, tmp_path):
+def test_one_of_them_alone(pair, both, tmp_path, capsys):
     alone = bert_jax.load(both, route="query")
     convert(both, tmp_path / "query", route="query")
     files = {path.name for path in (tmp_path / "query").iterdir()}
@@ -177,7 +177,9 @@ def test_one_of_them_alone(pair, both, tmp_path):
     with pytest.raises(UserError, match="route is 'query'; leave it out"):
         bert_jax.load(tmp_path / "queries", route="query")
     with pytest.raises(UserError, match="encoders of its own for query; change each alone"):
-        bert_jax.load(both).keep_layers(1)
+        (two_sided := bert_jax.load(both)).keep_layers(1)
+    two_sided.save(tmp_path / "same")
+    assert "without what keep_layers changes" not in capsys.readouterr().err
     with pytest.raises(UserError, match="side is 'queries'; known are query, document"):
         alone.embed(TEXTS, side="queries")
 
