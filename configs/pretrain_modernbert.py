@@ -43,6 +43,8 @@ def get_config(
     init_from: str = "",
 ) -> ConfigDict:
     """A phase: "", "extension" or "decay"; `length` and `batch` replace its own ones."""
+    if phase and not init_from:
+        raise ValueError(f"phase={phase} continues a run; give init_from=RUN of the phase before")
     tokens, its_length, its_batch = PHASES[phase]
     length, batch = length or its_length, batch or its_batch
     rate = RATES[size] if phase == "" else 3e-4

@@ -14,6 +14,7 @@ import pytest
 
 from bert_jax.config import default_config, load_config, set_key, set_keys
 from bert_jax.data.pretraining.preparation.prepare import prepare
+from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.training.optimizer import make_optimizer
 from tests.runs import completed
@@ -109,6 +110,12 @@ def test_a_shrunken_pretraining_config_trains_two_steps(path, tiny_corpus, tmp_p
     ]
     for name in ("config.json", "curves.png", "checkpoints/2", "model/model.safetensors"):
         assert (workdir / name).exists(), name
+
+
+def test_a_later_phase_of_modernbert_needs_a_run():
+    path = CONFIGS[0].with_name("pretrain_modernbert.py")
+    with pytest.raises(UserError, match="phase=decay continues a run; give init_from=RUN"):
+        load_config(f"{path}:phase=decay")
 
 
 @pytest.mark.slow
