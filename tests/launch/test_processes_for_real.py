@@ -52,6 +52,7 @@ def test_two_processes_are_stopped_and_go_on(train_command, add_program, program
     assert process.returncode == 0, errors
     stored = json.loads((there / "result.json").read_text())
     del stored["warnings"]  # printed at the start
+    assert stored.pop("exported_step") == STEPS["train.steps"]
     assert json.loads(output.splitlines()[-1]) == stored
 
     subprocess.run(train_command(here, STEPS), check=True, capture_output=True)
