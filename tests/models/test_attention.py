@@ -183,7 +183,7 @@ def test_a_bias_reaches_every_layer_and_the_attention_weights():
     params = drawn(jax.eval_shape(init, jax.random.key(0), hidden, tokens))
     is_first = np.arange(LENGTH) == 0
     first = Tokens.in_batch_order(ids, np.where(is_first, ids, 0))
-    biased = tokens._replace(bias=np.where(is_first, 0, -1e9).astype("f"))
+    biased = tokens._replace(bias=np.where(is_first, 0, -1e9).astype("f")[None, None, None])
     expected, *_ = module.apply(params, hidden, first, **options)
     actual, *_ = module.apply(params, hidden, biased, **options)
     np.testing.assert_allclose(actual, expected, atol=1e-5)

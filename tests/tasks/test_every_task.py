@@ -170,6 +170,8 @@ def row_and_model(name, load, base_t5):
     # The tasks without a training of their own take a model with any head, or with that for masks.
     if name == "generate":
         return {"text": "the cat"}, bert_jax.load(base_t5)
+    if name == "next_sentence":
+        return {"text": "the cat", "text_pair": "the dog"}, load("pretraining")
     model = load("masked_lm")
     if name == "token_vectors":
         described = dataclasses.replace(model.description, stored_vectors=TokenVectors())

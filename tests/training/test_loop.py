@@ -296,7 +296,7 @@ def test_pretraining_with_frozen_parameters_is_saved_and_resumed(
     def pretrain():
         return train(
             task,
-            lambda params, directory: evaluation.evaluate(task, params, MESH, directory),
+            lambda params, _: evaluation.evaluate(task, params, MESH),
             optimizer=make_optimizer(optimizer, 4),
             options=TrainOptions(
                 global_batch_size=8, steps=4, checkpoint_every=2, keep_checkpoints=9
