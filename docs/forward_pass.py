@@ -64,8 +64,16 @@ def _parts_of_layer(model: LoadedModel, number: int, hidden: jax.Array) -> dict[
     layer = TransformerLayer(model.config, model.module.execution)
     params = jax.tree.map(lambda leaf: leaf[number], model.params["bert"]["encoder"]["layers"])
     tokens = EncoderInputs(jnp.zeros(hidden.shape[:2], jnp.int32)).tokens()
-    arguments = (hidden, jnp.int32(number), None, tokens, True, RequestedOutputs())
-    _, computed = layer.apply({"params": params}, *arguments, capture_intermediates=True)
+    _, computed = layer.apply(
+        {"params": params},
+        hidden,
+        tokens,
+        deterministic=True,
+        requested=RequestedOutputs(),
+        number=jnp.int32(number),
+        cache=None,
+        capture_intermediates=True,
+    )
     results = computed["intermediates"]
 
     def result_of(name: str) -> Any:
