@@ -103,6 +103,41 @@ def test_every_link_between_pages_exists():
             assert (page.parent / target).exists(), f"{page}: {target}"
 
 
+def ideas() -> dict[str, list[str]]:
+    """The name of each model of docs/ideas.md: its paper, its idea, what is computed here."""
+    entries = (ROOT / "docs" / "ideas.md").read_text().split("\n### ")[1:]
+    blocks = (entry.partition("\n## ")[0].strip().split("\n\n") for entry in entries)
+    return {name: [" ".join(part.split()) for part in parts] for name, *parts in blocks}
+
+
+def test_each_idea_has_a_paper_three_sentences_and_what_is_computed():
+    source = "".join(path.read_text() for path in (ROOT / "bert_jax").rglob("*.py"))
+    words = set(re.findall(r"\w+", source))
+    papers = []
+    for name, (paper, idea, here) in ideas().items():
+        assert re.fullmatch(r".+, (19|20)\d\d: \*.+\* \(.+\)\.", paper), name
+        papers += (links := re.findall(r"\[([\d.]+)\]\(https://arxiv.org/abs/([\d.]+)\)", paper))
+        assert all(number == target for number, target in links), name
+        assert 1 <= len(re.findall(r"[.?]\"?(?= [A-Z\d]|$)", idea)) <= 3, name
+        assert re.fullmatch(r"Here: .+\.", here), name
+        code = " ".join(re.findall(r"`([^`/]+)`", here))  # paths are tested above
+        assert not set(re.findall(r"[a-z_]{3,}", code)) - words, name
+    assert len(set(papers)) == len(papers)
+
+
+def test_each_idea_that_is_a_family_has_the_paper_of_its_module():
+    compared = 0
+    for paper, _, here in ideas().values():
+        for family in re.findall(r"family `([\w-]+)`", here):
+            path = ROOT / "bert_jax" / "families" / f"{family.replace('-', '_')}.py"
+            own = ast.get_docstring(ast.parse(path.read_text())).split("`model_type`")[0]
+            assert set(re.findall(r"arxiv.org/abs/([\d.]+)", own)) <= set(
+                re.findall(r"arxiv.org/abs/([\d.]+)", paper)
+            ), family
+            compared += "arxiv" in own
+    assert compared >= 11
+
+
 def test_no_clone_is_named_like_the_package():
     names = [
         name
