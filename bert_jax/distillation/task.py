@@ -217,7 +217,12 @@ class DistilledTask(Task):
             models = (dataclasses.replace(models[0], flops_per_token=maps), *models[1:])
         if self._kept is not None:
             return models
-        return (*models, ComputedModel(self.teacher.description.config, is_trained=False))
+        teacher = ComputedModel(
+            self.teacher.description.config,
+            is_trained=False,
+            has_global_tokens=models[0].has_global_tokens,
+        )
+        return (*models, teacher)
 
     @property
     def evaluator(self) -> Evaluator:

@@ -146,7 +146,8 @@ class TransformerLayer(nn.Module):
         if not config.has_first_norm:
             source = jnp.where(number == 0, hidden, source)
         global_heads = None
-        if config.attention_window is not None:
+        has_projections = config.attention_window is not None
+        if has_projections and (tokens.global_tokens is not None or self.is_initializing()):
             project = GlobalProjections(config, execution, name="global_attention")
             global_heads = project(source)
         attention = attend(source, "attention", None, earlier, number, global_heads)

@@ -24,19 +24,28 @@ from bert_jax.tasks.base.task import ComputedModel
 _UPDATE_BYTES_PER_MOMENT_BYTE = 28 / 8
 
 
-def real_flops(config: EncoderConfig, lengths: np.ndarray, predictions: int) -> float:
+def real_flops(
+    config: EncoderConfig,
+    lengths: np.ndarray,
+    predictions: int,
+    *,
+    has_global_tokens: bool = False,
+) -> float:
     """FLOPs of sequences, both passes: the sum of 3·[L·T·(8D² + 4DF + 4TD) + P·2(D² + DV)].
 
     That is BERT; other families also have maps between widths, attention heads that are together
     wider or narrower than D, gated feed-forward blocks, layers in which a token sees a part of the
-    T, and DeBERTa's positions. The backward pass takes twice the forward pass. Recomputation to
-    save memory is work of the program, not of the model, and is not counted; nor are pooler and
-    next-sentence head, which are less than a thousandth. `step_flops` counts all models of a step.
+    T, projections of global tokens, 6D² more for each token (Longformer; what these see beyond the
+    window is not counted), and DeBERTa's positions. The backward pass takes twice the forward pass.
+    Recomputation to save memory is work of the program, not of the model, and is not counted; nor
+    are pooler and next-sentence head, which are less than a thousandth. `step_flops` counts all
+    models of a step.
 
     Args:
         config: D `hidden_size`, F `intermediate_size`, L layers, V `vocab_size`.
         lengths: int64 [B], T of each sequence, without padding.
         predictions: P of all, positions that the vocabulary head computes; 0 without that head.
+        has_global_tokens: whether the task has global tokens, if the layers can have them.
     """
     width, narrow, embedded = config.hidden_size, config.attention_size, config.embedding_width
     heads = config.num_attention_heads * config.head_dim
@@ -52,6 +61,8 @@ def real_flops(config: EncoderConfig, lengths: np.ndarray, predictions: int) -> 
     per_token = 6 * narrow * heads + 2 * width * heads
     feed_forward = 2 * matrices * narrow * config.intermediate_size
     per_token += config.num_feedforward_networks * feed_forward
+    if config.attention_window is not None and has_global_tokens:
+        per_token += 6 * narrow * heads
     if config.layer_kind == "bottleneck":
         per_token += 6 * width * narrow  # two maps in, one out
     of_layers = layers * tokens * per_token + pairs * 4 * heads
@@ -84,7 +95,12 @@ def step_flops(
     flops = 0.0
     for model in models:
         lengths = np.concatenate([row_lengths[kind] for kind in model.rows or row_lengths])
-        trained = real_flops(model.config, lengths, predictions if model.has_vocabulary_head else 0)
+        trained = real_flops(
+            model.config,
+            lengths,
+            predictions if model.has_vocabulary_head else 0,
+            has_global_tokens=model.has_global_tokens,
+        )
         trained += 3.0 * float(lengths.sum()) * model.flops_per_token
         flops += trained if model.is_trained else trained / 3
     return flops

@@ -115,6 +115,22 @@ def test_encoder_and_decoder_are_what_their_program_computes(name, fields):
     assert 3 * program_flops(program.jaxpr) == flops_of_batch(models, batch)
 
 
+@pytest.mark.parametrize(("head", "has_global_tokens"), [("tagging", 0), ("classification", 1)])
+def test_a_program_projects_global_tokens_where_the_head_has_such(head, has_global_tokens):
+    """The program also has the head, and compares whole blocks: less than a hundredth more."""
+    sizes = {"vocab_size": 50, "max_position_embeddings": 40, "attention_window": (8, 8)}
+    config = find_family("longformer").new_config("tiny", **sizes)
+    module = find_head(head).make(config)
+    ids = jax.ShapeDtypeStruct((1, 16), jnp.int32)
+    program = jax.make_jaxpr(lambda params, ids: module.apply({"params": params}, ids))(
+        abstract_params(module), ids
+    )
+    flops = real_flops(config, np.array([16]), 0, has_global_tokens=bool(has_global_tokens)) / 3
+    # Two layers of width 128, 16 tokens.
+    assert flops == 12_709_888 + has_global_tokens * 2 * 16 * 6 * 128 * 128
+    assert flops < program_flops(program.jaxpr) < 1.01 * flops
+
+
 def test_a_batch_is_all_its_sequences():
     config = bert.FAMILY.new_config("tiny")
     rows = {"input_ids": jax.ShapeDtypeStruct((5, 4, 32), jnp.int32)}  # four choices each
@@ -130,6 +146,13 @@ def test_flops_of_a_step_by_hand():
     # Of 7 tokens that see 2 on each side, 3, 4, 5, 5, 5, 4 and 3: 29 pairs in two of three layers.
     local = dataclasses.replace(BY_HAND, global_attn_every_n_layers=3, local_attention=4)
     assert real_flops(local, np.array([7]), 0) == 3 * (7 * 3 * 72 + (49 + 2 * 29) * 4 * 2)
+    # Of 7 tokens that see 1 on each side, 2 at the ends and 3 between: 19 pairs in each layer. The
+    # projections of global tokens take 6·4 of each token and layer.
+    window = dataclasses.replace(BY_HAND, attention_window=(2, 2, 2))
+    assert real_flops(window, np.array([7]), 0) == 3 * 3 * (7 * 72 + 19 * 4 * 2)
+    with_global_tokens = ComputedModel(window, has_global_tokens=True)
+    rows = {"input_ids": jax.ShapeDtypeStruct((1, 7), jnp.int32)}
+    assert flops_of_batch((with_global_tokens,), rows) == 3 * 3 * (7 * (72 + 24) + 19 * 4 * 2)
     # A discriminator's head maps each token from 2 to 2 to 1: 12. A teacher has no backward pass.
     rows = {
         "input_ids": jax.ShapeDtypeStruct((2, 7), jnp.int32),

@@ -125,6 +125,7 @@ class ComputedModel:
         flops_per_token: FLOPs of its other maps of every token, in a forward pass.
         is_trained: whether there is also a backward pass.
         rows: the kinds of rows that it computes, see `row_kinds`; (): all.
+        has_global_tokens: whether its rows have global tokens, if its layers can have them.
     """
 
     config: EncoderConfig
@@ -132,6 +133,7 @@ class ComputedModel:
     flops_per_token: float = 0.0
     is_trained: bool = True
     rows: tuple[str, ...] = ()
+    has_global_tokens: bool = False
 
 
 class Constants:
@@ -185,7 +187,8 @@ class Task(abc.ABC):
     @property
     def computed_models(self) -> tuple[ComputedModel, ...]:
         """The models that a training step computes, for `planning.roofline`."""
-        return (ComputedModel(self.description.config),)
+        has_global_tokens = bool(getattr(self.module, "global_tokens", ""))
+        return (ComputedModel(self.description.config, has_global_tokens=has_global_tokens),)
 
     @property
     @abc.abstractmethod

@@ -183,7 +183,8 @@ class ClassificationTask(LabelledTask[Text], Distillable):
         config = self.description.config
         has_logits = self._language_model_weight > 0
         of_logits = 2.0 * config.hidden_size * config.vocab_size if has_logits else 0.0
-        return (ComputedModel(config, flops_per_token=of_logits),)
+        (model,) = super().computed_models
+        return (dataclasses.replace(model, flops_per_token=of_logits),)
 
     def make_evaluator(self) -> ClassificationEvaluator:
         return ClassificationEvaluator(
