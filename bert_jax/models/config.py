@@ -54,6 +54,8 @@ OPTIONAL_FIELDS = (
     "conv_act",
     "attention_window",
     "sep_token_id",
+    "bidirectional",
+    "recurrent_dropout",
 )
 
 # Fields of `EncoderConfig` that the family sets; they are not keys of a file or config.
@@ -131,7 +133,7 @@ class EncoderConfig:
         trigram_input: whether the input is a linear layer on the embeddings of the token after, the
             token and the token before (MobileBERT), and positions and token types have width D.
         project_embeddings: whether there is a linear layer from E to D, even if they are equal.
-        layer_kind: "transformer", or "bottleneck" (MobileBERT).
+        layer_kind: "transformer", "bottleneck" (MobileBERT), "lstm" or "gru".
         attention_output_dropout: whether there is dropout after the attention sub-layer.
         feed_forward_dropout: whether there is dropout after the feed-forward sub-layer.
         has_pooler: whether the family has a pooler.
@@ -171,11 +173,9 @@ class EncoderConfig:
         attention_window: for each layer an even W: a token sees W / 2 tokens on each side, and the
             global tokens of the input, see `models.global_tokens` (Longformer); None: there are no
             such layers.
-        sep_token_id: id of the separator, by which some heads know the global tokens; None: none
-            does.
+        sep_token_id: id of the separator by which heads know the global tokens; None: none does.
         global_rope_theta, local_rope_theta: base of the rotary positions in these layers.
-        rope_factor: how many times longer texts the rotary positions are stretched for, see
-            `models.rotary_positions`.
+        rope_factor: how many times longer texts they are stretched for, see `rotary_positions`.
         head_act: activation of the hidden layer, with a LayerNorm after it, that every head has
             before its last layer (ModernBERT); None: heads have their own forms.
         classifier_pooling: the vector of a text where the pooler has no linear layer: the hidden
@@ -195,6 +195,8 @@ class EncoderConfig:
         conv_kernel_size: the number of tokens, odd, of a convolution beside the first layer, see
             `models.convolution`; 0: there is none.
         conv_act: its activation.
+        bidirectional: whether half of D is for reading backwards, see `models.recurrent_layer`.
+        recurrent_dropout: dropout on the states between two tokens, see there.
     """
 
     vocab_size: int = 30522
@@ -268,6 +270,8 @@ class EncoderConfig:
     conv_act: str = "tanh"
     attention_window: tuple[int, ...] | None = None
     sep_token_id: int | None = None
+    bidirectional: bool = False
+    recurrent_dropout: float = 0.0
 
     def __post_init__(self) -> None:
         check_fields(vars(self))
@@ -307,6 +311,11 @@ class EncoderConfig:
     def of_head(self, kind: type[Options]) -> Options:
         """The options of a head, by their class."""
         return next((each for each in self.heads if isinstance(each, kind)), kind())
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether layers read the tokens one after the other, and have no attention."""
+        return self.layer_kind in ("lstm", "gru")
 
     @property
     def width_field(self) -> str:

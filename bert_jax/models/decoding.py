@@ -1,4 +1,4 @@
-"""What a decoder needs beside an encoder: cross-attention, and a cache of earlier tokens."""
+"""What a decoder needs beside an encoder: cross-attention, and what layers keep between calls."""
 
 import dataclasses
 from collections.abc import Callable
@@ -100,6 +100,57 @@ class KeyValueCache:
             window=tokens.window,
         )
 
+    def of_rows(self, chosen: Callable[[jax.Array], jax.Array]) -> Self:
+        """See `DecoderCache.of_rows`."""
+        return self._changed(lambda array, axis: chosen(array))
+
+    def of_size(self, size: int) -> Self:
+        """See `DecoderCache.of_size`."""
+
+        def padded(array: jax.Array, axis: int) -> jax.Array:
+            widths = [(0, 0)] * array.ndim
+            widths[axis] = (0, size - array.shape[axis])
+            return jnp.pad(array, widths)
+
+        return self._changed(padded)
+
+    def _changed(self, change: Callable[[jax.Array, int], jax.Array]) -> Self:
+        """With changed arrays of rows; `change` takes the axis of the tokens, too."""
+        key, value = jax.tree.map(lambda leaf: change(leaf, -2), (self.key, self.value))
+        key_ids = jax.tree.map(lambda leaf: change(leaf, -1), self.key_ids)
+        return dataclasses.replace(self, key=key, value=value, key_ids=key_ids)
+
+
+@struct.dataclass
+class RecurrentState:
+    """The state of a recurrent layer after the last token of each row that is not padding.
+
+    With `bidirectional` the first half of the D values is the forward state after the last token,
+    the second half the backward state after the first token.
+
+    Attributes:
+        state: "hidden", h, and of an LSTM "cell", c: float32 [B, D].
+        length: int32 [], number of tokens so far.
+    """
+
+    state: dict[str, jax.Array]
+    length: jax.Array
+
+    @classmethod
+    def empty(cls, config: EncoderConfig, rows: int) -> Self:
+        """The state of one layer before the first token of B rows."""
+        names = ("hidden", "cell") if config.layer_kind == "lstm" else ("hidden",)
+        zeros = jnp.zeros((rows, config.hidden_size))
+        return cls(dict.fromkeys(names, zeros), jnp.int32(0))
+
+    def of_rows(self, chosen: Callable[[jax.Array], jax.Array]) -> Self:
+        """See `DecoderCache.of_rows`."""
+        return dataclasses.replace(self, state=jax.tree.map(chosen, self.state))
+
+    def of_size(self, size: int) -> Self:
+        """Itself: a state has room for any number of tokens."""
+        return self
+
 
 @struct.dataclass
 class MemoryKeyValues:
@@ -119,19 +170,22 @@ class DecoderCache:
     """What a layer keeps between calls; stacked [L, ...] for all layers.
 
     Attributes:
-        tokens: keys and values of the earlier tokens of R rows.
+        tokens: what is known of the earlier tokens of R rows: their keys and values, or the state.
         memory: keys and values of the encoder's output for cross-attention, once they are computed.
             They may have B rows, of which each serves R / B consecutive rows of tokens, such as the
             beams of one example.
     """
 
-    tokens: KeyValueCache
+    tokens: KeyValueCache | RecurrentState
     memory: MemoryKeyValues | None = None
 
     @classmethod
     def empty(cls, config: EncoderConfig, execution: Execution, rows: int, size: int) -> Self:
         """The cache of all layers for B rows of at most S tokens."""
-        layer = cls(KeyValueCache.empty(config, execution, rows, size))
+        if config.is_recurrent:
+            layer = cls(RecurrentState.empty(config, rows))
+        else:
+            layer = cls(KeyValueCache.empty(config, execution, rows, size))
         count = config.num_hidden_layers
         return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), layer)
 
@@ -142,22 +196,8 @@ class DecoderCache:
             chosen: the rows [L, R, ...] of an array of all rows of tokens, [L, R, ...]; without L
                 where the leaves are arrays of each layer.
         """
-        return self._with_tokens(lambda array, axis: chosen(array))
+        return dataclasses.replace(self, tokens=self.tokens.of_rows(chosen))
 
     def of_size(self, size: int) -> Self:
         """The cache of all layers with room for S tokens, at least as many as before."""
-
-        def padded(array: jax.Array, axis: int) -> jax.Array:
-            widths = [(0, 0)] * array.ndim
-            widths[axis] = (0, size - array.shape[axis])
-            return jnp.pad(array, widths)
-
-        return self._with_tokens(padded)
-
-    def _with_tokens(self, change: Callable[[jax.Array, int], jax.Array]) -> Self:
-        """The cache with changed arrays of tokens; `change` takes the axis of the tokens, too."""
-        tokens = self.tokens
-        key, value = jax.tree.map(lambda leaf: change(leaf, -2), (tokens.key, tokens.value))
-        key_ids = jax.tree.map(lambda leaf: change(leaf, -1), tokens.key_ids)
-        tokens = dataclasses.replace(tokens, key=key, value=value, key_ids=key_ids)
-        return dataclasses.replace(self, tokens=tokens)
+        return dataclasses.replace(self, tokens=self.tokens.of_size(size))

@@ -133,8 +133,7 @@ class Encoder(nn.Module):
             deterministic: False for training, with dropout from the RNG stream "dropout".
             requested: values to return beside the last layer; None: no others.
             layers: layers to compute on the embeddings; None for the layers of the encoder.
-            cache: keys and values of earlier tokens in all layers, [L, ...]; the layers are then
-                causal.
+            cache: what all layers keep of earlier tokens, [L, ...]; attention is then causal.
             memory: output of an encoder, for layers with cross-attention.
             word_embeddings: their table, if it is another model's.
 
@@ -143,6 +142,7 @@ class Encoder(nn.Module):
                 in the vocabulary; layers without global tokens get some; there is a cache, but no
                 `position_ids`; or packed rows, trigrams, value relations or a pooling layer: it
                 would pool the first token of each call.
+            UserError: attention is requested of recurrent layers, or with global tokens.
         """
         input_ids, segment_ids = inputs.input_ids, inputs.segment_ids
         packed_rows = inputs.packed_rows
@@ -174,7 +174,13 @@ class Encoder(nn.Module):
         if self.config.is_causal:
             tokens = tokens.causal()
         tokens = tokens._replace(memory=memory, global_tokens=inputs.global_tokens())
-        if tokens.global_tokens is not None and (requested.attentions or requested.value_relations):
+        has_weights = requested.attentions or requested.value_relations
+        if self.config.is_recurrent and has_weights:
+            raise UserError(
+                f"{self.config.layer_kind} layers have no attention weights; request hidden "
+                "states, or give a model with attention"
+            )
+        if tokens.global_tokens is not None and has_weights:
             raise UserError(
                 "attention weights of a model with global tokens are not computed: leave the "
                 "global tokens out, or compare other values"

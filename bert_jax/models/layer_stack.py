@@ -20,6 +20,7 @@ from bert_jax.models.kernels.matmul import MATMUL_OUTPUT
 from bert_jax.models.kernels.xla import ATTENTION_WEIGHTS, attention_weights
 from bert_jax.models.layers import HIDDEN_AXES, dense, norm
 from bert_jax.models.packed_rows import Tokens
+from bert_jax.models.recurrent_layer import RecurrentLayer
 from bert_jax.models.relative_positions import RelativePositions
 from bert_jax.models.rotary_positions import rotations
 from bert_jax.models.transformer_layer import LayerValues, RequestedOutputs, TransformerLayer
@@ -55,6 +56,8 @@ Intermediates = tuple[jax.Array | None, jax.Array | None, jax.Array | None, jax.
 LAYERS: dict[str, type[nn.Module]] = {
     "transformer": TransformerLayer,
     "bottleneck": BottleneckLayer,
+    "lstm": RecurrentLayer,
+    "gru": RecurrentLayer,
 }
 
 
@@ -98,7 +101,9 @@ class LayerStack(nn.Module):
         if is_grouped:
             numbers, cache = jax.tree.map(self._in_groups, (numbers, cache))
         rows = len(hidden)
-        is_plain = cache is None and not tokens.has_shared_arrays
+        # Recurrent layers compute all rows of a batch together, token after token.
+        is_recurrent = self.config.is_recurrent
+        is_plain = cache is None and not (tokens.has_shared_arrays or is_recurrent)
         if deterministic and is_plain and requested.only_last:
             rows = rows_in_cache(self.execution, *hidden.shape[:2])
         if rows == len(hidden):
@@ -107,7 +112,7 @@ class LayerStack(nn.Module):
             hidden, values = _in_parts(layers, rows, hidden, numbers, tokens)
         if is_grouped:
             values = jax.tree.map(_all_layers, values)
-        if values.cache is not None:
+        if values.cache is not None and not is_recurrent:
             cache_of_layer = jax.tree.map(lambda leaf: leaf[0], values.cache.tokens)
             tokens = tokens._replace(mask=cache_of_layer.mask(tokens.mask))
         if self.config.norm_first:

@@ -38,6 +38,8 @@ ENCODER_AXES: tuple[tuple[str, LogicalAxes], ...] = (
     (r"layers/(\w+_)?intermediate/bias$", ("layers", "feed_forward")),
     (r"layers/(\w+_)?contraction/kernel$", ("layers", "feed_forward", "embed")),
     (r"layers/(\w+_)?contraction/bias$", ("layers", "embed")),
+    (r"layers/(backward_)?(input|recurrent)/kernel$", ("layers", "embed", None)),
+    (r"layers/(backward_)?(input|recurrent)/bias$", ("layers", None)),
     (r"layers/output/kernel$", ("layers", "feed_forward", "embed")),
     (r"relative_positions/table/embedding$", (None, "heads")),
     (r"relative_embeddings/table/embedding$", (None, "embed")),

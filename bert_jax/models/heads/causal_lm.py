@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.errors import OptionError
 from bert_jax.models.comparison import (
     IGNORED_LABEL,
     Arrays,
@@ -18,16 +19,17 @@ from bert_jax.models.decoding import DecoderCache
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.encoder_with_head import EncoderWithHead
 from bert_jax.models.execution import Execution
-from bert_jax.models.head import Head
+from bert_jax.models.head import Head, dense_axes
 from bert_jax.models.heads.masked_lm import padded_bias, vocabulary_logits
-from bert_jax.models.layers import vocabulary_table_init
+from bert_jax.models.layers import dense, vocabulary_table_init
 from bert_jax.models.packed_rows import EncoderInputs
 
 
 class LanguageModelHead(nn.Module):
     """Logits of all tokens from the last hidden states: the table of word embeddings.
 
-    If `tie_word_embeddings` is false it is a separate table.
+    If `tie_word_embeddings` is false it is a separate table. Hidden states wider or narrower than
+    the word embeddings become as wide by a linear layer before these.
 
     Attributes:
         config: architecture of the model.
@@ -43,10 +45,13 @@ class LanguageModelHead(nn.Module):
 
     @nn.compact
     def __call__(self, hidden: jax.Array, word_embeddings: jax.Array) -> jax.Array:
-        """[B, T, D] and the table [V, D] → float32 logits [B, T, V]."""
-        table = word_embeddings
+        """[B, T, D] and the table [V, E] → float32 logits [B, T, V]."""
+        table, width = word_embeddings, hidden.shape[-1]
         if not self.config.tie_word_embeddings:
-            table = self.param("decoder", vocabulary_table_init(self.config), table.shape)
+            shape = (len(table), width)
+            table = self.param("decoder", vocabulary_table_init(self.config), shape)
+        elif width != (narrow := table.shape[-1]):
+            hidden = dense(self.config, self.execution, narrow, "projection")(hidden)
         rows = len(table)
         bias = self.param("bias", nn.initializers.zeros, (rows,)) if self.has_bias else None
         bias = padded_bias(self.config, jnp.zeros(rows) if bias is None else bias)
@@ -54,9 +59,12 @@ class LanguageModelHead(nn.Module):
 
 
 class CausalLanguageModel(EncoderWithHead):
-    """A causal Transformer with a head for the next token."""
+    """A causal encoder with a head for the next token."""
 
     def setup(self) -> None:
+        if self.config.bidirectional:
+            rule = "a language model may not read the next token: leave it out, or make it False"
+            raise OptionError("model.bidirectional", True, rule)
         super().setup()
         self.lm_head = LanguageModelHead(self.config, self.execution)
 
@@ -93,7 +101,11 @@ def _loss(logits: Arrays, labels: Arrays, _: str) -> list[jax.Array]:
 HEAD = Head(
     CausalLanguageModel,
     generates=True,
-    axes=(("lm_head/decoder", ("vocab", "embed")), ("lm_head/bias", ("vocab",))),
+    axes=(
+        ("lm_head/decoder", ("vocab", "embed")),
+        ("lm_head/bias", ("vocab",)),
+        *dense_axes("lm_head/projection"),
+    ),
     decay=(("lm_head/decoder", True),),
     shown_by=(("lm_head/decoder",),),
     comparison=Comparison(("logits",), ("causal_lm",), _labels, ("logits",), _loss),

@@ -93,6 +93,7 @@ def decoder_config(config: EncoderConfig) -> EncoderConfig:
         intermediate_size=options.decoder_ffn_dim or config.intermediate_size,
         is_causal=True,
         has_cross_attention=True,
+        bidirectional=False,
         heads=(),
     )
 

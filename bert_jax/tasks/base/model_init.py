@@ -45,6 +45,7 @@ _TRAINING_FIELDS = frozenset(
         "activation_dropout",
         "embedding_dropout",
         "classifier_dropout",
+        "recurrent_dropout",
         "initializer_range",
         "num_labels",
     }

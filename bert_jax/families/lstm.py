@@ -1,0 +1,122 @@
+"""LSTM: language models and encoders before attention, `model_type` "lstm".
+
+Language models of Zaremba et al., 2014 (https://arxiv.org/abs/1409.2329), and classifiers that
+start from them (Dai and Le, 2015, https://arxiv.org/abs/1511.01432). With `bidirectional` half of
+the hidden state reads the text backwards; then there is no language model.
+
+transformers has no such class, so the format is this project's: `config.json` with the fields of
+every family, `bidirectional`, `embedding_size` E and `recurrent_dropout`, and `model.safetensors`
+with the tensors of PyTorch's `nn.LSTM` (or `nn.GRU`) under "model.lstm." (or "model.gru."), of
+`nn.Embedding` under "model.word_embeddings." and of `nn.Linear`. The layers of a bidirectional
+model have `hidden_size` / 2 units in each direction.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from bert_jax.errors import OptionError
+from bert_jax.families import bert
+from bert_jax.families.family import Family, Rule, TensorNames
+from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
+from bert_jax.models.encoder_with_head import ClassifierOptions
+
+_STACK = f"{ENCODER_SCOPE}/encoder"
+
+
+class Recurrent(Family):
+    """A family of recurrent models."""
+
+    def config(self, fields: Mapping[str, Any]) -> EncoderConfig:
+        """The architecture; one that reads in one direction classifies by its last state.
+
+        Raises:
+            OptionError: see `Family.config`; or the width cannot be halved.
+        """
+        config = super().config(fields)
+        if not config.bidirectional:
+            last = ClassifierOptions(of_last_token=True)
+            return dataclasses.replace(
+                config, is_causal=True, has_pooler=False, heads=(*config.heads, last)
+            )
+        if config.hidden_size % 2:
+            rule = "{model.bidirectional} is True: it must be even, half for each direction"
+            raise OptionError("model.hidden_size", config.hidden_size, rule)
+        return config
+
+
+def _layer_rules(kind: str) -> tuple[Rule, ...]:
+    return tuple(
+        Rule(
+            f"{_STACK}/layers/{direction}{name}/{parameter}",
+            f"model.{kind}.{tensor}_{suffix}_l{{layer}}{ending}",
+            axes,
+            transposed=axes > 0,
+        )
+        for direction, ending in (("", ""), ("backward_", "_reverse"))
+        for name, suffix in (("input", "ih"), ("recurrent", "hh"))
+        for parameter, tensor, axes in (("kernel", "weight", 1), ("bias", "bias", 0))
+    )
+
+
+def family(kind: str) -> Family:
+    """The family whose layers are of a kind, "lstm" or "gru"."""
+    prefix = kind.capitalize()
+    return Recurrent(
+        model_type=kind,
+        class_names={
+            "causal_lm": f"{prefix}ForCausalLM",
+            "classification": f"{prefix}ForSequenceClassification",
+            "tagging": f"{prefix}ForTokenClassification",
+            "encoder": f"{prefix}Model",
+        },
+        huggingface=TensorNames(
+            (
+                Rule(
+                    f"{ENCODER_SCOPE}/embeddings/word_embeddings/embedding",
+                    "model.word_embeddings.weight",
+                ),
+                *bert.dense(f"{_STACK}/embedding_projection", "model.embedding_projection"),
+                *_layer_rules(kind),
+                *bert.dense("lm_head/projection", "lm_head.projection"),
+                Rule("lm_head/decoder", "lm_head.decoder.weight"),
+                *bert.TASK_HEAD_RULES,
+            ),
+            prefix="model.",
+        ),
+        # base: Dai and Le, section 4 (1024 units, embeddings of 512).
+        sizes={
+            "tiny": {"num_hidden_layers": 2, "hidden_size": 128},
+            "small": {"num_hidden_layers": 2, "hidden_size": 512},
+            "base": {"num_hidden_layers": 1, "hidden_size": 1024, "embedding_size": 512},
+        },
+        defaults={
+            "initializer_range": 0.05,
+            "max_position_embeddings": 1024,
+            "classifier_dropout": 0.0,  # the last layer's output has its own
+        },
+        constants={
+            "layer_kind": kind,
+            "num_attention_heads": 1,
+            "intermediate_size": 1,
+            "hidden_act": "tanh",
+            "attention_probs_dropout_prob": 0.0,
+            "layer_norm_eps": 1e-12,
+            "type_vocab_size": 0,
+            "embedding_norm": False,
+            "position_kind": "relative",  # none is added to the embeddings
+            "classifier_activation": False,
+            "classifier_pooling": "mean",
+        },
+        optional_fields=(
+            "embedding_size",
+            "embedding_dropout",
+            "bidirectional",
+            "recurrent_dropout",
+        ),
+        required_fields=("vocab_size", "hidden_size", "num_hidden_layers"),
+        token_types=False,
+    )
+
+
+FAMILY = family("lstm")
