@@ -19,10 +19,13 @@ from bert_jax.files.paths import (
     RESULT,
     SEVERAL_RUNS,
 )
+from bert_jax.tokenization.image_processor import IMAGE_PROCESSOR_FILE
 
+# What `Family.load_tokenizer` reads.
 TOKENIZER_PATTERNS = (
     *("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "*.model"),
     *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    IMAGE_PROCESSOR_FILE,
 )
 _DESCRIPTIONS = (DESCRIPTION, OLD_DESCRIPTION)
 DESCRIPTION_PATTERNS = (*(MANIFEST, *_DESCRIPTIONS, *TOKENIZER_PATTERNS, *VECTOR_FILES, ADAPTER),)

@@ -19,6 +19,7 @@ from bert_jax.models.config import OPTIONAL_FIELDS, EncoderConfig
 from bert_jax.models.head import fields_of, model_keys, option_keys, with_fields
 from bert_jax.models.heads.text_vectors import TextVectors
 from bert_jax.tokenization import Tokenizer, load_tokenizer
+from bert_jax.tokenization.image_processor import read_image_processor
 from bert_jax.tokenization.interface import WORDPIECE
 
 # The default for a config.json without it, such as Google's bert_config.json.
@@ -306,8 +307,15 @@ class Family:
             if name not in self.optional_fields
         }
 
+    @property
+    def reads_images(self) -> bool:
+        """Whether its models read images, and no text."""
+        return "image_size" in self.required_fields
+
     def load_tokenizer(self, path: str | Path, *, config: EncoderConfig | None = None) -> Tokenizer:
         """The tokenizer of a model of this family, see `tokenization.load_tokenizer`.
+
+        A family that reads images has none; in its place is an `ImageProcessor`.
 
         Args:
             path: directory or file.
@@ -316,6 +324,8 @@ class Family:
         Raises:
             UserError: it cannot be read, or does not belong to the model.
         """
+        if self.reads_images:
+            return read_image_processor(path)
         tokenizer = load_tokenizer(
             path, kind=self.tokenizer_kind, vocab_size=config.vocab_size if config else None
         )
@@ -368,13 +378,13 @@ def rope_theta(parameters: Mapping[str, Any]) -> Any:
 
 def check_padding(origin: Any, tokenizer: Tokenizer, config: EncoderConfig) -> None:
     """Raises UserError if the model counts positions, or finds texts, by other ids."""
-    pad, sep = tokenizer.padding_id, tokenizer.special_ids.sep
-    if config.sep_token_id not in (None, sep):
+    is_found = config.sep_token_id is not None
+    if is_found and (sep := tokenizer.special_ids.sep) != config.sep_token_id:
         raise UserError(
             f"{origin}: the tokenizer's separator has the id {sep}, but the model finds texts by "
             f"its sep_token_id, {config.sep_token_id}; give the model's tokenizer"
         )
-    if config.positions_after_padding and pad != config.pad_token_id:
+    if config.positions_after_padding and (pad := tokenizer.padding_id) != config.pad_token_id:
         raise UserError(
             f"{origin}: the tokenizer's padding has the id {pad}, but positions of the model count "
             f"from its pad_token_id, {config.pad_token_id}; give the model's tokenizer"

@@ -96,8 +96,9 @@ class Attention(nn.Module):
             mask = memory.mask(mask)
             key_input = hidden if memory.hidden is None else memory.hidden
 
+        has_biases = config.has_biases and config.qkv_bias
         layers = {
-            name: dense(config, execution, heads, name, use_bias=config.has_biases)
+            name: dense(config, execution, heads, name, use_bias=has_biases)
             for name in ("query", "key", "value")
         }
 

@@ -9,6 +9,7 @@ from bert_jax.errors import OptionError
 from bert_jax.models.activations import GATED_ACTIVATIONS
 from bert_jax.models.field_ranges import check_field
 from bert_jax.models.head_options import HeadOptions
+from bert_jax.models.image_options import ImageOptions
 
 ENCODER_SCOPE = "bert"
 """The name of the encoder among the parameters of a model with a head, in every family.
@@ -31,16 +32,11 @@ OPTIONAL_FIELDS = (
     "embedding_dropout",
     "activation_dropout",
     "scale_embedding",
-    "decoder_layers",
-    "decoder_attention_heads",
-    "decoder_ffn_dim",
-    "decoder_start_token_id",
-    "scale_decoder_outputs",
+    *("decoder_layers", "decoder_attention_heads", "decoder_ffn_dim"),
+    *("decoder_start_token_id", "scale_decoder_outputs"),
     "local_attention",
     "global_attn_every_n_layers",
-    "global_rope_theta",
-    "local_rope_theta",
-    "rope_factor",
+    *("global_rope_theta", "local_rope_theta", "rope_factor"),
     "head_act",
     "classifier_pooling",
     "position_biased_input",
@@ -56,6 +52,8 @@ OPTIONAL_FIELDS = (
     "sep_token_id",
     "bidirectional",
     "recurrent_dropout",
+    "qkv_bias",
+    *ImageOptions.keys,
 )
 
 # Fields of `EncoderConfig` that the family sets; they are not keys of a file or config.
@@ -197,6 +195,7 @@ class EncoderConfig:
         conv_act: its activation.
         bidirectional: whether half of D is for reading backwards, see `models.recurrent_layer`.
         recurrent_dropout: dropout on the states between two tokens, see there.
+        qkv_bias: with `has_biases`, whether queries, keys and values have biases, too.
     """
 
     vocab_size: int = 30522
@@ -272,6 +271,7 @@ class EncoderConfig:
     sep_token_id: int | None = None
     bidirectional: bool = False
     recurrent_dropout: float = 0.0
+    qkv_bias: bool = True
 
     def __post_init__(self) -> None:
         check_fields(vars(self))
@@ -316,6 +316,12 @@ class EncoderConfig:
     def is_recurrent(self) -> bool:
         """Whether layers read the tokens one after the other, and have no attention."""
         return self.layer_kind in ("lstm", "gru")
+
+    @property
+    def images(self) -> ImageOptions | None:
+        """The images that the encoder reads; None: it reads text."""
+        options = self.of_head(ImageOptions)
+        return None if options.image_size is None else options
 
     @property
     def width_field(self) -> str:

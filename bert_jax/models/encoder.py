@@ -3,6 +3,7 @@
 A decoder is an encoder whose config is causal, with a cache or cross-attention, see `decoding`.
 """
 
+import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -12,13 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.errors import UserError
+from bert_jax.models.activations import ACTIVATIONS
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.decoding import DecoderCache, EncoderMemory
 from bert_jax.models.embeddings import Embeddings, trigrams
 from bert_jax.models.execution import Execution
+from bert_jax.models.image_options import ImageOptions
 from bert_jax.models.layer_stack import LayerStack
 from bert_jax.models.layers import HIDDEN_AXES, dense, gather_positions
 from bert_jax.models.packed_rows import EncoderInputs
+from bert_jax.models.patch_embeddings import PatchEmbeddings, checked_images
 from bert_jax.models.transformer_layer import RequestedOutputs
 
 
@@ -82,8 +86,10 @@ class Pooler(nn.Module):
         first = nn.with_logical_constraint(first, axes)
         if not self.config.classifier_activation:
             return first
-        pooled = dense(self.config, self.execution, self.config.hidden_size, "dense")(first)
-        return nn.with_logical_constraint(jnp.tanh(pooled), axes)
+        options = self.config.of_head(ImageOptions)  # by default BERT's: D, tanh
+        width = options.pooler_output_size or self.config.hidden_size
+        pooled = dense(self.config, self.execution, width, "dense")(first)
+        return nn.with_logical_constraint(ACTIVATIONS[options.pooler_act](pooled), axes)
 
 
 class Encoder(nn.Module):
@@ -100,7 +106,8 @@ class Encoder(nn.Module):
     add_pooling_layer: bool = True
 
     def setup(self) -> None:
-        self.embeddings = Embeddings(self.config, self.execution)
+        embeddings: Any = Embeddings if self.config.images is None else PatchEmbeddings
+        self.embeddings = embeddings(self.config, self.execution)
         self.encoder = LayerStack(self.config, self.execution)
         if self.add_pooling_layer:
             self.pooler = Pooler(self.config, self.execution)
@@ -126,10 +133,10 @@ class Encoder(nn.Module):
         memory: EncoderMemory | None = None,
         word_embeddings: jax.Array | None = None,
     ) -> EncoderOutput:
-        """Encodes tokens.
+        """Encodes tokens, or images.
 
         Args:
-            inputs: the tokens.
+            inputs: the tokens; of a model that reads images, the images.
             deterministic: False for training, with dropout from the RNG stream "dropout".
             requested: values to return beside the last layer; None: no others.
             layers: layers to compute on the embeddings; None for the layers of the encoder.
@@ -147,6 +154,8 @@ class Encoder(nn.Module):
         input_ids, segment_ids = inputs.input_ids, inputs.segment_ids
         packed_rows = inputs.packed_rows
         requested = requested or RequestedOutputs()
+        if self.config.images is not None:
+            return self._encode_images(inputs, deterministic, requested)
         refused = (
             packed_rows
             or self.config.trigram_input
@@ -203,6 +212,21 @@ class Encoder(nn.Module):
         if self.add_pooling_layer:
             pooled = self.pooler(hidden, inputs.attention_mask, inputs.next_sentence_positions)
         return EncoderOutput(hidden, pooled, *intermediates, cache)
+
+    def _encode_images(
+        self, inputs: EncoderInputs, deterministic: bool, requested: RequestedOutputs
+    ) -> EncoderOutput:
+        """Encodes images, whose tokens all see each other; see `encode`."""
+        pixel_values = checked_images(inputs, self.config)
+        options = self.config.of_head(ImageOptions)
+        shape = (len(pixel_values), options.num_tokens(pixel_values.shape[1:3]))
+        ids = jnp.ones(shape, jnp.int32)
+        tokens = dataclasses.replace(inputs, input_ids=ids).tokens()
+        embedded = self.embeddings(pixel_values, tokens.indices, deterministic=deterministic)
+        embedded = nn.with_logical_constraint(embedded, HIDDEN_AXES)
+        hidden, intermediates, _ = self.encoder(embedded, tokens, deterministic, requested)
+        pooled = self.pooler(hidden) if self.add_pooling_layer else None
+        return EncoderOutput(hidden, pooled, *intermediates)
 
     def _position_rows(self, input_ids: jax.Array, position_ids: jax.Array | None) -> jax.Array:
         """The row of the position table of each token, int32 [B, T]."""
@@ -261,9 +285,13 @@ def _check_length(length: int, config: EncoderConfig) -> None:
         )
 
 
-def init_params(module: nn.Module, key: jax.Array) -> Any:
+def init_params(module: Any, key: jax.Array) -> Any:
     """Initialised parameters of a model, float32."""
-    return module.init(key, jnp.zeros((1, 1), jnp.int32))["params"]
+    images = module.config.images
+    if images is None:
+        return module.init(key, jnp.zeros((1, 1), jnp.int32))["params"]
+    pixels = jnp.zeros((1, *images.pixels, images.num_channels))
+    return module.init(key, pixel_values=pixels)["params"]
 
 
 @functools.partial(jax.jit, static_argnames="dtype")

@@ -71,7 +71,7 @@ class EncoderWithHead(nn.Module):
         encoder_outputs: RequestedOutputs | None = None,
         **named: Any,
     ) -> Any:
-        """Encodes tokens and applies the head; each model's `_head` documents the result.
+        """Encodes tokens or images and applies the head; each model's `_head` documents the result.
 
         The inputs are `ModelInputs`, see `from_call`; for multiple choice the first four arrays are
         int32 [B, K, T]. In training, without `deterministic`, there is dropout from the RNG stream
@@ -80,7 +80,7 @@ class EncoderWithHead(nn.Module):
         """
         inputs = ModelInputs.from_call(*arrays, **named)
         outputs, encoded = self._apply(inputs.of_rows(), deterministic, encoder_outputs)
-        leading = inputs.input_ids.shape[:-1]
+        leading = inputs.leading
         outputs = jax.tree.map(lambda array: array.reshape(*leading, *array.shape[1:]), outputs)
         return outputs if encoder_outputs is None else (outputs, encoded)
 
@@ -263,7 +263,8 @@ def row_kinds(batch: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     for name, array in batch.items():
         kind, _, plain = name.rpartition("/")
         kinds.setdefault(kind, {})[plain] = array
-    return {kind: shared | rows for kind, rows in kinds.items() if "input_ids" in rows}
+    inputs = {"input_ids", "pixel_values"}
+    return {kind: shared | rows for kind, rows in kinds.items() if inputs & rows.keys()}
 
 
 def apply_model(

@@ -1,4 +1,4 @@
-"""The base of the options of heads."""
+"""The base of the options of heads, and of what few families have."""
 
 import dataclasses
 from typing import Any, ClassVar
@@ -6,7 +6,10 @@ from typing import Any, ClassVar
 
 @dataclasses.dataclass(frozen=True)
 class HeadOptions:
-    """Options of one head; a subclass has the fields, which families, files and configs set."""
+    """Options of one head, or of an input that few families have.
+
+    A subclass has the fields, which families, files and configs set.
+    """
 
     keys: ClassVar[tuple[str, ...]] = ()
     """The fields that are keys of `config.json` and of section `model`; families set the rest."""

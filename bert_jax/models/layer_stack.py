@@ -84,7 +84,8 @@ class LayerStack(nn.Module):
         """[B, T, E] → [B, T, D], and the requested values of the layers, [L + 1, ...] or [L, ...].
 
         The first of the hidden states is the input of the first layer; the last one is normalised
-        where `norm_first` is. The cache of all layers, [L, ...], is returned with the T tokens.
+        where `norm_first` is, except of images, as in transformers. The cache of all layers,
+        [L, ...], is returned with the T tokens.
         """
         if self.config.has_embedding_projection and not self.config.project_before_norm:
             width = self.config.hidden_size
@@ -117,7 +118,7 @@ class LayerStack(nn.Module):
             tokens = tokens._replace(mask=cache_of_layer.mask(tokens.mask))
         if self.config.norm_first:
             hidden = norm(self.config, self.execution, "final_norm")(hidden)
-            if values.hidden is not None:
+            if values.hidden is not None and self.config.images is None:
                 values = values._replace(hidden=values.hidden.at[-1].set(hidden))
         if self.config.final_dropout:
             drop = Dropout(self.config.hidden_dropout_prob, name="final_dropout")

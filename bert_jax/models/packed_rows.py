@@ -28,7 +28,7 @@ class EncoderInputs:
     `segment_ids`, and `position_ids` that begin at 0 in each text.
 
     Attributes:
-        input_ids: int32 [B, T].
+        input_ids: int32 [B, T]; None with `pixel_values`.
         token_type_ids: int32 [B, T], first or second sentence; None for all 0.
         attention_mask: int32 or bool [B, T], 0 for tokens that no token sees, such as padding; None
             if there are none. These tokens see all visible ones.
@@ -45,9 +45,10 @@ class EncoderInputs:
         global_attention_mask: int32 or bool [B, T], 1 for tokens that see all others, and that all
             others see, in spite of a window (Longformer); None: the head says which.
         most_global_tokens: the most of them in a row; None: unknown.
+        pixel_values: float32 [B, height, width, channels], images; None: the model reads text.
     """
 
-    input_ids: jax.Array
+    input_ids: jax.Array = struct.field(default=None)
     token_type_ids: jax.Array | None = None
     attention_mask: jax.Array | None = None
     position_ids: jax.Array | None = None
@@ -57,6 +58,7 @@ class EncoderInputs:
     row_indices: jax.Array | None = None
     global_attention_mask: jax.Array | None = None
     most_global_tokens: int | None = struct.field(pytree_node=False, default=None)
+    pixel_values: jax.Array | None = None
 
     @classmethod
     def from_call(cls, *arrays: Any, **named: Any) -> Self:
@@ -71,6 +73,12 @@ class EncoderInputs:
                 record = cls(**own)
             return dataclasses.replace(record, **named)
         return cls(*arrays, **named)
+
+    @property
+    def leading(self) -> tuple[int, ...]:
+        """B, and the K texts of an example where it has several."""
+        images = self.pixel_values
+        return self.input_ids.shape[:-1] if images is None else images.shape[:1]
 
     @property
     def visible(self) -> jax.Array:
@@ -104,7 +112,7 @@ class EncoderInputs:
         def rows(array: jax.Array | None) -> Any:
             return None if array is None else array.reshape(-1, array.shape[-1])
 
-        texts, indices = math.prod(self.input_ids.shape[1:-1]), self.row_indices
+        texts, indices = math.prod(self.leading[1:]), self.row_indices
         if indices is not None:
             indices = (texts * indices[:, None] + jnp.arange(texts)).reshape(-1)
         return dataclasses.replace(

@@ -27,6 +27,8 @@ ENCODER_AXES: tuple[tuple[str, LogicalAxes], ...] = (
     (r"_norm/(scale|bias)$", ()),
     (r"word_embeddings/embedding$", ("vocab", "embed")),
     (r"(position|token_type)_embeddings/embedding$", (None, "embed")),
+    (r"embeddings/patches/kernel$", ("embed", None, None, None)),
+    (r"embeddings/(patches/bias|cls_token|distillation_token|position_embeddings)$", ()),
     (r"layers/(\w+_)?attention/(query|key|value)/kernel$", ("layers", "embed", "heads", "head")),
     (r"layers/(\w+_)?attention/(query|key|value)/bias$", ("layers", "heads", "head")),
     (r"attention/positions/(query|key)/kernel$", ("layers", "embed", "heads", "head")),

@@ -21,6 +21,7 @@ from bert_jax.training_options import OptimizerOptions
 _DECAY_RULES: tuple[tuple[str, bool], ...] = (
     (r"_norm/", False),
     (r"\bbias$", False),
+    (r"embeddings/(cls_token|distillation_token|position_embeddings)$", False),  # as DeiT's
     (r"(kernel|embedding)$", True),
 )
 
