@@ -84,14 +84,21 @@ def family(kind: str) -> Family:
             ),
             prefix="model.",
         ),
-        # base: Dai and Le, section 4 (1024 units, embeddings of 512).
+        # base: Dai and Le, section 4.1. New matrices have the deviation 1 / sqrt(D), and embeddings
+        # that of the states, 1: else little would reach the second layer.
         sizes={
-            "tiny": {"num_hidden_layers": 2, "hidden_size": 128},
-            "small": {"num_hidden_layers": 2, "hidden_size": 512},
-            "base": {"num_hidden_layers": 1, "hidden_size": 1024, "embedding_size": 512},
+            "tiny": {"num_hidden_layers": 2, "hidden_size": 128, "initializer_range": 0.09},
+            "small": {"num_hidden_layers": 2, "hidden_size": 512, "initializer_range": 0.045},
+            "base": {
+                "num_hidden_layers": 1,
+                "hidden_size": 1024,
+                "embedding_size": 512,
+                "initializer_range": 0.03,
+            },
         },
         defaults={
-            "initializer_range": 0.05,
+            "scale_embedding": True,
+            "hidden_dropout_prob": 0.2,
             "max_position_embeddings": 1024,
             "classifier_dropout": 0.0,  # the last layer's output has its own
         },
@@ -111,10 +118,11 @@ def family(kind: str) -> Family:
         optional_fields=(
             "embedding_size",
             "embedding_dropout",
+            "scale_embedding",
             "bidirectional",
             "recurrent_dropout",
         ),
-        required_fields=("vocab_size", "hidden_size", "num_hidden_layers"),
+        required_fields=("vocab_size", "hidden_size", "num_hidden_layers", "scale_embedding"),
         token_types=False,
     )
 

@@ -87,8 +87,8 @@ FIELDS["marian"] = FIELDS["bart"] = {
 FIELDS["t5"] = {"attention_head_size": 4, "decoder_layers": 2, "decoder_start_token_id": 1}
 FIELDS["openai_gpt"] = {"intermediate_size": 4 * 18}  # its only one
 FIELDS["camembert"] = FIELDS["xlm_roberta"] = FIELDS["roberta"]
-# Their classes are not in transformers; tests/inference and test_gte.py compare them.
-OF_MODEL_CARDS = ("bert_cat", "colbert", "new")
+# Their classes are not in transformers; tests/inference, test_gte.py and test_lstm.py compare them.
+OF_MODEL_CARDS = ("bert_cat", "colbert", "gru", "lstm", "new")
 CASES = [
     (name, head, class_name, family)
     for name in family_names()
