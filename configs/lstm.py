@@ -1,8 +1,8 @@
 """A recurrent language model of your own text, as a start for classifiers (Dai and Le, 2015).
 
-    bert-jax prepare --config configs/lstm.py:source=text:FILES --output CORPUS
-    bert-jax train   --config configs/lstm.py:corpus=CORPUS --workdir RUN
-    bert-jax train   --config configs/classification.py:train=LABELLED,init_from=RUN --workdir RUN2
+bert-jax prepare --config configs/lstm.py:source=text:FILES --output CORPUS
+bert-jax train   --config configs/lstm.py:corpus=CORPUS --workdir RUN
+bert-jax train   --config configs/classification.py:train=LABELLED,init_from=RUN --workdir RUN2
 """
 
 from ml_collections import ConfigDict

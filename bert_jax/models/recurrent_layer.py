@@ -57,6 +57,13 @@ CELLS: dict[str, tuple[Callable[[jax.Array, jax.Array, State], State], int]] = {
 """The cell of a layer's kind, and its number of gates."""
 
 
+def flops_per_token(config: EncoderConfig) -> float:
+    """FLOPs of the matrix products of one layer for one token, a forward pass."""
+    directions, (_, gates) = 1 + config.bidirectional, CELLS[config.layer_kind]
+    width = config.hidden_size // directions
+    return 2.0 * directions * gates * width * (config.hidden_size + width)
+
+
 class RecurrentLayer(nn.Module):
     """LSTM or GRU over a row, and dropout on its output (Zaremba et al., 2014, section 3).
 
@@ -88,7 +95,7 @@ class RecurrentLayer(nn.Module):
         if cache is not None:
             assert isinstance(cache.tokens, RecurrentState)
             known = cache.tokens
-        directions = ("", "backward_") if config.bidirectional else ("",)
+        directions = ("", "backward_")[: 1 + config.bidirectional]
         width = config.hidden_size // len(directions)
         states, outputs = [], []
         for number, direction in enumerate(directions):

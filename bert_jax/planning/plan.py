@@ -153,7 +153,7 @@ def make_plan(
         mesh,
         itemsize=itemsize,
         layer_activations=rows * tokens / train.global_batch_size * config.hidden_size,
-        layers=config.num_hidden_layers,
+        layers=0 if config.is_recurrent else config.num_hidden_layers,  # those that are split
     )
     collectives = compiled.collectives if compiled and compiled.memory else None
     sent = least if collectives is None else sum(each.sent_bytes for each in collectives)

@@ -16,6 +16,7 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.disentangled_attention import span
 from bert_jax.models.encoder_with_head import row_kinds
 from bert_jax.models.heads.masked_lm import MaskedLMOptions
+from bert_jax.models.recurrent_layer import flops_per_token
 from bert_jax.planning.hardware import Hardware
 from bert_jax.tasks.base.task import ComputedModel
 
@@ -36,10 +37,10 @@ def real_flops(
     That is BERT; other families also have maps between widths, attention heads that are together
     wider or narrower than D, gated feed-forward blocks, layers in which a token sees a part of the
     T, projections of global tokens, 6D² more for each token (Longformer; what these see beyond the
-    window is not counted), and DeBERTa's positions. The backward pass takes twice the forward pass.
-    Recomputation to save memory is work of the program, not of the model, and is not counted; nor
-    are pooler and next-sentence head, which are less than a thousandth. `step_flops` counts all
-    models of a step.
+    window is not counted), and DeBERTa's positions. A layer of an LSTM is T·16D², of a GRU T·12D²;
+    of two directions, a quarter less. The backward pass takes twice the forward pass. Recomputation
+    to save memory is work of the program, not of the model, and is not counted; nor are pooler and
+    next-sentence head, which are less than a thousandth. `step_flops` counts all models of a step.
 
     Args:
         config: D `hidden_size`, F `intermediate_size`, L layers, V `vocab_size`.
@@ -65,6 +66,8 @@ def real_flops(
         per_token += 6 * narrow * heads
     if config.layer_kind == "bottleneck":
         per_token += 6 * width * narrow  # two maps in, one out
+    if config.is_recurrent:
+        pairs, per_token = 0.0, flops_per_token(config)
     of_layers = layers * tokens * per_token + pairs * 4 * heads
     if config.relative_attention:
         # Each token with the positions of its distances to the others, or of their buckets.

@@ -102,7 +102,7 @@ class GenerationPredictor(TextPredictor[list[Generation]]):
         defaults = defaults_of(model)
         defaults.check_vocabulary(model.config.vocab_size)
         self._is_causal = model.config.is_causal
-        has_limit = model.config.position_kind != "relative"
+        has_limit = self._is_causal or model.config.position_kind != "relative"
         positions = model.config.max_length if has_limit else None
         # An encoder-decoder begins with a token of its own.
         self._search = generation.search(defaults, None if self._is_causal else 1, positions)

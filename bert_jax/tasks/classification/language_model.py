@@ -55,10 +55,11 @@ def check_language_model(config: EncoderConfig, weight: float) -> None:
             "set it to 0, or give a causal model, such as GPT, as {init_from}",
             problem="each token of the model sees the next one, so there is no loss of next tokens",
         )
-    if weight and not config.tie_word_embeddings:
+    if weight and not (config.tie_word_embeddings and config.embedding_width == config.hidden_size):
         raise OptionError(
             "data.language_model_weight",
             weight,
-            "set it to 0, or give a model with tie_word_embeddings",
+            "set it to 0, or give a model with tie_word_embeddings, and embeddings as wide as the "
+            "hidden states",
             problem="a classifier has no table of its own for the next tokens",
         )
