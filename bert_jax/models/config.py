@@ -54,6 +54,8 @@ OPTIONAL_FIELDS = (
     "recurrent_dropout",
     "qkv_bias",
     *ImageOptions.keys,
+    "reverse_input",
+    "decoder_attention",
 )
 
 # Fields of `EncoderConfig` that the family sets; they are not keys of a file or config.
@@ -140,8 +142,7 @@ class EncoderConfig:
         relative_attention_num_buckets, relative_attention_max_distance: see `RelativePositions`.
         embedding_dropout: dropout after the embeddings; None: `hidden_dropout_prob`.
         activation_dropout: dropout inside the feed-forward block.
-        scale_embedding: whether word embeddings are multiplied by sqrt(D) (Vaswani et al., section
-            3.4).
+        scale_embedding: whether word embeddings are multiplied by sqrt(D) (Vaswani et al., 3.4).
         norm_first: whether each sub-layer reads normalised input, and the last layer's output is
             normalised (pre-LN); otherwise the sum after each sub-layer is normalised (post-LN).
         embedding_norm: whether the sum of the embeddings is normalised.
@@ -152,13 +153,11 @@ class EncoderConfig:
         has_norm_biases: whether a LayerNorm has a bias.
         has_first_norm: with `norm_first`, whether the first sub-layer of the first layer reads
             normalised input, too (ModernBERT: it reads the normalised embeddings as they are).
-        gated_feed_forward: whether the feed-forward block is gated, where `hidden_act` is an
-            activation of `ACTIVATIONS`.
+        gated_feed_forward: whether the block is gated where `hidden_act` is one of `ACTIVATIONS`.
         position_kind: "learned" (a table) or "sinusoidal" (Vaswani et al., section 3.5), which are
             added to the embeddings; "rotary" (see `models.rotary_positions`), or "relative" (none
             of these: T5 has the bias alone).
-        relative_bias: whether the attention scores have T5's bias by distance, see
-            `RelativePositions`.
+        relative_bias: whether attention scores have T5's bias by distance: `RelativePositions`.
         extra_position_rows: rows of the position table before the first position (BART).
         scale_attention: whether attention scores are divided by sqrt(H).
         final_dropout: whether there is dropout after the last layer's normalisation (T5).
@@ -180,8 +179,7 @@ class EncoderConfig:
             state of [CLS], "cls", or the mean over the tokens, "mean".
         project_before_norm: whether the embeddings of width E become those of width D before they
             are normalised, by a linear layer without bias (DeBERTa).
-        masks_padding: whether tokens that no token sees have the input 0 and see all tokens
-            equally (DeBERTa).
+        masks_padding: whether unseen tokens have the input 0 and see all tokens equally (DeBERTa).
         position_biased_input: whether "learned" positions are added to the embeddings.
         relative_attention: whether attention scores depend on embeddings of relative positions, see
             `models.disentangled_attention`, which explains the next five fields, too.
@@ -196,6 +194,7 @@ class EncoderConfig:
         bidirectional: whether half of D is for reading backwards, see `models.recurrent_layer`.
         recurrent_dropout: dropout on the states between two tokens, see there.
         qkv_bias: with `has_biases`, whether queries, keys and values have biases, too.
+        reverse_input: whether they read a text from its end (Sutskever et al., 2014, section 3.3).
     """
 
     vocab_size: int = 30522
@@ -272,6 +271,7 @@ class EncoderConfig:
     bidirectional: bool = False
     recurrent_dropout: float = 0.0
     qkv_bias: bool = True
+    reverse_input: bool = False
 
     def __post_init__(self) -> None:
         check_fields(vars(self))

@@ -162,7 +162,8 @@ class Encoder(nn.Module):
             or requested.value_relations
             or self.add_pooling_layer
         )
-        if cache is not None and (inputs.position_ids is None or refused):
+        lacks_positions = inputs.position_ids is None and not self.config.is_recurrent
+        if cache is not None and (lacks_positions or refused):
             raise ValueError(
                 "a cache needs position_ids, and no packed rows, trigrams, value relations or "
                 "pooling layer"

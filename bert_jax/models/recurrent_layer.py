@@ -150,7 +150,7 @@ class RecurrentLayer(nn.Module):
             split_rngs={"params": False},
             in_axes=1,
             out_axes=1,
-            reverse=direction != "",
+            reverse=config.reverse_input or direction != "",
         )
         (state, _), outputs = read_all(
             recurrent, (state, jnp.zeros_like(ids[:, 0])), (inputs, ids, rows)

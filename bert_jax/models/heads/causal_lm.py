@@ -62,9 +62,10 @@ class CausalLanguageModel(EncoderWithHead):
     """A causal encoder with a head for the next token."""
 
     def setup(self) -> None:
-        if self.config.bidirectional:
-            rule = "a language model may not read the next token: leave it out, or make it False"
-            raise OptionError("model.bidirectional", True, rule)
+        for field in ("bidirectional", "reverse_input"):
+            if getattr(self.config, field):
+                rule = "a language model may not read the next token: leave it out, or set it False"
+                raise OptionError(f"model.{field}", True, rule)
         super().setup()
         self.lm_head = LanguageModelHead(self.config, self.execution)
 
