@@ -2,13 +2,15 @@
 
 Language models of Zaremba et al., 2014 (https://arxiv.org/abs/1409.2329), and classifiers that
 start from them (Dai and Le, 2015, https://arxiv.org/abs/1511.01432). With `bidirectional` half of
-the hidden state reads the text backwards; then there is no language model.
+the hidden state reads the text backwards; then there is no language model. With a decoder: sequence
+to sequence (Sutskever et al., 2014, https://arxiv.org/abs/1409.3215; Luong et al., 2015,
+https://arxiv.org/abs/1508.04025), see `models.heads.text_to_text`.
 
 transformers has no such class, so the format is this project's: `config.json` with the fields of
-every family, `bidirectional`, `embedding_size` E and `recurrent_dropout`, and `model.safetensors`
-with the tensors of PyTorch's `nn.LSTM` (or `nn.GRU`) under "model.lstm." (or "model.gru."), of
+every family and `optional_fields`, and `model.safetensors` with the tensors of PyTorch's `nn.LSTM`
+(or `nn.GRU`) under "model.lstm." (or "model.gru."), of a decoder under "decoder.lstm.", of
 `nn.Embedding` under "model.word_embeddings." and of `nn.Linear`. The layers of a bidirectional
-model have `hidden_size` / 2 units in each direction.
+model have `hidden_size` / 2 units in each direction; its decoder has `hidden_size`.
 """
 
 import dataclasses
@@ -20,8 +22,7 @@ from bert_jax.families import bert
 from bert_jax.families.family import Family, Rule, TensorNames
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
 from bert_jax.models.encoder_with_head import ClassifierOptions
-
-_STACK = f"{ENCODER_SCOPE}/encoder"
+from bert_jax.models.heads.text_to_text import DECODER_SCOPE
 
 
 class Recurrent(Family):
@@ -31,9 +32,15 @@ class Recurrent(Family):
         """The architecture; one that reads in one direction classifies by its last state.
 
         Raises:
-            OptionError: see `Family.config`; or the width cannot be halved.
+            OptionError: see `Family.config`; or the width cannot be halved; or both directions are
+                reversed.
         """
         config = super().config(fields)
+        if config.reverse_input:
+            if config.bidirectional:
+                rule = "{model.bidirectional} is True, which reads both ways: set one to False"
+                raise OptionError("model.reverse_input", True, rule)
+            return dataclasses.replace(config, classifier_pooling="cls")  # it is read last
         if not config.bidirectional:
             last = ClassifierOptions(of_last_token=True)
             return dataclasses.replace(
@@ -45,11 +52,12 @@ class Recurrent(Family):
         return config
 
 
-def _layer_rules(kind: str) -> tuple[Rule, ...]:
-    return tuple(
+def _layer_rules(scope: str, tensors: str, kind: str) -> tuple[Rule, ...]:
+    """The layers of encoder or decoder, in the scope of its parameters."""
+    layers = tuple(
         Rule(
-            f"{_STACK}/layers/{direction}{name}/{parameter}",
-            f"model.{kind}.{tensor}_{suffix}_l{{layer}}{ending}",
+            f"{scope}/encoder/layers/{direction}{name}/{parameter}",
+            f"{tensors}.{kind}.{tensor}_{suffix}_l{{layer}}{ending}",
             axes,
             transposed=axes > 0,
         )
@@ -57,6 +65,8 @@ def _layer_rules(kind: str) -> tuple[Rule, ...]:
         for name, suffix in (("input", "ih"), ("recurrent", "hh"))
         for parameter, tensor, axes in (("kernel", "weight", 1), ("bias", "bias", 0))
     )
+    name = "embedding_projection"
+    return *bert.dense(f"{scope}/encoder/{name}", f"{tensors}.{name}"), *layers
 
 
 def family(kind: str) -> Family:
@@ -66,6 +76,7 @@ def family(kind: str) -> Family:
         model_type=kind,
         class_names={
             "causal_lm": f"{prefix}ForCausalLM",
+            "text_to_text": f"{prefix}ForConditionalGeneration",
             "classification": f"{prefix}ForSequenceClassification",
             "tagging": f"{prefix}ForTokenClassification",
             "encoder": f"{prefix}Model",
@@ -76,8 +87,12 @@ def family(kind: str) -> Family:
                     f"{ENCODER_SCOPE}/embeddings/word_embeddings/embedding",
                     "model.word_embeddings.weight",
                 ),
-                *bert.dense(f"{_STACK}/embedding_projection", "model.embedding_projection"),
-                *_layer_rules(kind),
+                *_layer_rules(ENCODER_SCOPE, "model", kind),
+                *_layer_rules(DECODER_SCOPE, "decoder", kind),
+                *(
+                    bert.kernel(f"decoder_attention/{part}", f"decoder_attention.{part}")
+                    for part in ("query", "key", "score", "combination")
+                ),
                 *bert.dense("lm_head/projection", "lm_head.projection"),
                 Rule("lm_head/decoder", "lm_head.decoder.weight"),
                 *bert.TASK_HEAD_RULES,
@@ -121,6 +136,9 @@ def family(kind: str) -> Family:
             "scale_embedding",
             "bidirectional",
             "recurrent_dropout",
+            "reverse_input",
+            "decoder_attention",
+            "decoder_start_token_id",
         ),
         required_fields=("vocab_size", "hidden_size", "num_hidden_layers", "scale_embedding"),
         token_types=False,

@@ -4,9 +4,9 @@ For an output s_t of the decoder and the outputs h_1 … h_S of the encoder:
 
     score(s, h)    dot        s · h
                    general    s · W h
-                   additive   v · tanh(W [s; h])
+                   additive   v · tanh(W s + U h)
     a_t            Σ_i α_i h_i, α = softmax of the scores over i
-    output         tanh(W_c [a_t; s_t])
+    output         tanh(W a_t + U s_t)
 
 This is the global attention of Luong et al. (2015, https://arxiv.org/abs/1508.04025, section 3.1),
 without input feeding: no step waits for the attention of the one before. The additive score is that
@@ -71,7 +71,6 @@ class DecoderAttention(nn.Module):
     def _scores(self, states: jax.Array, keys: jax.Array) -> jax.Array:
         """[B, T, D] and [B, S, D] → [B, T, S]."""
         if self.score == "additive":
-            # W [s; h] as the sum of two products.
             query, key = (self._dense(states.shape[-1], name) for name in ("query", "key"))
             sums = jnp.tanh(query(states)[:, :, None] + key(keys)[:, None])  # BTSD
             return self._dense(1, "score")(sums)[..., 0]
@@ -81,3 +80,16 @@ class DecoderAttention(nn.Module):
 
     def _dense(self, features: int, name: str) -> Dense:
         return dense(self.config, self.execution, features, name, use_bias=False)
+
+
+def attention_flops(score: str, width: int, length: float) -> tuple[float, float]:
+    """FLOPs for each token of a source and for each token of its target, in a forward pass.
+
+    Args:
+        score: one of `SCORES`.
+        width: D.
+        length: S, the number of tokens of the source.
+    """
+    of_source = 0.0 if score == "dot" else 2.0 * width**2
+    of_query = 2.0 * width**2 if score == "additive" else 0.0
+    return of_source, of_query + 4 * width * length + 4 * width**2

@@ -15,15 +15,18 @@ from bert_jax.models.execution import Execution
 
 @struct.dataclass
 class EncoderMemory:
-    """The output of an encoder, for cross-attention.
+    """The output of an encoder, for a decoder.
 
     Attributes:
         hidden: [B, S, D]; None where a cache has the keys and values of all layers.
         tokens: mask of its S tokens.
+        states: the states in which recurrent layers end, [L, ...], with which those of a decoder
+            begin; None: the layers are of another kind.
     """
 
     hidden: jax.Array | None
     tokens: AttentionMask
+    states: "DecoderCache | None" = None
 
     def mask(self, tokens: AttentionMask) -> AttentionMask:
         """Which of the S tokens T tokens with their own mask see: all of the same segment."""

@@ -15,7 +15,7 @@ from bert_jax.data.examples import Example, Text
 from bert_jax.data.outputs import float32_repr
 from bert_jax.files.paths import DESCRIPTION
 from bert_jax.generation.decoder import Generated
-from bert_jax.models.head import heads_with
+from bert_jax.models.head import find_head, heads_with
 from bert_jax.models.heads.text_to_text import start_token
 from bert_jax.tasks.base.generation_options import GenerationOptions
 from bert_jax.tasks.base.model_decoder import generate_after_prompts, generate_from_texts
@@ -101,7 +101,7 @@ class GenerationPredictor(TextPredictor[list[Generation]]):
         generation = generation or GenerationOptions()
         defaults = defaults_of(model)
         defaults.check_vocabulary(model.config.vocab_size)
-        self._is_causal = model.config.is_causal
+        self._is_causal = not _has_decoder(model)
         has_limit = self._is_causal or model.config.position_kind != "relative"
         positions = model.config.max_length if has_limit else None
         # An encoder-decoder begins with a token of its own.
@@ -204,6 +204,12 @@ class GenerationPredictor(TextPredictor[list[Generation]]):
         return made
 
 
+def _has_decoder(model: Model) -> bool:
+    """Whether a decoder writes for the encoder's text; else the model continues prompts."""
+    head = model.description.head
+    return head is not None and find_head(head).compared.has_decoder
+
+
 def defaults_of(model: Model) -> GenerationDefaults:
     """How a model generates: by its files, or by its tokenizer if it was made in memory."""
     description = model.description
@@ -212,7 +218,7 @@ def defaults_of(model: Model) -> GenerationDefaults:
     special, other = model.tokenizer.special_ids, description.other
     known = {"bos_token_id": special.bos, "eos_token_id": special.eos, "pad_token_id": special.pad}
     fields = {key: value for key, value in known.items() if value is not None} | dict(other)
-    if not model.config.is_causal:
+    if _has_decoder(model):
         fields["decoder_start_token_id"] = start_token(model.config)
     return generation_defaults(Path(DESCRIPTION), fields)
 

@@ -1,6 +1,9 @@
-"""An encoder and a decoder that writes a text for the encoder's text (Vaswani et al., 2017).
+"""An encoder and a decoder that writes a text for the encoder's text.
 
-Both are `Encoder`s; the decoder's config is causal and has cross-attention.
+Both are `Encoder`s. The config of a Transformer's decoder is causal and has cross-attention
+(Vaswani et al., 2017). A recurrent decoder begins with the states in which the encoder's layers end
+(Sutskever et al., 2014, https://arxiv.org/abs/1409.3215); with `decoder_attention` its outputs also
+attend to those of the encoder.
 """
 
 import dataclasses
@@ -14,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from bert_jax.errors import INT32_MAX, OptionError, require_at_least
+from bert_jax.errors import INT32_MAX, OptionError, UserError, require_at_least, require_one_of
 from bert_jax.models.comparison import (
     IGNORED_LABEL,
     Comparison,
@@ -23,6 +26,7 @@ from bert_jax.models.comparison import (
     cross_entropy_of_logits,
 )
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
+from bert_jax.models.decoder_attention import SCORES, DecoderAttention
 from bert_jax.models.decoding import DecoderCache, EncoderMemory
 from bert_jax.models.encoder import Encoder, EncoderOutput, RequestedOutputs
 from bert_jax.models.execution import Execution
@@ -33,6 +37,8 @@ from bert_jax.models.packed_rows import EncoderInputs
 
 DECODER_SCOPE = "decoder"
 """The name of the decoder among the parameters of a model."""
+
+NO_ATTENTION = "none"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +54,9 @@ class TextToTextOptions(HeadOptions):
         scales_logits: whether hidden states are divided by sqrt(D) before the table of the head,
             unless `scale_decoder_outputs` says otherwise (T5).
         scale_decoder_outputs: None: if the head's table is the word embeddings.
+        decoder_attention: the score of a recurrent decoder's attention, one of `SCORES`, or "none":
+            the states in which the encoder ends are all that the decoder gets. The layers of a
+            Transformer have their own.
     """
 
     keys = (
@@ -56,6 +65,7 @@ class TextToTextOptions(HeadOptions):
         "decoder_ffn_dim",
         "decoder_start_token_id",
         "scale_decoder_outputs",
+        "decoder_attention",
     )
 
     decoder_layers: int | None = None
@@ -65,6 +75,7 @@ class TextToTextOptions(HeadOptions):
     has_bias: bool = False
     scales_logits: bool = False
     scale_decoder_outputs: bool | None = None
+    decoder_attention: str = NO_ATTENTION
 
     def check(self, config: EncoderConfig) -> None:
         """Checks the sizes; the decoder's config checks how they divide."""
@@ -74,6 +85,7 @@ class TextToTextOptions(HeadOptions):
         is_scaled = self.scale_decoder_outputs
         if is_scaled not in (None, True, False):
             raise OptionError("model.scale_decoder_outputs", is_scaled, "it must be True or False")
+        require_one_of("model.decoder_attention", self.decoder_attention, (NO_ATTENTION, *SCORES))
         start = self.decoder_start_token_id
         if start is not None:
             require_at_least("model.decoder_start_token_id", start, 0, config.vocab_size - 1)
@@ -92,8 +104,9 @@ def decoder_config(config: EncoderConfig) -> EncoderConfig:
         num_attention_heads=options.decoder_attention_heads or config.num_attention_heads,
         intermediate_size=options.decoder_ffn_dim or config.intermediate_size,
         is_causal=True,
-        has_cross_attention=True,
+        has_cross_attention=not config.is_recurrent,
         bidirectional=False,
+        reverse_input=False,
         heads=(),
     )
 
@@ -102,6 +115,19 @@ def start_token(config: EncoderConfig) -> int:
     """The id of the token before the first token of an output."""
     start = config.of_head(TextToTextOptions).decoder_start_token_id
     return config.pad_token_id if start is None else start
+
+
+def check_attention(config: EncoderConfig) -> None:
+    """Refuses a model whose decoder does not attend to the encoder's outputs.
+
+    Raises:
+        UserError: it has no attention.
+    """
+    if config.is_recurrent and config.of_head(TextToTextOptions).decoder_attention == NO_ATTENTION:
+        raise UserError(
+            "the decoder attends to nothing, model.decoder_attention is 'none'; give a model that "
+            f"was trained with {', '.join(SCORES[:-1])} or {SCORES[-1]}"
+        )
 
 
 @struct.dataclass
@@ -133,6 +159,9 @@ class TextToTextModel(nn.Module):
         self.encoder = Encoder(config, execution, add_pooling_layer=False, name=ENCODER_SCOPE)
         # It has no word embeddings of its own: those of the encoder are handed in.
         self.decoder = Encoder(decoder_config(config), execution, add_pooling_layer=False)
+        self.decoder_attention = None
+        if options.decoder_attention != NO_ATTENTION:
+            self.decoder_attention = DecoderAttention(config, execution, options.decoder_attention)
         is_scaled = options.scale_decoder_outputs
         is_scaled = config.tie_word_embeddings if is_scaled is None else is_scaled
         is_scaled &= options.scales_logits
@@ -150,6 +179,10 @@ class TextToTextModel(nn.Module):
 
         The inputs are `TextToTextInputs`, see `from_call`. With `encoder_outputs` the result also
         has the outputs of encoder and decoder.
+
+        Raises:
+            UserError: the decoder is recurrent, and the rows are packed; or attention is requested
+                where there is none.
         """
         inputs = TextToTextInputs.from_call(*arrays, **named)
         decoder_input_ids = inputs.decoder_input_ids
@@ -163,11 +196,30 @@ class TextToTextModel(nn.Module):
             segment_ids=inputs.decoder_segment_ids,
             row_indices=inputs.row_indices,
         )
-        encoded = self.encoder.encode(inputs, deterministic, encoder_outputs)
-        memory = EncoderMemory(encoded.last_hidden_state, inputs.tokens().mask)
-        decoded = self._decode(outputs, memory, deterministic, encoder_outputs)
+        encoded, memory = self._encode(inputs, deterministic, encoder_outputs)
+        decoded = self._decode(outputs, memory, deterministic, encoder_outputs, memory.states)
         logits = self._logits(decoded.last_hidden_state)
         return logits if encoder_outputs is None else (logits, encoded, decoded)
+
+    def _encode(
+        self,
+        inputs: EncoderInputs,
+        deterministic: bool,
+        requested: RequestedOutputs | None = None,
+    ) -> tuple[EncoderOutput, EncoderMemory]:
+        """The output of the encoder, and what the decoder gets of it."""
+        config, start = self.config, None
+        if config.is_recurrent:
+            requested = self._of_layers(requested)
+            if inputs.segment_ids is not None:
+                raise UserError(
+                    "a recurrent decoder begins with the states of one text, but the rows have "
+                    "several: set data.packing=False, or take another family"
+                )
+            start = DecoderCache.empty(config, self.execution, len(inputs.input_ids), 0)
+        encoded = self.encoder.encode(inputs, deterministic, requested, cache=start)
+        mask = inputs.tokens().mask
+        return encoded, EncoderMemory(encoded.last_hidden_state, mask, encoded.cache)
 
     def _decode(
         self,
@@ -178,17 +230,41 @@ class TextToTextModel(nn.Module):
         cache: DecoderCache | None = None,
     ) -> EncoderOutput:
         table = self.encoder.word_embeddings()
-        return self.decoder.encode(
-            inputs, deterministic, requested, cache=cache, memory=memory, word_embeddings=table
+        if not self.config.is_recurrent:
+            return self.decoder.encode(
+                inputs, deterministic, requested, cache=cache, memory=memory, word_embeddings=table
+            )
+        decoded = self.decoder.encode(
+            inputs, deterministic, self._of_layers(requested), cache=cache, word_embeddings=table
         )
+        if self.decoder_attention is None:
+            return decoded
+        mask = inputs.tokens().mask
+        hidden, weights = self.decoder_attention(decoded.last_hidden_state, mask, memory)
+        if requested is not None and requested.attentions:
+            decoded = decoded._replace(cross_attentions=weights[None, :, None])
+        return decoded._replace(last_hidden_state=hidden)
+
+    def _of_layers(self, requested: RequestedOutputs | None) -> RequestedOutputs | None:
+        """What is requested of recurrent layers: attention comes after them."""
+        if requested is None or not requested.attentions:
+            return requested
+        check_attention(self.config)
+        return requested._replace(attentions=False)
 
     def _logits(self, hidden: jax.Array) -> jax.Array:
         return self.lm_head(hidden, self.encoder.word_embeddings())
 
     def memory(self, inputs: EncoderInputs) -> EncoderMemory:
         """The encoder's output for texts."""
-        encoded = self.encoder.encode(inputs, True)
-        return EncoderMemory(encoded.last_hidden_state, inputs.tokens().mask)
+        return self._encode(inputs, True)[1]
+
+    def start(self, memory: EncoderMemory) -> DecoderCache:
+        """The cache of the decoder before the first token of outputs for B texts."""
+        if memory.states is not None:
+            return memory.states
+        rows = len(memory.tokens.key_ids)
+        return DecoderCache.empty(decoder_config(self.config), self.execution, rows, 1)
 
     def decode(
         self, inputs: EncoderInputs, cache: DecoderCache, memory: EncoderMemory
@@ -197,7 +273,7 @@ class TextToTextModel(nn.Module):
 
         Args:
             inputs: the T tokens of the outputs, with their positions.
-            cache: the earlier tokens, see `DecoderCache.empty`.
+            cache: the earlier tokens, see `start`.
             memory: the encoder's output.
 
         Returns:
@@ -222,7 +298,14 @@ def _features(draw: DrawnBatch) -> Mapping[str, np.ndarray]:
 HEAD = Head(
     TextToTextModel,
     generates=True,
-    shown_by=((f"{DECODER_SCOPE}/encoder/layers/cross_attention/query/kernel",),),
+    axes=(
+        (r"decoder_attention/(query|key|combination)/kernel", ("embed", None)),
+        (r"decoder_attention/score/kernel", (None, None)),
+    ),
+    shown_by=(
+        (f"{DECODER_SCOPE}/encoder/layers/cross_attention/query/kernel",),
+        (f"{DECODER_SCOPE}/encoder/layers/recurrent/kernel",),
+    ),
     options=TextToTextOptions,
     comparison=Comparison(
         ("logits",),

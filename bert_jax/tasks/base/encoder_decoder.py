@@ -6,8 +6,14 @@ from typing import Any
 
 import jax
 
+from bert_jax.models.decoder_attention import attention_flops
 from bert_jax.models.encoder_with_head import model_inputs
-from bert_jax.models.heads.text_to_text import TextToTextInputs, decoder_config
+from bert_jax.models.heads.text_to_text import (
+    NO_ATTENTION,
+    TextToTextInputs,
+    TextToTextOptions,
+    decoder_config,
+)
 from bert_jax.tasks.base.task import ComputedModel, Sums, Task
 from bert_jax.tasks.base.token_losses import perplexity, token_sums
 
@@ -39,13 +45,21 @@ class EncoderDecoderTask(Task):
 
     @property
     def computed_models(self) -> tuple[ComputedModel, ...]:
-        """The encoder with the keys and values that it gives the decoder, and the decoder."""
+        """The encoder with what the decoder's attention computes of its output, and the decoder."""
         encoder = self.description.config
         decoder = decoder_config(encoder)
         width, attention = decoder.hidden_size, decoder.num_attention_heads * decoder.head_dim
-        # Of cross-attention: keys and values; queries, outputs, scores and weighted sums.
-        of_source = decoder.num_hidden_layers * 4.0 * width * attention
-        of_target = of_source + decoder.num_hidden_layers * 4 * attention * self.mean_source_length
+        score = encoder.of_head(TextToTextOptions).decoder_attention
+        if score != NO_ATTENTION:
+            of_source, of_target = attention_flops(score, width, self.mean_source_length)
+        elif decoder.has_cross_attention:
+            # Keys and values; queries, outputs, scores and weighted sums.
+            of_source = decoder.num_hidden_layers * 4.0 * width * attention
+            of_target = (
+                of_source + decoder.num_hidden_layers * 4 * attention * self.mean_source_length
+            )
+        else:
+            of_source = of_target = 0.0
         of_target += 2 * width * decoder.vocab_size
         return (
             ComputedModel(encoder, False, of_source, rows=("",)),

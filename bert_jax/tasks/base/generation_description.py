@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.models.head import with_fields
+from bert_jax.models.head import find_head, with_fields
 from bert_jax.models.heads.text_to_text import start_token
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tokenization import Tokenizer
@@ -26,7 +26,7 @@ def describe_generating(model_init: ModelInit, tokenizer: Tokenizer, head: str) 
     known = {"bos_token_id": special.bos, "eos_token_id": special.eos, "pad_token_id": special.pad}
     fields: dict[str, Any] = {name: value for name, value in known.items() if value is not None}
     config = description.config
-    if not config.is_causal:
+    if find_head(head).compared.has_decoder:
         # Where a file lacks it, transformers forces the end token of published models.
         fields["forced_eos_token_id"] = None
         config = with_fields(config, {"decoder_start_token_id": start_token(config)})

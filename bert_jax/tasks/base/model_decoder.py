@@ -13,7 +13,6 @@ from bert_jax.generation.options import SearchOptions
 from bert_jax.generation.rows import rows_of_prompts
 from bert_jax.generation.search import search
 from bert_jax.models.decoding import DecoderCache, EncoderMemory
-from bert_jax.models.heads.text_to_text import decoder_config
 from bert_jax.models.packed_rows import EncoderInputs
 
 
@@ -91,13 +90,14 @@ def generate_from_texts(
     """
     texts = EncoderInputs(batch["input_ids"], attention_mask=batch["attention_mask"])
     memory = module.apply({"params": params}, texts, method="memory")
+    cache = module.apply({"params": params}, memory, method="start")
     rows = len(batch["input_ids"])
-    cache = DecoderCache.empty(decoder_config(module.config), module.execution, rows, 1)
     prompts = jnp.full((rows, 1), start, jnp.int32)
     inputs = EncoderInputs(prompts, position_ids=jnp.zeros_like(prompts))
     logits, cache = module.apply({"params": params}, inputs, cache, memory, method="decode")
-    # From here on, the cache has keys and values of the texts.
-    decoder = _decoder(module, params, rows, 1, memory.replace(hidden=None))
+    if cache.memory is not None:  # keys and values of the texts
+        memory = memory.replace(hidden=None)
+    decoder = _decoder(module, params, rows, 1, memory)
     state = _State(_split(cache), jnp.zeros(rows, jnp.int32))
     return search(decoder, logits, state, prompts, rules, options, batch.get("keys"))
 

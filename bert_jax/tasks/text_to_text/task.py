@@ -44,7 +44,14 @@ class TextToTextTask(EncoderDecoderTask, LabelledTask[str]):
         data: TextToTextData,
         generation: GenerationOptions,
     ) -> None:
-        """Takes the section `data`, and how to generate; see `LabelledTask`."""
+        """Takes the section `data`, and how to generate; see `LabelledTask`.
+
+        Raises:
+            OptionError: a recurrent model is to read packed rows.
+        """
+        if data.packing and model.description.config.is_recurrent:
+            rule = "a recurrent decoder begins with the states of one text: set it to False"
+            raise OptionError("data.packing", True, rule)
         super().__init__(splits, model, options)
         self._data = data
         self.label_smoothing = data.label_smoothing
