@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import bert_jax.families
 from bert_jax.errors import OptionError, UserError, require_one_of
-from bert_jax.models.config import OPTIONAL_FIELDS, EncoderConfig
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.config_keys import OPTIONAL_FIELDS
 from bert_jax.models.head import fields_of, model_keys, option_keys, with_fields
 from bert_jax.models.heads.text_vectors import TextVectors
 from bert_jax.tokenization import Tokenizer, load_tokenizer
@@ -171,7 +172,7 @@ class Family:
         google_gelu: the activation that Google's programs call "gelu".
         constants: fields of `EncoderConfig` with one value in the whole family, such as its
             switches; they are not in `config.json`.
-        optional_fields: fields in `models.config.OPTIONAL_FIELDS` that are in `config.json`.
+        optional_fields: fields in `models.config_keys.OPTIONAL_FIELDS` that are in `config.json`.
         required_fields: fields of `EncoderConfig` that a `config.json` must contain: in published
             files their values are not the defaults of transformers or of the encoder.
         fixed_fields: keys of `config.json` with the only supported value, beside `FIXED_FIELDS`.

@@ -15,7 +15,8 @@ import flax.linen as nn
 
 import bert_jax.models.heads
 from bert_jax.models.comparison import Comparison
-from bert_jax.models.config import OPTIONAL_FIELDS, SWITCHES, EncoderConfig
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.config_keys import OPTIONAL_FIELDS, SWITCHES
 from bert_jax.models.execution import Execution
 from bert_jax.models.head_options import HeadOptions
 
