@@ -314,9 +314,7 @@ class Family:
         return "image_size" in self.required_fields
 
     def load_tokenizer(self, path: str | Path, *, config: EncoderConfig | None = None) -> Tokenizer:
-        """The tokenizer of a model of this family, see `tokenization.load_tokenizer`.
-
-        A family that reads images has none; in its place is an `ImageProcessor`.
+        """The tokenizer of a model, see `tokenization.load_tokenizer`; of images, what reads them.
 
         Args:
             path: directory or file.
