@@ -23,7 +23,8 @@ MASK = np.int32([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 1, 0, 0, 0]])
 
 def config_of(kind, **fields):
     sizes = {"vocab_size": 30, "hidden_size": 8, "num_hidden_layers": 2}
-    return find_family(kind).new_config("tiny", **sizes | {"hidden_dropout_prob": 0.0} | fields)
+    sizes |= {"hidden_dropout_prob": 0.0, "scale_embedding": False}
+    return find_family(kind).new_config("tiny", **sizes | fields)
 
 
 def encoder_of(kind, **fields):
