@@ -28,6 +28,7 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config import load_config
 from bert_jax.experiment import Experiment
 from bert_jax.families import bert, gpt2
+from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import init_params
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.generate import GenerationOptions
@@ -57,8 +58,10 @@ def model_step(options: argparse.Namespace) -> Step:
         batches.clear()
         for _ in range(options.batches):
             run(next(numbers))
-        padding = float(np.mean([padding_fraction(batch) for batch in batches]))
-        return {"tokens": sum(map(computed_tokens, batches)), "padding": padding}
+        config = EncoderConfig()  # of text: any counts the same
+        padding = float(np.mean([padding_fraction(batch, config) for batch in batches]))
+        tokens = sum(computed_tokens(batch, config) for batch in batches)
+        return {"tokens": tokens, "padding": padding}
 
     return step
 

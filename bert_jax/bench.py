@@ -16,8 +16,9 @@ from jax.sharding import Mesh
 
 from bert_jax.data.pipeline import Batch
 from bert_jax.errors import require_at_least, require_between
+from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import Encoder, cast_layer_kernels
-from bert_jax.models.encoder_with_head import row_kinds
+from bert_jax.models.encoder_with_head import row_kinds, token_shape
 from bert_jax.models.execution import Execution
 from bert_jax.planning.hardware import hardware_of
 from bert_jax.planning.roofline import real_flops, step_flops
@@ -115,14 +116,15 @@ def time_work(options: BenchOptions, workload: Workload) -> dict[str, Any]:
     timed = [batches[n % len(batches)] for n in range(warmup, warmup + options.steps)]
     seconds = sum(timing.steps)
     kinds = [row_kinds(batch) for batch in timed]
-    lengths = [{kind: row_lengths(rows) for kind, rows in each.items()} for each in kinds]
+    config = task.description.config
+    lengths = [{kind: row_lengths(rows, config) for kind, rows in each.items()} for each in kinds]
     result: dict[str, Any] = {
         "work": options.work,
         "steps": options.steps,
         "median_s": timing.median,
         "min_s": min(timing.steps),
         "steps_s": [round(seconds, 6) for seconds in timing.steps],
-        "tokens_per_s": sum(map(computed_tokens, timed)) / seconds,
+        "tokens_per_s": sum(computed_tokens(batch, config) for batch in timed) / seconds,
         "real_tokens_per_s": sum(int(rows.sum()) for each in lengths for rows in each.values())
         / seconds,
     }
@@ -132,7 +134,7 @@ def time_work(options: BenchOptions, workload: Workload) -> dict[str, Any]:
     flops = 0.0
     for batch, each in zip(timed, lengths, strict=True):
         if options.work == "infer":
-            flops += sum(real_flops(task.description.config, n, 0) for n in each.values()) / 3
+            flops += sum(real_flops(config, n, 0) for n in each.values()) / 3
         else:
             predictions = np.count_nonzero(batch.get("masked_lm_weights", 0))
             flops += step_flops(task.computed_models, each, int(predictions))
@@ -147,7 +149,7 @@ def time_work(options: BenchOptions, workload: Workload) -> dict[str, Any]:
         "devices": len(devices),
         "precision": execution.dtype,
         "rows": workload.train_options.global_batch_size,
-        "length": max(int(rows["input_ids"].shape[-1]) for each in kinds for rows in each.values()),
+        "length": max(token_shape(rows, config)[-1] for each in kinds for rows in each.values()),
     }
 
 
@@ -224,8 +226,11 @@ def peak_bytes(devices: Sequence[jax.Device]) -> int | None:
     )
 
 
-def row_lengths(batch: Batch) -> np.ndarray:
+def row_lengths(batch: Batch, config: EncoderConfig) -> np.ndarray:
     """Number of tokens of each text of one kind, int64 [n]; texts packed in a row count apart."""
+    if config.images is not None:
+        count, length = token_shape(batch, config)
+        return np.full(count, length)
     if "segment_ids" in batch:
         ids = batch["segment_ids"]  # BT
         numbers = ids + (ids.max() + 1) * np.arange(len(ids))[:, None]
@@ -265,9 +270,12 @@ def forward_pass(task: Task, execution: Execution, mesh: Mesh, batches: list[Bat
     """The encoder without dropout: the hidden states of each kind of row, as in `embed`."""
     encoder = Encoder(task.description.config, execution, add_pooling_layer=False)
     names = ("input_ids", "token_type_ids", "attention_mask", "segment_ids", "position_ids")
+    images = "pixel_values"
 
     def place(rows: Batch) -> Any:
         # Choices and pairs have more dimensions; they become rows.
+        if images in rows:
+            return to_global(mesh, {images: rows[images]})
         arrays = {name: rows[name] for name in names if name in rows}
         return to_global(mesh, {k: each.reshape(-1, each.shape[-1]) for k, each in arrays.items()})
 

@@ -10,14 +10,17 @@ from bert_jax.bench import BenchOptions, Timing, row_lengths, time_steps
 from bert_jax.config import load_config
 from bert_jax.errors import OptionError
 from bert_jax.experiment import Experiment
+from bert_jax.models.config import EncoderConfig
+
+TEXT = EncoderConfig()
 
 
 def test_lengths_of_rows():
     mask = np.array([[1, 1, 1, 0], [1, 0, 0, 0]])
-    assert row_lengths({"attention_mask": mask}).tolist() == [3, 1]
-    assert row_lengths({"attention_mask": mask[None]}).tolist() == [3, 1]  # two choices
+    assert row_lengths({"attention_mask": mask}, TEXT).tolist() == [3, 1]
+    assert row_lengths({"attention_mask": mask[None]}, TEXT).tolist() == [3, 1]  # two choices
     packed = np.array([[1, 1, 2, 2, 2, 0], [1, 1, 1, 0, 0, 0]])
-    assert sorted(row_lengths({"segment_ids": packed})) == [2, 3, 3]
+    assert sorted(row_lengths({"segment_ids": packed}, TEXT)) == [2, 3, 3]
 
 
 def test_the_first_step_is_timed_separately():

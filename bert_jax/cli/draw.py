@@ -54,7 +54,9 @@ def _positions(model: "LoadedModel") -> "Page":
     from bert_jax.tasks.base.encoder_layers import encoder_of
 
     _, params = encoder_of(model)
-    learned = params["embeddings"].get("position_embeddings", {}).get("embedding")
+    table = params["embeddings"].get("position_embeddings", {})
+    # Of images, the tokens before the patches have the first positions.
+    learned = table.get("embedding") if model.config.images is None else table[0]
     return positions_page(model.config.position_kind, position_table(model.config, learned))
 
 

@@ -8,6 +8,7 @@ from bert_jax.families import bert, vit
 from bert_jax.families.family import Family, Rule, TensorNames
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.image_options import ImageOptions
+from bert_jax.tokenization.interface import IMAGES
 
 FAMILY = Family(
     model_type="deit",
@@ -34,4 +35,6 @@ FAMILY = Family(
     constants=vit.CONSTANTS | {"heads": (ImageOptions(has_distillation_token=True),)},
     optional_fields=vit.OPTIONAL_FIELDS,
     required_fields=vit.REQUIRED_FIELDS,
+    fixed_fields=vit.FIXED_FIELDS,
+    tokenizer_kind=IMAGES,
 )

@@ -21,7 +21,7 @@ from bert_jax.models.head import fields_of, model_keys, option_keys, with_fields
 from bert_jax.models.heads.text_vectors import TextVectors
 from bert_jax.tokenization import Tokenizer, load_tokenizer
 from bert_jax.tokenization.image_processor import read_image_processor
-from bert_jax.tokenization.interface import WORDPIECE
+from bert_jax.tokenization.interface import IMAGES, WORDPIECE
 
 # The default for a config.json without it, such as Google's bert_config.json.
 DEFAULT_MODEL_TYPE = "bert"
@@ -192,7 +192,8 @@ class Family:
         defaults: fields of a new model of any size.
         vectors: how a model makes vectors of texts where its files do not say.
         problem_type: `problem_type` of a classifier where `config.json` names none.
-        tokenizer_kind: a kind of `tokenization.interface`, see `kind` of `load_tokenizer`.
+        tokenizer_kind: a kind of `tokenization.interface`, see `kind` of `load_tokenizer`; or
+            `IMAGES`, of a family that reads images.
         token_types: whether its models tell two texts apart by token types; None: if their table
             has two.
         others: families of the same `model_type` whose classes have other tensor names.
@@ -311,7 +312,7 @@ class Family:
     @property
     def reads_images(self) -> bool:
         """Whether its models read images, and no text."""
-        return "image_size" in self.required_fields
+        return self.tokenizer_kind == IMAGES
 
     def load_tokenizer(self, path: str | Path, *, config: EncoderConfig | None = None) -> Tokenizer:
         """The tokenizer of a model, see `tokenization.load_tokenizer`; of images, what reads them.

@@ -8,6 +8,7 @@ from bert_jax.families import bert
 from bert_jax.families.family import Family, Rule, TensorNames
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.image_options import ImageOptions
+from bert_jax.tokenization.interface import IMAGES
 
 _EMBEDDINGS, _STACK = f"{ENCODER_SCOPE}/embeddings", f"{ENCODER_SCOPE}/encoder"
 _LAYERS = f"{_STACK}/layers"
@@ -66,6 +67,8 @@ CONSTANTS = {
     "norm_first": True,
     "embedding_norm": False,
 }
+# transformers reads it where it is there; no published file has it.
+FIXED_FIELDS = {"head_dim": None}
 
 FAMILY = Family(
     model_type="vit",
@@ -88,4 +91,6 @@ FAMILY = Family(
     constants=CONSTANTS,
     optional_fields=OPTIONAL_FIELDS,
     required_fields=REQUIRED_FIELDS,
+    fixed_fields=FIXED_FIELDS,
+    tokenizer_kind=IMAGES,
 )

@@ -267,6 +267,15 @@ def row_kinds(batch: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {kind: shared | rows for kind, rows in kinds.items() if inputs & rows.keys()}
 
 
+def token_shape(rows: Mapping[str, Any], config: EncoderConfig) -> tuple[int, ...]:
+    """B, …, T of the rows of one kind, also of images, whose tokens depend on the model."""
+    images = config.images
+    if images is None:
+        return tuple(rows["input_ids"].shape)
+    count, height, width, _ = rows["pixel_values"].shape
+    return count, images.num_tokens((height, width))
+
+
 def apply_model(
     module: nn.Module,
     params: Any,

@@ -149,7 +149,9 @@ def with_fields(config: EncoderConfig, fields: Mapping[str, Any]) -> EncoderConf
     kinds = option_keys()
     own = {name: value for name, value in fields.items() if name not in kinds}
     config = dataclasses.replace(config, **own)
-    for name in fields.keys() & kinds.keys():
-        options = dataclasses.replace(config.of_head(kinds[name]), **{name: fields[name]})
+    chosen = [name for name in kinds if name in fields]
+    for kind in dict.fromkeys(kinds[name] for name in chosen):  # a check may be of several keys
+        values = {name: fields[name] for name in chosen if kinds[name] is kind}
+        options = dataclasses.replace(config.of_head(kind), **values)
         config = dataclasses.replace(config, heads=(options, *config.heads))
     return config

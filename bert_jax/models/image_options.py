@@ -1,6 +1,7 @@
 """The images that an encoder reads, where it reads no text: `EncoderConfig.images`."""
 
 import dataclasses
+from typing import Any
 
 from bert_jax.errors import OptionError, require_at_least, require_one_of
 from bert_jax.models.activations import ACTIVATIONS
@@ -48,6 +49,9 @@ class ImageOptions(HeadOptions):
         require_at_least("model.num_channels", self.num_channels, 1)
         require_at_least("model.pooler_output_size", self.pooler_output_size, 1)
         require_one_of("model.pooler_act", self.pooler_act, tuple(ACTIVATIONS))
+
+    def check(self, config: Any) -> None:
+        """Raises OptionError for patches that are larger than the images."""
         if self.image_size is not None and min(self.grid(self.pixels)) < 1:
             rule = f"an image has {self.image_size}: give a smaller patch"
             raise OptionError("model.patch_size", self.patch_size, rule)

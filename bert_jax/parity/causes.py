@@ -103,7 +103,7 @@ def causes_in_config(
 
     def gap(case: Case, config: EncoderConfig, chosen: slice = slice(None)) -> float:
         """The largest difference at real tokens."""
-        real = case.batch.rows("attention_mask").astype(bool)
+        real = case.batch.is_token
         states = states_with(config, case.batch)[chosen] - case.hidden_states[chosen]
         return float(np.abs(states)[:, real].max())
 

@@ -146,7 +146,7 @@ def compare_values(
     A tensor of only one side (an untied decoder) has the gradient 0 on the opposite side.
     """
     outputs, names = find_head(head).compared, family.huggingface
-    real = batch.rows("attention_mask").astype(bool)  # BT, or BK,T
+    real = batch.is_token
     per_token = () if outputs.reads_padding else outputs.per_token
     tables = [WORD_EMBEDDINGS, *([POSITION_EMBEDDINGS] if config.positions_after_padding else [])]
     reads_padding = outputs.reads_padding or config.trigram_input

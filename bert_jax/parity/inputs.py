@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -9,10 +10,12 @@ from bert_jax.errors import UserError
 from bert_jax.models.comparison import Comparison, DrawnBatch
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.head import find_head
+from bert_jax.models.image_options import ImageOptions
 from bert_jax.tokenization import Tokenizer
 
 # What encoders read, in the order of their arguments.
-FEATURES = ("input_ids", "token_type_ids", "attention_mask", "global_attention_mask")
+IMAGES = "pixel_values"
+FEATURES = ("input_ids", "token_type_ids", "attention_mask", "global_attention_mask", IMAGES)
 
 # How many tokens are global in a model with a window.
 _GLOBAL = 0.2
@@ -26,7 +29,8 @@ class ParityInput:
         name: name in the table.
         text: description of the input.
         features: arrays by `FEATURES`, without types that the model does not have, and the head's
-            own, int32 [B, T] or, for multiple choice, [B, K, T].
+            own, int32 [B, T] or, for multiple choice, [B, K, T]; images are float32 [B, height,
+            width, channels].
         labels: int32 or float32, by argument of Hugging Face's class; for the bare encoder the
             coefficients of its linear form, `last_hidden_state` [B, T, D] and `pooler_output`
             [B, D].
@@ -40,18 +44,23 @@ class ParityInput:
     def rows(self, feature: str) -> np.ndarray:
         """A feature in the rows of the encoder, [B · K, T]."""
         values = self.features[feature]
-        return values.reshape(-1, values.shape[-1])
+        return values if feature == IMAGES else values.reshape(-1, values.shape[-1])
+
+    @property
+    def is_token(self) -> Any:
+        """The index of what is not padding: bool [B · K, T], or of images everything."""
+        return ... if IMAGES in self.features else self.rows("attention_mask").astype(bool)
 
 
 def make_inputs(
     config: EncoderConfig, tokenizer: Tokenizer, head: str, problem_type: str, *, seed: int = 0
 ) -> tuple[ParityInput, ...]:
-    """A short row, a padded batch and a row of maximum length.
+    """A short row, a padded batch and a row of maximum length; or images.
 
     Args:
         config: architecture of the model.
         tokenizer: tokenizer; its template defines the special tokens. There is a second segment if
-            the model has the token types of a pair.
+            the model has the token types of a pair. For images it is not used.
         head: head of the model; its loss reads the labels.
         problem_type: problem type of a sequence classifier.
         seed: seed of the inputs.
@@ -59,6 +68,8 @@ def make_inputs(
     Raises:
         UserError: the model has too few positions for a word and the special tokens.
     """
+    if config.images is not None:
+        return _image_inputs(config, config.images, head, problem_type, seed)
     longest = config.max_length
     least = 1 + tokenizer.num_special_tokens(pair=False)
     if longest < least:
@@ -72,6 +83,31 @@ def make_inputs(
         maker = _Maker(config, tokenizer, find_head(head).compared, problem_type, generator)
         has_pairs = with_pairs and tokenizer.supports_pairs(config.type_vocab_size)
         inputs.append(maker.make(name, lengths, has_pairs=has_pairs))
+    return tuple(inputs)
+
+
+def _image_inputs(
+    config: EncoderConfig, images: ImageOptions, head: str, problem_type: str, seed: int
+) -> tuple[ParityInput, ...]:
+    """An image, a batch, and images with interpolated positions where transformers has these."""
+    height, width = images.pixels
+    plans = [("one", 1, (height, width)), ("batch", 3, (height, width))]
+    rows, columns = images.grid(images.pixels)
+    if rows == columns and isinstance(images.patch_size, int):
+        plans.append(("larger", 2, (height + 2 * images.patch_size, width + images.patch_size)))
+    inputs = []
+    for number, (name, count, pixels) in enumerate(plans):
+        generator = np.random.default_rng((seed, number))
+        shape = (count, *pixels, images.num_channels)
+        values = generator.normal(size=shape).astype(np.float32)
+        ids = np.zeros((count, images.num_tokens(pixels)), np.int32)
+        no_word = np.zeros_like(ids, bool)
+        draw = DrawnBatch(
+            ids, np.ones_like(ids), no_word, config, problem_type, lambda: 0, generator
+        )
+        text = f"batch {count}, images of {pixels[0]} × {pixels[1]}, {ids.shape[1]} tokens"
+        labels = find_head(head).compared.labels(draw)
+        inputs.append(ParityInput(name, text, {IMAGES: values}, labels))
     return tuple(inputs)
 
 

@@ -16,7 +16,7 @@ from bert_jax.errors import UserError, first_line
 from bert_jax.families.family import Family, TensorNames
 from bert_jax.models.comparison import IGNORED_LABEL, linear_form
 from bert_jax.models.head import find_head
-from bert_jax.parity.inputs import ParityInput
+from bert_jax.parity.inputs import IMAGES, ParityInput
 from bert_jax.parity.report import Values, named_values
 
 
@@ -51,6 +51,8 @@ class Reference:
         }
         # Models without token types do not take any.
         features = {name: tensors[name] for name in batch.features if name in self._arguments}
+        if IMAGES in features:
+            features |= self._images(features[IMAGES])
         labels = {name: tensors[name] for name in batch.labels}
         compared = find_head(self.head).compared
         is_bare, has_decoder = compared.loss is None, compared.has_decoder
@@ -84,6 +86,13 @@ class Reference:
             _canonical(self._model, self.family.huggingface, gradients=True),
             _stacked(output.decoder_hidden_states) if has_decoder else None,
         )
+
+    def _images(self, pixel_values: Any) -> dict[str, Any]:
+        """The arguments for images [B, height, width, channels]: channels come first."""
+        size = self.config["image_size"]
+        own = [size, size] if isinstance(size, int) else list(size)
+        is_other = list(pixel_values.shape[1:3]) != own
+        return {IMAGES: pixel_values.permute(0, 3, 1, 2), "interpolate_pos_encoding": is_other}
 
     @functools.cached_property
     def _arguments(self) -> Collection[str]:
@@ -217,8 +226,8 @@ def _canonical(model: Any, names: TensorNames, *, gradients: bool = False) -> di
             continue
         values[canonical] = tensor.numpy()
     # A tied table has its first name in the model's class.
-    words, decoder = names.rule(WORD_EMBEDDINGS).tensor, decoder_tensor(names)
-    if words not in values:
+    words, decoder = names.tensor_of(WORD_EMBEDDINGS), decoder_tensor(names)
+    if words and words not in values:
         values[words] = values.pop(decoder)
     return values
 

@@ -36,13 +36,14 @@ cost_floor                     their price; null if it is not known
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 
 from bert_jax.errors import UserError, counted, require_at_least, require_between
-from bert_jax.models.encoder_with_head import row_kinds
+from bert_jax.models.encoder_with_head import row_kinds, token_shape
 from bert_jax.planning.collectives import traffic
 from bert_jax.planning.hardware import Slice, Topology, find_topology
 from bert_jax.planning.meshes import candidate_meshes, choose_mesh, parse_mesh, usable_memory
@@ -143,9 +144,9 @@ def make_plan(
     if not (compiled and hardware.platform == "tpu"):
         fits = peak is not None and peak <= available
 
-    ids = [rows["input_ids"] for rows in row_kinds(training.batch).values()]
-    tokens, itemsize = sum(each.size for each in ids), jax.numpy.dtype(dtype).itemsize
     config = task.description.config
+    shapes = [token_shape(rows, config) for rows in row_kinds(training.batch).values()]
+    tokens, itemsize = sum(map(math.prod, shapes)), jax.numpy.dtype(dtype).itemsize
     rows = train.microbatches * training.rows
     local = local_parameters(training.abstract.params)
     least = least_sent_bytes(
@@ -190,7 +191,7 @@ def make_plan(
         "available_bytes_per_device": available,
         "memory_per_device": memory and dataclasses.asdict(memory),
         "global_batch_size": train.global_batch_size,
-        "length": max(each.shape[-1] for each in ids),
+        "length": max(shape[-1] for shape in shapes),
         "microbatch_per_device": training.rows,
         "largest_microbatch_per_device": _largest(training, topology, fits, peak, available)
         if options.search

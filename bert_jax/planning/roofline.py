@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.disentangled_attention import span
-from bert_jax.models.encoder_with_head import row_kinds
+from bert_jax.models.encoder_with_head import row_kinds, token_shape
 from bert_jax.models.heads.masked_lm import MaskedLMOptions
 from bert_jax.models.recurrent_layer import flops_per_token
 from bert_jax.planning.hardware import Hardware
@@ -37,10 +37,11 @@ def real_flops(
     That is BERT; other families also have maps between widths, attention heads that are together
     wider or narrower than D, gated feed-forward blocks, layers in which a token sees a part of the
     T, projections of global tokens, 6D² more for each token (Longformer; what these see beyond the
-    window is not counted), and DeBERTa's positions. A layer of an LSTM is T·16D², of a GRU T·12D²;
-    of two directions, a quarter less. The backward pass takes twice the forward pass. Recomputation
-    to save memory is work of the program, not of the model, and is not counted; nor are pooler and
-    next-sentence head, which are less than a thousandth. `step_flops` counts all models of a step.
+    window is not counted), DeBERTa's positions, and a linear layer on patches. A layer of an LSTM
+    is T·16D², of a GRU T·12D²; of two directions, a quarter less. The backward pass takes twice the
+    forward pass. Recomputation to save memory is work of the program, not of the model, and is not
+    counted; nor are pooler, next-sentence head and classifiers, which are less than a thousandth.
+    `step_flops` counts all models of a step.
 
     Args:
         config: D `hidden_size`, F `intermediate_size`, L layers, V `vocab_size`.
@@ -78,6 +79,10 @@ def real_flops(
     inputs = 0.0
     if config.has_embedding_projection:
         inputs = tokens * 2 * embedded * width
+    if config.images is not None:
+        patches = tokens - len(lengths) * config.images.num_leading_tokens
+        pixels = math.prod(config.images.patch) * config.images.num_channels
+        inputs = patches * 2 * pixels * width
     if config.trigram_input:
         inputs = tokens * 6 * embedded * width
     predicted = width if config.of_head(MaskedLMOptions).extended_decoder else embedded
@@ -113,13 +118,16 @@ def flops_of_batch(
     models: Sequence[ComputedModel], batch: Mapping[str, jax.ShapeDtypeStruct]
 ) -> float:
     """`step_flops` of a batch of these shapes."""
-    row_lengths = {}
-    for kind, rows in row_kinds(batch).items():
-        *leading, length = rows["input_ids"].shape
-        row_lengths[kind] = np.full(math.prod(leading), length)
     masked = batch.get("masked_lm_positions")
     predictions = math.prod(masked.shape) if masked is not None else 0
-    return step_flops(models, row_lengths, predictions)
+    flops = 0.0
+    for model in models:
+        row_lengths = {}
+        for kind, rows in row_kinds(batch).items():
+            *leading, length = token_shape(rows, model.config)
+            row_lengths[kind] = np.full(math.prod(leading), length)
+        flops += step_flops([model], row_lengths, predictions)
+    return flops
 
 
 def program_flops(jaxpr: Any) -> float:

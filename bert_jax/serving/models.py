@@ -88,9 +88,15 @@ class Models:
 
         Raises:
             OptionError: a model does not take rows of `limits.max_length` tokens.
+            UserError: a model reads images.
         """
         self._options = BatchOptions(limits.batch_size, limits.max_length)
-        for model in models.values():
+        for name, model in models.items():
+            if model.description.family.reads_images:
+                raise UserError(
+                    f"{name}: a {model.description.class_name} reads images, and requests have "
+                    "texts; give a model that reads text"
+                )
             self._options.limit(model.config)  # else no task of it could be done
         self.served = [ServedModel(name, model) for name, model in models.items()]
         self.index = index

@@ -48,6 +48,9 @@ class ImageProcessor(Tokenizer):
     def _with_added(self, description: Description) -> Self:
         raise _refusal()
 
+    def _with_pieces(self, words: Sequence[str]) -> Self:
+        raise _refusal()
+
     def fingerprint(self) -> str:
         return self._digest([self.fields])
 

@@ -184,7 +184,10 @@ class _Run:
 
             state, metrics = self.run_step(train_step, state, batch)
             self.unlogged.append((step, metrics))
-            self.throughput.step(tokens=computed_tokens(batch), padding=padding_fraction(rows))
+            config = self.task.description.config
+            self.throughput.step(
+                tokens=computed_tokens(batch, config), padding=padding_fraction(rows, config)
+            )
             self.progress.advance()
 
             last = step == options.steps

@@ -1,6 +1,7 @@
 """The progress bar of a run, and its throughput in tokens per second."""
 
 import contextlib
+import math
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -9,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from bert_jax.errors import one_line
-from bert_jax.models.encoder_with_head import row_kinds
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder_with_head import row_kinds, token_shape
 from bert_jax.process import new_bar
 
 
@@ -88,22 +90,27 @@ class Throughput:
         return rates
 
 
-def computed_tokens(batch: Mapping[str, Any]) -> int:
-    """Tokens that the encoder computes for a batch, padding included."""
+def computed_tokens(batch: Mapping[str, Any], config: EncoderConfig) -> int:
+    """Tokens that the encoder of a model computes for a batch, padding included."""
     kinds = row_kinds(batch).values()
-    return sum(int(rows.get("pack_indices", rows["input_ids"]).size) for rows in kinds)
+    return sum(
+        int(rows["pack_indices"].size)
+        if "pack_indices" in rows
+        else math.prod(token_shape(rows, config))
+        for rows in kinds
+    )
 
 
-def padding_fraction(rows: Mapping[str, np.ndarray]) -> float:
+def padding_fraction(rows: Mapping[str, np.ndarray], config: EncoderConfig) -> float:
     """The fraction of padding in this host's rows of a batch, an estimate for the global batch."""
-    return sum(map(_padding, row_kinds(rows).values())) / computed_tokens(rows)
+    return sum(map(_padding, row_kinds(rows).values())) / computed_tokens(rows, config)
 
 
 def _padding(rows: Mapping[str, np.ndarray]) -> int:
     """Tokens of padding that the encoder computes for rows of one kind."""
     if "pack_indices" in rows:
         return int(np.count_nonzero(rows["pack_indices"] < 0))
-    # 0 for padding in each; only a decoder's rows have neither of the first two.
+    # 0 for padding in each; only a decoder's rows have neither of the first two, and images none.
     masks = (rows.get(name) for name in ("segment_ids", "attention_mask", "weights"))
     mask = next((mask for mask in masks if mask is not None), None)
     return 0 if mask is None else mask.size - int(np.count_nonzero(mask))

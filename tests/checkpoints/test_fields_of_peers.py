@@ -46,6 +46,8 @@ CLASSES = {
     "gte": "Gte",
     "new": "Gte",
     "longformer": "Longformer",
+    "vit": "ViT",
+    "deit": "DeiT",
 }
 
 

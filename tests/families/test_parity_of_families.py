@@ -86,8 +86,21 @@ FIELDS["marian"] = FIELDS["bart"] = {
 }
 FIELDS["t5"] = {"attention_head_size": 4, "decoder_layers": 2, "decoder_start_token_id": 1}
 FIELDS["openai_gpt"] = {"intermediate_size": 4 * 18}  # its only one
+# An odd size: a part of the last patch is not read; positions are on a square, as transformers'
+# interpolation needs.
+FIELDS["vit"] = FIELDS["deit"] = {
+    "image_size": 23,
+    "patch_size": 7,
+    "num_channels": 2,
+    "pooler_output_size": 11,
+    "pooler_act": "gelu",
+    "num_labels": 5,
+}
+FIELDS["ViTForImageClassification"] = {"image_size": [16, 23], "patch_size": [5, 7]}
+FIELDS["DeiTForImageClassification"] = {"qkv_bias": False}
 FIELDS["camembert"] = FIELDS["xlm_roberta"] = FIELDS["roberta"]
-# Their classes are not in transformers; tests/inference, test_gte.py and test_lstm.py compare them.
+OF_TEXTS = ("vocab_size", "max_position_embeddings", "pad_token_id")
+# Their classes are not in transformers; tests/inference, test_gte.py and test_recurrent_of_pytorch.py do.
 OF_MODEL_CARDS = ("bert_cat", "colbert", "gru", "lstm", "new")
 CASES = [
     (name, head, class_name, family)
@@ -105,6 +118,8 @@ def save_model(name, class_name, family, directory):
     fields = SIZES | FIELDS.get(name, {}) | FIELDS.get(class_name, {})
     keys = {family.field_names.get(field, field): value for field, value in fields.items()}
     keys |= family.own_fields
+    if family.reads_images:
+        keys = {key: value for key, value in keys.items() if key not in OF_TEXTS}
     model_class = getattr(transformers, class_name)
     torch.manual_seed(0)
     model = model_class(model_class.config_class(**keys)).eval()
@@ -115,7 +130,8 @@ def save_model(name, class_name, family, directory):
         if hasattr(model, "final_logits_bias"):
             model.final_logits_bias.normal_()
     model.save_pretrained(directory)
-    WordPieceTokenizer.from_vocabulary(PIECES, BertSwitches(True, None, True)).save(directory)
+    if not family.reads_images:
+        WordPieceTokenizer.from_vocabulary(PIECES, BertSwitches(True, None, True)).save(directory)
     return model
 
 
@@ -129,7 +145,11 @@ def last_states(model, ids, mask):
 
 
 ENCODERS = [
-    case for case in CASES if case[1] == "encoder" and case[0] not in ("camembert", "xlm_roberta")
+    case
+    for case in CASES
+    if case[1] == "encoder"
+    and case[0] not in ("camembert", "xlm_roberta")
+    and not case[3].reads_images
 ]
 
 

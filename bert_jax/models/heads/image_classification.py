@@ -4,11 +4,11 @@ from typing import Any
 
 import jax
 
-from bert_jax.models.comparison import Comparison, DrawnBatch, Labels, cross_entropy_of_logits
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.encoder_with_head import EncoderWithHead, output_layer
 from bert_jax.models.head import Head, dense_axes
+from bert_jax.models.heads import classification
 from bert_jax.models.image_options import ImageOptions
 
 
@@ -25,11 +25,6 @@ class ImageClassificationModel(EncoderWithHead):
         return self.classifier(encoded.last_hidden_state[:, 0])
 
 
-def _labels(draw: DrawnBatch) -> Labels:
-    """[B] classes."""
-    return {"labels": draw.one_class(draw.config.num_labels)}
-
-
 HEAD = Head(
     ImageClassificationModel,
     makes_vectors=False,
@@ -38,5 +33,5 @@ HEAD = Head(
     options=ImageOptions,
     label_parameters=("classifier/",),
     label_kernels=("classifier/kernel",),
-    comparison=Comparison(("logits",), ("classification",), _labels, loss=cross_entropy_of_logits),
+    comparison=classification.HEAD.comparison,
 )

@@ -48,10 +48,10 @@ class ImageClassificationWithTeacherModel(EncoderWithHead):
 def _labels(draw: DrawnBatch) -> Labels:
     """Coefficients of all logits: the class of transformers has no loss."""
     shape = (len(draw.ids), draw.config.num_labels)
-    return {name: draw.generator.normal(size=shape).astype(np.float32) for name in _LOGITS}
+    return {
+        name: draw.generator.normal(size=shape).astype(np.float32) for name in ImageLogits._fields
+    }
 
-
-_LOGITS = ImageLogits._fields
 
 HEAD = Head(
     ImageClassificationWithTeacherModel,
@@ -60,5 +60,5 @@ HEAD = Head(
     shown_by=(("cls_classifier/kernel", "distillation_classifier/kernel"),),
     label_parameters=("cls_classifier/", "distillation_classifier/"),
     label_kernels=("cls_classifier/kernel",),
-    comparison=Comparison(_LOGITS, ("linear_form",), _labels),
+    comparison=Comparison(ImageLogits._fields, ("linear_form",), _labels),
 )

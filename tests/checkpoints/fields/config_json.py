@@ -90,6 +90,18 @@ MINIMAL_CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "classifier_activation": "gelu",
         "classifier_pooling": "mean",
     },
+    "vit": (
+        VIT := {
+            "hidden_size": 16,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "intermediate_size": 32,
+            "hidden_act": "gelu",
+            "image_size": 12,
+            "patch_size": 3,
+        }
+    ),
+    "deit": VIT,
 }
 
 _EVERY_CONFIG = {
@@ -159,6 +171,19 @@ _MPNET = {
     "pad_token_id": refused(3),
     "relative_attention_num_buckets": refused(64),
     **all_carried("type_vocab_size classifier_dropout"),
+}
+
+_VIT = {
+    **_EVERY_CONFIG,
+    **same_name(hidden_size=24, num_hidden_layers=3, num_attention_heads=4, intermediate_size=8),
+    **same_name(hidden_act="relu", layer_norm_eps=1e-7),
+    **same_name(hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3, qkv_bias=False),
+    **same_name(patch_size=4, num_channels=1, pooler_output_size=8, pooler_act="relu"),
+    "image_size": computed([9, 12], "image_size", (9, 12)),
+    "head_dim": refused(4),
+    # Of a decoder of masked patches, and of text.
+    **all_carried("encoder_stride vocab_size max_position_embeddings pad_token_id"),
+    "tie_word_embeddings": carried(False),
 }
 
 _GTE = {
@@ -304,4 +329,6 @@ CONFIGS: Mapping[str, Mapping[str, Field]] = {
         "head_dim": refused(4),
         "sliding_window": refused(2),
     },
+    "vit": _VIT,
+    "deit": _VIT,
 }
