@@ -20,8 +20,8 @@ from bert_jax.models.config_keys import OPTIONAL_FIELDS
 from bert_jax.models.head import fields_of, model_keys, option_keys, with_fields
 from bert_jax.models.heads.text_vectors import TextVectors
 from bert_jax.tokenization import Tokenizer, load_tokenizer
-from bert_jax.tokenization.image_processor import read_image_processor
-from bert_jax.tokenization.interface import IMAGES, WORDPIECE
+from bert_jax.tokenization.image_processor import IMAGES, read_image_processor
+from bert_jax.tokenization.interface import WORDPIECE
 
 # The default for a config.json without it, such as Google's bert_config.json.
 DEFAULT_MODEL_TYPE = "bert"
@@ -315,7 +315,7 @@ class Family:
         return self.tokenizer_kind == IMAGES
 
     def load_tokenizer(self, path: str | Path, *, config: EncoderConfig | None = None) -> Tokenizer:
-        """The tokenizer of a model, see `tokenization.load_tokenizer`; of images, what reads them.
+        """The tokenizer of a model, see `tokenization.load_tokenizer`; or its `ImageProcessor`.
 
         Args:
             path: directory or file.
@@ -378,11 +378,11 @@ def rope_theta(parameters: Mapping[str, Any]) -> Any:
 
 def check_padding(origin: Any, tokenizer: Tokenizer, config: EncoderConfig) -> None:
     """Raises UserError if the model counts positions, or finds texts, by other ids."""
-    is_found = config.sep_token_id is not None
-    if is_found and (sep := tokenizer.special_ids.sep) != config.sep_token_id:
+    expected = config.sep_token_id
+    if expected is not None and (sep := tokenizer.special_ids.sep) != expected:
         raise UserError(
             f"{origin}: the tokenizer's separator has the id {sep}, but the model finds texts by "
-            f"its sep_token_id, {config.sep_token_id}; give the model's tokenizer"
+            f"its sep_token_id, {expected}; give the model's tokenizer"
         )
     if config.positions_after_padding and (pad := tokenizer.padding_id) != config.pad_token_id:
         raise UserError(

@@ -8,7 +8,7 @@ from bert_jax.families import bert
 from bert_jax.families.family import Family, Rule, TensorNames
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.image_options import ImageOptions
-from bert_jax.tokenization.interface import IMAGES
+from bert_jax.tokenization.image_processor import IMAGES
 
 _EMBEDDINGS, _STACK = f"{ENCODER_SCOPE}/embeddings", f"{ENCODER_SCOPE}/encoder"
 _LAYERS = f"{_STACK}/layers"

@@ -11,6 +11,9 @@ from bert_jax.tokenization.description import Description
 from bert_jax.tokenization.encoding import Pieces
 from bert_jax.tokenization.interface import Tokenizer
 
+IMAGES = "images"
+"""The kind that a family names in the place of a kind of tokenizer."""
+
 IMAGE_PROCESSOR_FILE = "preprocessor_config.json"
 
 

@@ -32,8 +32,6 @@ CAMEMBERT, XLM_ROBERTA = "camembert", "xlm_roberta"
 MPNET, DEBERTA_V2 = "mpnet", "deberta_v2"
 # For the models that write text.
 T5, GPT2, OPENAI_GPT, MARIAN = "t5", "gpt2", "openai_gpt", "marian"
-# In its place for models that read no text: an `ImageProcessor`.
-IMAGES = "images"
 
 SENTINEL = "<extra_id_{}>"
 """The pieces of T5, from number 0 on, that stand for the spans left out of a text."""
