@@ -43,16 +43,24 @@ def pad(
         tokenizer: tokenizer that defines the padding.
 
     Returns:
-        `input_ids`, `token_type_ids`, `attention_mask`, int32 [rows, length].
+        `input_ids`, `token_type_ids`, `attention_mask`, int32 [rows, length], and the arrays
+        [rows, length, ...] of `Tokenizer.token_arrays`.
     """
     input_ids = np.full((rows, length), tokenizer.padding_id, np.int32)
     token_type_ids = np.zeros((rows, length), np.int32)
     attention_mask = np.zeros((rows, length), np.int32)
+    others = {
+        name: np.zeros((rows, length, *none.shape[1:]), none.dtype)
+        for name, none in tokenizer.token_arrays([]).items()
+    }
     for row, encoding in encodings.items():
         input_ids[row, : len(encoding)] = encoding.ids
         token_type_ids[row, : len(encoding)] = encoding.type_ids
         attention_mask[row, : len(encoding)] = 1
+        for name, values in tokenizer.token_arrays(encoding.tokens).items():
+            others[name][row, : len(encoding)] = values
     return {
+        **others,
         "input_ids": input_ids,
         "token_type_ids": token_type_ids,
         "attention_mask": attention_mask,
@@ -62,28 +70,56 @@ def pad(
 class Sequences:
     """Rows of token ids of any lengths in flat arrays: five bytes per token.
 
+    Where a model reads more than ids, they are nine, and the arrays of each different token.
+
     Attributes:
         lengths: int64 [n], number of tokens of each row.
     """
 
-    def __init__(self, ids: np.ndarray, type_ids: np.ndarray, lengths: np.ndarray) -> None:
-        """Takes int32 and int8 [sum of lengths], and int64 [n]; see `of`."""
+    def __init__(
+        self,
+        ids: np.ndarray,
+        type_ids: np.ndarray,
+        lengths: np.ndarray,
+        numbers: np.ndarray,
+        others: Mapping[str, np.ndarray],
+    ) -> None:
+        """Takes the tokens of all rows, one row after the other; see `of`.
+
+        Args:
+            ids: int32 [sum of lengths].
+            type_ids: int8 [sum of lengths].
+            lengths: int64 [n].
+            numbers: int32 [sum of lengths], of each token among the M different ones; empty without
+                `others`.
+            others: the arrays of `Tokenizer.token_arrays` of the M different tokens, [M, ...].
+        """
         self.lengths = lengths
+        self._numbers, self._others = np.append(numbers, np.int32(0)), others
         # Padding is read from one token beyond the end.
         self._ids = np.append(ids, np.int32(0))
         self._type_ids = np.append(type_ids, np.int8(0))
         self._starts = np.concatenate([[0], np.cumsum(lengths)])
 
     @classmethod
-    def of(cls, encodings: Iterable[Encoding]) -> "Sequences":
+    def of(cls, encodings: Iterable[Encoding], tokenizer: Tokenizer) -> "Sequences":
         """Packs encodings one after the other; only one is in memory at a time."""
         ids, type_ids, lengths = array("i"), array("b"), array("q")
+        different, numbers = dict[str, int](), array("i")
+        has_others = bool(tokenizer.token_arrays([]))
         for encoding in encodings:
             ids.extend(encoding.ids)
             type_ids.extend(encoding.type_ids)
             lengths.append(len(encoding))
+            if has_others:
+                tokens = encoding.tokens
+                numbers.extend(different.setdefault(token, len(different)) for token in tokens)
         return cls(
-            np.array(ids, np.int32), np.array(type_ids, np.int8), np.array(lengths, np.int64)
+            np.array(ids, np.int32),
+            np.array(type_ids, np.int8),
+            np.array(lengths, np.int64),
+            np.array(numbers, np.int32),
+            tokenizer.token_arrays(list(different)),
         )
 
     def id_counts(self) -> np.ndarray:
@@ -99,13 +135,19 @@ class Sequences:
             tokenizer: tokenizer that defines the padding.
 
         Returns:
-            `input_ids`, `token_type_ids`, `attention_mask`, int32 [..., T].
+            `input_ids`, `token_type_ids`, `attention_mask`, int32 [..., T], and the arrays
+            [..., T, ...] of `Tokenizer.token_arrays`.
         """
         positions = np.arange(length)
         lengths = np.where(rows < 0, 0, self.lengths[rows]) if len(self.lengths) else rows * 0
         inside = positions < lengths[..., None]  # ...T
         indices = np.where(inside, self._starts[rows][..., None] + positions, -1)
+        others = {}
+        for name, values in self._others.items():
+            others[name] = values[self._numbers[indices]]
+            others[name][~inside] = 0
         return {
+            **others,
             "input_ids": np.where(inside, self._ids[indices], tokenizer.padding_id),
             "token_type_ids": self._type_ids[indices].astype(np.int32) * inside,
             "attention_mask": inside.astype(np.int32),

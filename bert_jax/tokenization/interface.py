@@ -30,8 +30,8 @@ from bert_jax.tokenization.encoding import (
 WORDPIECE, SENTENCEPIECE, BYTE_LEVEL_BPE = "wordpiece", "sentencepiece", "byte_level_bpe"
 CAMEMBERT, XLM_ROBERTA = "camembert", "xlm_roberta"
 MPNET, DEBERTA_V2 = "mpnet", "deberta_v2"
-# For the models that write text.
-T5, GPT2, OPENAI_GPT, MARIAN = "t5", "gpt2", "openai_gpt", "marian"
+# For the models that write text, and ELMo.
+T5, GPT2, OPENAI_GPT, MARIAN, CHARACTERS = "t5", "gpt2", "openai_gpt", "marian", "characters"
 
 SENTINEL = "<extra_id_{}>"
 """The pieces of T5, from number 0 on, that stand for the spans left out of a text."""
@@ -261,10 +261,7 @@ class Tokenizer(abc.ABC):
         return joined
 
     def encode_words(self, texts: Sequence[str]) -> list[Encoding]:
-        """Encodes sentences that are words joined by spaces, without special tokens.
-
-        Each word gets the ids that it has after a space, also the first one.
-        """
+        """Encodes words joined by spaces, without special tokens: each as it is after a space."""
         return self.encode_batch(texts, add_special_tokens=False)
 
     def encode_targets(
@@ -272,6 +269,10 @@ class Tokenizer(abc.ABC):
     ) -> list[Encoding]:
         """Encodes texts that an encoder-decoder learns to write; see `encode_batch`."""
         return self.encode_batch(texts, max_length=max_length)
+
+    def token_arrays(self, tokens: Sequence[str]) -> dict[str, np.ndarray]:
+        """What models read of T tokens beside ids, [T, ...] each, 0 for padding; often nothing."""
+        return {}
 
     @abc.abstractmethod
     def encode_sentences(self, sentences: Sequence[str]) -> list[list[int]]:
@@ -412,8 +413,7 @@ class Tokenizer(abc.ABC):
         Returns:
             The directory.
         """
-        directory = Path(directory)
-        directory.mkdir(parents=True, exist_ok=True)
+        (directory := Path(directory)).mkdir(parents=True, exist_ok=True)
         rules["tokenizer_class"] = self.description.class_name or rules["tokenizer_class"]
         content = json.dumps(self.description.saved(rules, max_length), indent=2)
         (directory / CONFIG_FILE).write_text(f"{content}\n", encoding="utf-8")

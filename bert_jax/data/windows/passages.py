@@ -60,6 +60,7 @@ class PassageWindows:
     """Cuts passages into windows, each passage tokenised once.
 
     Attributes:
+        tokenizer: tokenizer of the model.
         question_limit: maximum number of tokens of a question, at most half of a row.
     """
 
@@ -84,7 +85,7 @@ class PassageWindows:
         Raises:
             OptionError: a row has no space for a question and a passage.
         """
-        self._tokenizer, self._most_tokens = tokenizer, most_tokens
+        self.tokenizer, self._most_tokens = tokenizer, most_tokens
         self._step = step
         self._capacity = length - tokenizer.num_special_tokens(pair=True)
         if self._capacity < 2:
@@ -109,7 +110,7 @@ class PassageWindows:
         ]
 
     def _tokenize(self, texts: list[str]) -> list[Encoding]:
-        return self._tokenizer.encode_batch(texts, add_special_tokens=False)
+        return self.tokenizer.encode_batch(texts, add_special_tokens=False)
 
     def _windows(self, whole: Encoding, passage: Encoding) -> list[PassageWindow]:
         question = whole.part(0, self.question_limit)
@@ -128,8 +129,8 @@ class PassageWindows:
         for (start, stop), read in zip(
             ranges, max_context_ranges(starts, ranges, _LENGTH_BONUS), strict=True
         ):
-            row = self._tokenizer.join([question, passage.part(start, stop)])
-            _, begin = self._tokenizer.template.text_starts([len(question), stop - start])
+            row = self.tokenizer.join([question, passage.part(start, stop)])
+            _, begin = self.tokenizer.template.text_starts([len(question), stop - start])
             windows.append(
                 PassageWindow(
                     **vars(row),

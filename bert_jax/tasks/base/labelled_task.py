@@ -91,7 +91,9 @@ def encode_in_chunks(
             yield encoded
 
 
-def sequences_of(encoded: Iterable[EncodedExample]) -> tuple[Sequences, np.ndarray, Notes]:
+def sequences_of(
+    encoded: Iterable[EncodedExample], tokenizer: Tokenizer
+) -> tuple[Sequences, np.ndarray, Notes]:
     """The rows of n examples, each read once.
 
     Returns:
@@ -108,7 +110,7 @@ def sequences_of(encoded: Iterable[EncodedExample]) -> tuple[Sequences, np.ndarr
             notes = Notes.total([notes, example.notes])
             yield from example.rows
 
-    sequences = Sequences.of(rows())
+    sequences = Sequences.of(rows(), tokenizer)
     ends = np.cumsum(counts)[:, None]
     numbers = ends - np.array(counts)[:, None] + np.arange(max(counts))  # nK
     return sequences, np.where(numbers < ends, numbers, -1), notes
@@ -234,7 +236,7 @@ class LabelledTask(Task, Generic[Input]):
             encoded: each of the n training examples, in their order.
             **arrays: [n, …], further keys of the batch, such as labels; weights are 1 by default.
         """
-        sequences, _, notes = sequences_of(encoded)
+        sequences, _, notes = sequences_of(encoded, self.tokenizer)
         return self.single_rows(sequences, notes, **arrays)
 
     def single_rows(self, sequences: Sequences, notes: Notes, **arrays: np.ndarray) -> TrainingRows:
@@ -259,7 +261,7 @@ class LabelledTask(Task, Generic[Input]):
             encoded: each of the n training examples, in their order.
             labels: [n, …].
         """
-        sequences, numbers, notes = sequences_of(encoded)  # nK
+        sequences, numbers, notes = sequences_of(encoded, self.tokenizer)  # nK
         lengths = np.where(numbers < 0, 0, sequences.lengths[numbers]).max(axis=1)
 
         def make(chosen: np.ndarray, length: int) -> Batch:

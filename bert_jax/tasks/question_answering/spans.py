@@ -103,7 +103,7 @@ class SpanRows:
                 without_answer.extend(tokens is None for _ in rows)
                 yield from rows
 
-        sequences = Sequences.of(encodings())
+        sequences = Sequences.of(encodings(), windows.tokenizer)
         total = f"of {len(questions)} training questions"
         report = [
             f"{len(locations)} {total} {what} ({listed(locations)})"

@@ -115,7 +115,7 @@ class TaggedRows:
                 self._rows += _tagged_rows(example, of_example, tag_set)
                 yield from of_example
 
-        self.sequences = Sequences.of(encodings())
+        self.sequences = Sequences.of(encodings(), tokenizer)
         self.lengths = self.sequences.lengths
         counts = np.zeros(len(tag_set.labels), np.int64)
         for row in self._rows:

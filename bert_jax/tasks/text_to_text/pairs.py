@@ -60,9 +60,9 @@ class PairEncoder:
             UserError: a text cannot be encoded; the message names its location.
         """
         encoded = encode_in_chunks(self.sources, examples)
-        sources, _, source_notes = sequences_of(encoded)
+        sources, _, source_notes = sequences_of(encoded, self.tokenizer)
         encoded = encode_in_chunks(self.targets, examples, lambda example: example.label[0])
-        targets, _, target_notes = sequences_of(encoded)
+        targets, _, target_notes = sequences_of(encoded, self.tokenizer)
         pairs = EncodedPairs(
             sources,
             targets,

@@ -224,7 +224,8 @@ class RetrievalTask(RankedTask):
         used = np.unique(numbers[numbers >= 0])
         texts, locations = ranking.texts, ranking.locations
         examples = (Example(texts[number], location=locations[number]) for number in used)
-        sequences, _, notes = sequences_of(encode_in_chunks(encode, examples))
+        encoded = encode_in_chunks(encode, examples)
+        sequences, _, notes = sequences_of(encoded, self.tokenizer)
         row_of = np.full(len(texts) + 1, -1)  # the last is for -1
         row_of[used] = np.arange(len(used))
         return sequences, row_of[numbers], notes
