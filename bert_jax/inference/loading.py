@@ -1,4 +1,4 @@
-"""Loads a model directory, a model of the hub, or Google's files into memory."""
+"""Loads a model directory, a model of the hub, or Google's or AllenNLP's files into memory."""
 
 import dataclasses
 import functools
@@ -9,7 +9,7 @@ from typing import Any
 
 from jax.sharding import Mesh
 
-from bert_jax.checkpoints import google_files, model_directory
+from bert_jax.checkpoints import allennlp_files, google_files, model_directory
 from bert_jax.checkpoints.config_file import LABEL_KEYS, HeadError, ModelDescription
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.checkpoints.sentence_transformers.entries import has_routes, sides_of
@@ -54,7 +54,8 @@ def load(
 ) -> LoadedModel:
     """Loads a model directory written by `bert-jax` or `transformers`, or a model of the hub.
 
-    Files of google-research/bert can be loaded as well (with TensorFlow, which takes some seconds).
+    Files of google-research/bert can be loaded as well (with TensorFlow, which takes some seconds),
+    and AllenNLP's of an ELMo (with h5py).
 
     The files must hold the complete encoder. A head that the task needs and the files lack is
     initialised from `seed`; a line on stderr says so, and `LoadedModel.report` has the details. If
@@ -63,8 +64,8 @@ def load(
 
     Args:
         path: a model directory, the work directory of a finished run, a hub id such as
-            "google-bert/bert-base-uncased", or the path of Google's files, see
-            `checkpoints.google_files.find`.
+            "google-bert/bert-base-uncased", or the path of Google's or AllenNLP's files, see
+            `find` of `checkpoints.google_files` and `checkpoints.allennlp_files`.
         task: a head ("masked_lm"), a task ("similarity") or a class name of Hugging Face; None
             for the model as stored in the files.
         mesh: devices for the parameters; None for the first device.
@@ -142,15 +143,15 @@ def load(
 
 def _located(path: str | Path, revision: str | None) -> tuple[Any, Any, Path]:
     """The module that reads the files of a model, the path for its functions, and the directory."""
-    google = None if is_remote(path) else google_files.find(Path(os.path.expanduser(path)))
-    if google is None:
-        directory = resolve(path, revision)
-        return model_directory, directory, directory
-    if revision is not None:
-        raise UserError(
-            f"{path}: local files have no revision {revision!r}; leave the revision out"
-        )
-    return google_files, google, google.directory
+    for files in () if is_remote(path) else (google_files, allennlp_files):
+        if found := files.find(Path(os.path.expanduser(path))):
+            if revision is not None:
+                raise UserError(
+                    f"{path}: local files have no revision {revision!r}; leave the revision out"
+                )
+            return files, found, found.directory
+    directory = resolve(path, revision)
+    return model_directory, directory, directory
 
 
 def _check_route(files: Any, source: Any, route: str) -> None:

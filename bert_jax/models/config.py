@@ -61,7 +61,7 @@ class EncoderConfig:
         trigram_input: whether the input is a linear layer on the embeddings of the token after, the
             token and the token before (MobileBERT), and positions and token types have width D.
         project_embeddings: whether there is a linear layer from E to D, even if they are equal.
-        layer_kind: "transformer", "bottleneck" (MobileBERT), "lstm" or "gru".
+        layer_kind: "transformer", "bottleneck" (MobileBERT), "lstm", "gru", "projected_lstm".
         attention_output_dropout: whether there is dropout after the attention sub-layer.
         feed_forward_dropout: whether there is dropout after the feed-forward sub-layer.
         has_pooler: whether the family has a pooler.
@@ -243,7 +243,7 @@ class EncoderConfig:
     @property
     def is_recurrent(self) -> bool:
         """Whether layers read the tokens one after the other, and have no attention."""
-        return self.layer_kind in ("lstm", "gru")
+        return self.layer_kind in ("lstm", "gru", "projected_lstm")
 
     @property
     def images(self) -> ImageOptions | None:

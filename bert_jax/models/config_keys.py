@@ -1,6 +1,8 @@
 """Which fields of an `EncoderConfig`, and options of heads, are keys of a `config.json`."""
 
+from bert_jax.models.character_cnn import CharacterOptions
 from bert_jax.models.image_options import ImageOptions
+from bert_jax.models.projected_lstm import ProjectedLSTMOptions
 
 # Fields of `EncoderConfig` that only some families have in their `config.json`.
 OPTIONAL_FIELDS = (
@@ -44,6 +46,8 @@ OPTIONAL_FIELDS = (
     "recurrent_dropout",
     "qkv_bias",
     *ImageOptions.keys,
+    *CharacterOptions.keys,
+    *ProjectedLSTMOptions.keys,
     "reverse_input",
     "decoder_attention",
 )

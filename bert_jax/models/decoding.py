@@ -132,7 +132,8 @@ class RecurrentState:
     the second half the backward state after the first token.
 
     Attributes:
-        state: "hidden", h, and of an LSTM "cell", c: float32 [B, D].
+        state: "hidden", h, and of an LSTM "cell", c: float32 [B, D]; of a "projected_lstm", which
+            has two directions, the cell is [B, 2 F].
         length: int32 [], number of tokens so far.
     """
 
@@ -142,9 +143,13 @@ class RecurrentState:
     @classmethod
     def empty(cls, config: EncoderConfig, rows: int) -> Self:
         """The state of one layer before the first token of B rows."""
-        names = ("hidden", "cell") if config.layer_kind == "lstm" else ("hidden",)
-        zeros = jnp.zeros((rows, config.hidden_size))
-        return cls(dict.fromkeys(names, zeros), jnp.int32(0))
+        widths = {"hidden": config.hidden_size}
+        if config.layer_kind == "projected_lstm":
+            widths["cell"] = 2 * config.intermediate_size
+        elif config.layer_kind == "lstm":
+            widths["cell"] = config.hidden_size
+        zeros = {name: jnp.zeros((rows, width)) for name, width in widths.items()}
+        return cls(zeros, jnp.int32(0))
 
     def of_rows(self, chosen: Callable[[jax.Array], jax.Array]) -> Self:
         """See `DecoderCache.of_rows`."""

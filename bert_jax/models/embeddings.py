@@ -127,6 +127,32 @@ def trigrams(input_ids: jax.Array, segment_ids: jax.Array | None) -> jax.Array:
     return jnp.stack([after, input_ids, before], axis=-1)
 
 
+def checked_range(name: str, ids: jax.Array, rows: int) -> np.ndarray | None:
+    """The values of ids; None if there are none, or none are known yet.
+
+    Args:
+        name: the ids, for the message.
+        ids: int32.
+        rows: number of ids that there are.
+
+    Raises:
+        ValueError: a look-up would give NaN, or another row.
+    """
+    if isinstance(ids, jax.core.Tracer) or not ids.size:
+        return None
+    if isinstance(ids, jax.Array) and not ids.is_fully_addressable:
+        return None
+    # By NumPy: where a function is traced, JAX does not compute with constants, either.
+    values = np.asarray(ids)
+    low, high = int(values.min()), int(values.max())
+    if low < 0 or high >= rows:
+        raise ValueError(
+            f"{name} are from {low} to {high}, but the vocabulary is from 0 to "
+            f"{rows - 1}; give ids of the model's tokenizer"
+        )
+    return values
+
+
 def _gathered(table: nn.Embed, rows: str | None) -> jax.Array:
     """A table gathered so that each device has all of D.
 

@@ -10,13 +10,18 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from bert_jax.errors import UserError
 from bert_jax.models.activations import ACTIVATIONS
+from bert_jax.models.character_cnn import (
+    MOST_CHARACTERS,
+    CharacterCNN,
+    checked_characters,
+    reads_characters,
+)
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.decoding import DecoderCache, EncoderMemory
-from bert_jax.models.embeddings import Embeddings, trigrams
+from bert_jax.models.embeddings import Embeddings, checked_range, trigrams
 from bert_jax.models.execution import Execution
 from bert_jax.models.image_options import ImageOptions
 from bert_jax.models.layer_stack import LayerStack
@@ -107,6 +112,8 @@ class Encoder(nn.Module):
 
     def setup(self) -> None:
         embeddings: Any = Embeddings if self.config.images is None else PatchEmbeddings
+        if reads_characters(self.config):
+            embeddings = CharacterCNN
         self.embeddings = embeddings(self.config, self.execution)
         self.encoder = LayerStack(self.config, self.execution)
         if self.add_pooling_layer:
@@ -173,7 +180,11 @@ class Encoder(nn.Module):
         if token_type_ids is None:
             token_type_ids = jnp.zeros_like(input_ids)
         tokens = inputs.tokens()
-        word_ids = trigrams(input_ids, segment_ids) if self.config.trigram_input else input_ids
+        word_ids = input_ids
+        if self.config.trigram_input:
+            word_ids = trigrams(input_ids, segment_ids)
+        elif reads_characters(self.config):
+            word_ids = checked_characters(inputs)
         positions = self._position_rows(input_ids, inputs.position_ids)
         if packed_rows is not None:
             assert segment_ids is None
@@ -256,25 +267,16 @@ def _check_tokens(inputs: EncoderInputs, config: EncoderConfig) -> None:
             "global_attention_mask is for layers with global tokens, which the model does not "
             "have; leave it out, or make it a model that has them (bert-jax convert --to FAMILY)"
         )
+    if inputs.characters is not None and not reads_characters(config):
+        raise ValueError("this model reads the ids of tokens; leave the characters out")
     ids, length = inputs.input_ids, inputs.input_ids.shape[-1]
     has_table = config.position_kind in ("learned", "sinusoidal")
     is_counted = has_table and inputs.position_ids is None
     # With positions after padding, a row may have more padding than the table has rows.
     if is_counted and not config.positions_after_padding:
         _check_length(length, config)
-    if isinstance(ids, jax.core.Tracer) or not ids.size:
-        return
-    if isinstance(ids, jax.Array) and not ids.is_fully_addressable:
-        return
-    # By NumPy: where a function is traced, JAX does not compute with constants, either.
-    values = np.asarray(ids)
-    low, high = int(values.min()), int(values.max())
-    if low < 0 or high >= config.vocab_size:
-        raise ValueError(
-            f"input_ids are from {low} to {high}, but the vocabulary is from 0 to "
-            f"{config.vocab_size - 1}; give ids of the model's tokenizer"
-        )
-    if is_counted and config.positions_after_padding:
+    values = checked_range("input_ids", ids, config.vocab_size)
+    if values is not None and is_counted and config.positions_after_padding:
         _check_length(int((values != config.pad_token_id).sum(-1).max()), config)
 
 
@@ -290,7 +292,11 @@ def init_params(module: Any, key: jax.Array) -> Any:
     """Initialised parameters of a model, float32."""
     images = module.config.images
     if images is None:
-        return module.init(key, jnp.zeros((1, 1), jnp.int32))["params"]
+        inputs = EncoderInputs(jnp.zeros((1, 1), jnp.int32))
+        if reads_characters(module.config):
+            none = jnp.zeros((1, 1, MOST_CHARACTERS), jnp.int32)
+            inputs = dataclasses.replace(inputs, characters=none)
+        return module.init(key, inputs)["params"]
     pixels = jnp.zeros((1, *images.pixels, images.num_channels))
     return module.init(key, pixel_values=pixels)["params"]
 

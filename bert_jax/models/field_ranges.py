@@ -34,7 +34,7 @@ _CHOICES = {
     "head_act": tuple(ACTIVATIONS),
     "classifier_pooling": ("cls", "mean"),
     "initial_values": ("equal", "residual", "fan_in"),
-    "layer_kind": ("transformer", "bottleneck", "lstm", "gru"),
+    "layer_kind": ("transformer", "bottleneck", "lstm", "gru", "projected_lstm"),
     "pos_att_type": ("", "c2p", "p2c", "c2p|p2c"),
     "norm_rel_ebd": ("none", "layer_norm"),
     "conv_act": tuple(ACTIVATIONS),

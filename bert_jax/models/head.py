@@ -14,11 +14,16 @@ from typing import Any
 import flax.linen as nn
 
 import bert_jax.models.heads
+from bert_jax.models.character_cnn import CharacterOptions
 from bert_jax.models.comparison import Comparison
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.config_keys import OPTIONAL_FIELDS, SWITCHES
 from bert_jax.models.execution import Execution
 from bert_jax.models.head_options import HeadOptions
+from bert_jax.models.projected_lstm import ProjectedLSTMOptions
+
+# The options of parts of an encoder that few families have; only these have them in their files.
+_OPTIONS_OF_ENCODERS: tuple[type[HeadOptions], ...] = (CharacterOptions, ProjectedLSTMOptions)
 
 ParameterAxes = tuple[tuple[str, tuple[str | None, ...]], ...]
 
@@ -122,8 +127,9 @@ def label_parameters() -> tuple[str, ...]:
 
 
 def option_keys() -> dict[str, type[HeadOptions]]:
-    """The options of heads that are keys of files and configs, each with their class."""
+    """The options of heads and parts that are keys of files and configs, each with its class."""
     kinds = [head.options for head in all_heads().values() if head.options]
+    kinds += _OPTIONS_OF_ENCODERS
     return {key: kind for kind in kinds for key in kind.keys}
 
 

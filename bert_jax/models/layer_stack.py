@@ -20,6 +20,7 @@ from bert_jax.models.kernels.matmul import MATMUL_OUTPUT
 from bert_jax.models.kernels.xla import ATTENTION_WEIGHTS, attention_weights
 from bert_jax.models.layers import HIDDEN_AXES, dense, norm
 from bert_jax.models.packed_rows import Tokens
+from bert_jax.models.projected_lstm import ProjectedLSTMLayer
 from bert_jax.models.recurrent_layer import RecurrentLayer
 from bert_jax.models.relative_positions import RelativePositions
 from bert_jax.models.rotary_positions import rotations
@@ -58,6 +59,7 @@ LAYERS: dict[str, type[nn.Module]] = {
     "bottleneck": BottleneckLayer,
     "lstm": RecurrentLayer,
     "gru": RecurrentLayer,
+    "projected_lstm": ProjectedLSTMLayer,
 }
 
 

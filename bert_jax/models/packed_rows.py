@@ -46,6 +46,9 @@ class EncoderInputs:
             others see, in spite of a window (Longformer); None: the head says which.
         most_global_tokens: the most of them in a row; None: unknown.
         pixel_values: float32 [B, height, width, channels], images; None: the model reads text.
+        characters: int32 [B, T, C], the characters of each token, from 1 on, and 0 for none, for
+            models that read these in place of `input_ids`, see `models.character_cnn`; None for
+            all others.
     """
 
     input_ids: jax.Array = struct.field(default=None)
@@ -59,6 +62,7 @@ class EncoderInputs:
     global_attention_mask: jax.Array | None = None
     most_global_tokens: int | None = struct.field(pytree_node=False, default=None)
     pixel_values: jax.Array | None = None
+    characters: jax.Array | None = None
 
     @classmethod
     def from_call(cls, *arrays: Any, **named: Any) -> Self:
@@ -123,6 +127,9 @@ class EncoderInputs:
             position_ids=rows(self.position_ids),
             row_indices=indices,
             global_attention_mask=rows(self.global_attention_mask),
+            characters=None
+            if self.characters is None
+            else self.characters.reshape(-1, *self.characters.shape[-2:]),
         )
 
 

@@ -43,6 +43,8 @@ ENCODER_AXES: tuple[tuple[str, LogicalAxes], ...] = (
     (r"layers/(backward_)?(input|recurrent)/kernel$", ("layers", "embed", None)),
     (r"layers/(backward_)?(input|recurrent)/bias$", ("layers", None)),
     (r"layers/output/kernel$", ("layers", "feed_forward", "embed")),
+    (r"embeddings/character_\w+/(embedding|kernel|bias)$", ()),
+    (r"layers/(forward|backward)/(kernel|bias|projection_kernel)$", ("layers",)),
     (r"relative_positions/table/embedding$", (None, "heads")),
     (r"relative_embeddings/table/embedding$", (None, "embed")),
     (r"convolution/kernel$", (None, "embed", None)),

@@ -9,6 +9,7 @@ from bert_jax.process import say
 from bert_jax.tokenization import (
     byte_fallback_bpe,
     byte_level_bpe,
+    characters,
     deberta_v2,
     marian,
     openai_gpt,
@@ -19,6 +20,7 @@ from bert_jax.tokenization import (
 from bert_jax.tokenization.definition import OTHER_MODEL, model_type
 from bert_jax.tokenization.interface import (
     BYTE_LEVEL_BPE,
+    CHARACTERS,
     DEBERTA_V2,
     GPT2,
     MARIAN,
@@ -112,6 +114,8 @@ def load_tokenizer(
 def _kind(source: TokenizerSource) -> str:
     """The kind for files that name no class: the family's, if they are of that kind."""
     files, expected = source.files, source.needed
+    if expected == CHARACTERS and not files:
+        return CHARACTERS
     has_model = MODEL_FILE in files
     of_model = expected if expected in _SENTENCEPIECE_KINDS else SENTENCEPIECE
     if expected in (SENTENCEPIECE, DEBERTA_V2) and has_model:
@@ -159,6 +163,8 @@ def _load(source: TokenizerSource, kind: str) -> Tokenizer:
             f"read from a {TOKENIZER_FILE}: {OTHER_MODEL}"
         )
     definition = source.definition
+    if kind == CHARACTERS:
+        return characters.load(dataclasses.replace(source, kind=kind))
     if kind == MARIAN:  # its class never reads a tokenizer.json
         return marian.load(dataclasses.replace(source, kind=kind, definition=None))
     if kind in _SENTENCEPIECE_KINDS and MODEL_FILE in source.files and known != UNIGRAM:

@@ -21,6 +21,7 @@ from bert_jax.tokenization.encoding import Template
 from bert_jax.tokenization.interface import (
     BYTE_LEVEL_BPE,
     CAMEMBERT,
+    CHARACTERS,
     DEBERTA_V2,
     GPT2,
     MARIAN,
@@ -82,6 +83,7 @@ _CLASSES = {
     "GPT2Tokenizer": (GPT2, False),
     "OpenAIGPTTokenizer": (OPENAI_GPT, False),
     "MarianTokenizer": (MARIAN, False),
+    "ElmoTokenizer": (CHARACTERS, False),
 }
 # These never read a `tokenizer.json`: code in their class splits the text.
 _PROGRAMS = (
@@ -103,6 +105,7 @@ _FILES_OF_KIND = {
     BYTE_LEVEL_BPE: ("byte-level BPE", _BPE_FILES),
     GPT2: ("byte-level BPE", _BPE_FILES),
     OPENAI_GPT: ("the BPE of GPT-1", _BPE_FILES),
+    CHARACTERS: ("words that are spelled by characters", "no files of a tokenizer"),
     MARIAN: (
         "the SentencePiece models of its languages",
         f"{SOURCE_MODEL_FILE}, {TARGET_MODEL_FILE} and {BPE_FILE}",

@@ -100,8 +100,8 @@ FIELDS["ViTForImageClassification"] = {"image_size": [16, 23], "patch_size": [5,
 FIELDS["DeiTForImageClassification"] = {"qkv_bias": False}
 FIELDS["camembert"] = FIELDS["xlm_roberta"] = FIELDS["roberta"]
 OF_TEXTS = ("vocab_size", "max_position_embeddings", "pad_token_id")
-# Their classes are not in transformers; tests/inference, test_gte.py and test_recurrent_of_pytorch.py do.
-OF_MODEL_CARDS = ("bert_cat", "colbert", "gru", "lstm", "new")
+# Their classes are not in transformers; tests/inference and tests of their own compare them.
+OF_MODEL_CARDS = ("bert_cat", "colbert", "elmo", "gru", "lstm", "new")
 CASES = [
     (name, head, class_name, family)
     for name in family_names()
