@@ -170,6 +170,23 @@ class Passage(Document):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class ImageFile:
+    """An image, which is decoded when it is computed; a label is its class.
+
+    Attributes:
+        name: the name of its file in its folder, or of its example in a data set.
+        path: path of the file, local or in a bucket; "": the image is in memory.
+        content: an image file in memory.
+        size: number of bytes of the file; in a bucket 0: to ask for it would take long.
+    """
+
+    name: str
+    path: str = dataclasses.field(default="", compare=False)
+    content: bytes = dataclasses.field(default=b"", repr=False)
+    size: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Example(Generic[Input]):
     """An example to train on, to evaluate or to predict.
 
@@ -204,11 +221,13 @@ class Example(Generic[Input]):
 
 
 def parts_of(input: Any) -> dict[str, Any]:
-    """The texts of an input as fields of a file; {} of words and candidates.
+    """The texts of an input, or the name of an image, as fields of a file; {} of others.
 
-    These are fields of the predictions themselves.
+    Words and candidates are fields of the predictions themselves.
     """
     match input:
+        case ImageFile(name):
+            return {"image": name}
         case str():
             return {"text": input}
         case (first, second):
@@ -265,6 +284,8 @@ def content_of(example: Example[Any]) -> bytes:
             before, after = (prompt, choices), (question,)
         case Candidates(query, documents):
             before = (query, documents)
+        case ImageFile(name, _, content, size):
+            before = (name, hashlib.sha256(content).hexdigest() if content else size)
         case str() | None as text:
             before = (text, None)
         case pair:

@@ -35,6 +35,24 @@ def import_tensorflow() -> Any:
     return tensorflow
 
 
+def import_keras() -> Any:
+    """Imports Keras 3, which comes with TensorFlow, to compute by TensorFlow.
+
+    Raises:
+        UserError: the process has imported it before, to compute by another library.
+    """
+    import_tensorflow()
+    backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    import keras
+
+    if keras.config.backend() != "tensorflow":
+        raise UserError(
+            f"Keras computes by {backend} in this process, and images are changed by TensorFlow; "
+            "set KERAS_BACKEND=tensorflow"
+        )
+    return keras
+
+
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 
 
@@ -108,8 +126,12 @@ class PreparedDataset:
             location = f"{source} example {number}"
             yield _plain(example, self.features, location), location
 
-    def examples(self, field: str | None = None) -> Iterator[Any]:
+    def examples(self, field: str | None = None, encoded: tuple[str, ...] = ()) -> Iterator[Any]:
         """The examples: each a dict, or the value of one field, as NumPy arrays, numbers and bytes.
+
+        Args:
+            field: the only field; None: all.
+            encoded: features, such as images, whose bytes stay as they are stored.
 
         Raises:
             UserError: a file is damaged.
@@ -117,14 +139,18 @@ class PreparedDataset:
         tensorflow = import_tensorflow()
         import tensorflow_datasets
 
+        skip = tensorflow_datasets.decode.SkipDecoding
+        decoders = {name: skip() for name in encoded} or None
         try:
             if self._builder.info.file_format == tensorflow_datasets.core.FileFormat.ARRAY_RECORD:
-                for example in self._builder.as_data_source(split=self.split):
+                for example in self._builder.as_data_source(split=self.split, decoders=decoders):
                     yield example if field is None else example[field]
                 return
             # One file after the other; reading several at once would mix their examples.
             options = tensorflow_datasets.ReadConfig(interleave_cycle_length=1, try_autocache=False)
-            dataset = self._builder.as_dataset(split=self.split, read_config=options)
+            dataset = self._builder.as_dataset(
+                split=self.split, read_config=options, decoders=decoders
+            )
             if field is not None:
                 dataset = dataset.map(lambda example: example[field])
             yield from dataset.as_numpy_iterator()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 # The fields of a record that an example was read from.
-_TEXTS = ("text", "text_pair", "prompt", "question", "choices", "passage")
+_TEXTS = ("text", "text_pair", "prompt", "question", "choices", "passage", "image")
 
 Record = Mapping[str, Any]
 
@@ -23,7 +23,7 @@ class Judgement:
         is_wrong: whether they differ.
         score: how certain the prediction is, of tags the most certain wrong one; of a number, how
             far it is from the label.
-        text: the text of the example.
+        text: the text of the example, or the name of an image.
     """
 
     classes: tuple[tuple[str, str], ...]

@@ -1,0 +1,1 @@
+"""Images: folders, lists of files and prepared data sets; random changes of training images."""
