@@ -93,11 +93,17 @@ def encoder_rules(prefix: str) -> tuple[Rule, ...]:
     )
 
 
+MIX_RULES = (
+    Rule("layer_mix/weights", "layer_mix.weights"),
+    Rule("layer_mix/scale", "layer_mix.scale"),
+)
+
 # The heads of tasks, in every family. Hugging Face's classes have the first two. The names of the
-# CRF are as in the package pytorch-crf, which is commonly used with them; `qa_joint` is only here.
+# CRF are as in the package pytorch-crf, which is commonly used with them; others are only here.
 TASK_HEAD_RULES = (
     *dense("classifier", "classifier"),
     *dense("qa_outputs", "qa_outputs"),
+    *MIX_RULES,
     Rule("crf_transitions", "crf.transitions"),
     Rule("crf_start", "crf.start_transitions"),
     Rule("crf_end", "crf.end_transitions"),

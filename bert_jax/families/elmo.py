@@ -20,6 +20,7 @@ from bert_jax.models.character_cnn import (
     MOST_HIGHWAY_LAYERS,
 )
 from bert_jax.models.config import ENCODER_SCOPE
+from bert_jax.models.encoder_with_head import ClassifierOptions
 from bert_jax.models.projected_lstm import DIRECTIONS
 from bert_jax.tokenization.interface import CHARACTERS
 
@@ -198,6 +199,7 @@ FAMILY = Family(
         "tie_word_embeddings": False,
         "classifier_activation": False,
         "classifier_pooling": "mean",
+        "heads": (ClassifierOptions(layer_mix="softmax"),),
     },
     optional_fields=(
         "char_filters",
@@ -206,6 +208,7 @@ FAMILY = Family(
         "cell_clip",
         "projection_clip",
         "skip_connections",
+        "layer_mix",
     ),
     required_fields=(
         "hidden_size",

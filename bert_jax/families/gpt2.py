@@ -45,6 +45,7 @@ def rules(words: str, positions: str) -> tuple[Rule, ...]:
         *bert.layer_norm(f"{_LAYERS}/output_norm", f"{layer}.ln_2"),
         Rule("lm_head/decoder", "lm_head.weight"),
         Rule("classifier/kernel", "score.weight", 1, transposed=True),
+        *bert.MIX_RULES,
     )
 
 

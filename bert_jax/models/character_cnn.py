@@ -186,12 +186,13 @@ def checked_characters(inputs: EncoderInputs) -> jax.Array:
     return inputs.characters
 
 
-def flops_per_word(config: EncoderConfig, characters: int) -> float:
-    """FLOPs of the matrix products of a word with C characters, in one forward pass."""
+def flops_per_word(config: EncoderConfig) -> float:
+    """FLOPs of the matrix products of a word, in one forward pass."""
     options = config.of_head(CharacterOptions)
     size, width = options.char_embedding_size, config.hidden_size // 2
     convolutions = sum(
-        (characters - near + 1) * near * size * outputs for near, outputs in options.char_filters
+        (MOST_CHARACTERS - near + 1) * near * size * outputs
+        for near, outputs in options.char_filters
     )
     highway = 2 * options.num_highway_layers * options.outputs**2
     projection = options.outputs * width if options.outputs != width else 0

@@ -24,6 +24,7 @@ from bert_jax.models.decoding import DecoderCache, EncoderMemory
 from bert_jax.models.embeddings import Embeddings, checked_range, trigrams
 from bert_jax.models.execution import Execution
 from bert_jax.models.image_options import ImageOptions
+from bert_jax.models.layer_mix import LayerMix
 from bert_jax.models.layer_stack import LayerStack
 from bert_jax.models.layers import HIDDEN_AXES, dense, gather_positions
 from bert_jax.models.packed_rows import EncoderInputs
@@ -139,6 +140,7 @@ class Encoder(nn.Module):
         cache: DecoderCache | None = None,
         memory: EncoderMemory | None = None,
         word_embeddings: jax.Array | None = None,
+        mix: LayerMix | None = None,
     ) -> EncoderOutput:
         """Encodes tokens, or images.
 
@@ -150,6 +152,7 @@ class Encoder(nn.Module):
             cache: what all layers keep of earlier tokens, [L, ...]; attention is then causal.
             memory: output of an encoder, for layers with cross-attention.
             word_embeddings: their table, if it is another model's.
+            mix: makes the `last_hidden_state` of all layers; None: it is that of the last one.
 
         Raises:
             ValueError: a row is longer than the position table; an id, if it is no tracer, is not
@@ -215,15 +218,20 @@ class Encoder(nn.Module):
             deterministic=deterministic,
         )
         embedded = nn.with_logical_constraint(embedded, HIDDEN_AXES)
-        hidden, intermediates, cache = (layers or self.encoder)(
-            embedded, tokens, deterministic, requested, cache
+        computed = requested if mix is None else requested._replace(hidden_states=True)
+        hidden, (states, *others), cache = (layers or self.encoder)(
+            embedded, tokens, deterministic, computed, cache
         )
+        if mix is not None:
+            assert states is not None
+            hidden = mix(states, tokens)
+            states = states if requested.hidden_states else None
         if packed_rows is not None:
             hidden = packed_rows.unpack(hidden)
         pooled = None
         if self.add_pooling_layer:
             pooled = self.pooler(hidden, inputs.attention_mask, inputs.next_sentence_positions)
-        return EncoderOutput(hidden, pooled, *intermediates, cache)
+        return EncoderOutput(hidden, pooled, states, *others, cache)
 
     def _encode_images(
         self, inputs: EncoderInputs, deterministic: bool, requested: RequestedOutputs

@@ -13,6 +13,7 @@ import flax.linen as nn
 import jax
 from flax import struct
 
+from bert_jax.errors import require_one_of
 from bert_jax.models.activations import ACTIVATIONS
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
 from bert_jax.models.dropout import Dropout
@@ -20,6 +21,7 @@ from bert_jax.models.encoder import Encoder, EncoderOutput, RequestedOutputs
 from bert_jax.models.execution import Execution
 from bert_jax.models.global_tokens import global_tokens_of_task
 from bert_jax.models.head_options import HeadOptions
+from bert_jax.models.layer_mix import MIXES, LayerMix
 from bert_jax.models.layers import Dense, dense, gather_positions, layer_norm
 from bert_jax.models.packed_rows import EncoderInputs, PackedRows
 
@@ -64,6 +66,10 @@ class EncoderWithHead(nn.Module):
         """Whether the head takes the pooler's output."""
         return False
 
+    def _mix(self) -> LayerMix | None:
+        """What the head reads in place of the last layer."""
+        return None
+
     def __call__(
         self,
         *arrays: Any,
@@ -95,7 +101,7 @@ class EncoderWithHead(nn.Module):
             inputs = dataclasses.replace(
                 inputs, global_attention_mask=mask, most_global_tokens=most
             )
-        encoded = self.encoder.encode(inputs, deterministic, requested)
+        encoded = self.encoder.encode(inputs, deterministic, requested, mix=self._mix())
         read = encoded
         if inputs.masked_lm_positions is not None:
             # Computed at all T positions, the vocabulary head would be a fifth of the work.
@@ -119,11 +125,18 @@ class ClassifierOptions(HeadOptions):
         input_dropout: whether there is dropout before that layer, too.
         of_last_token: whether the head is one layer without a bias, on the last token that is not
             padding (GPT).
+        layer_mix: one of `layer_mix.MIXES`, what the head reads in place of the last layer;
+            Hugging Face's models have none.
     """
 
+    keys = ("layer_mix",)
     act: str | None = None
     input_dropout: bool = False
     of_last_token: bool = False
+    layer_mix: str = MIXES[0]
+
+    def __post_init__(self) -> None:
+        require_one_of("model.layer_mix", self.layer_mix, MIXES)
 
 
 def output_layer(
@@ -195,6 +208,8 @@ class Classifier(EncoderWithHead):
         if self.config.head_act is not None:
             self.prediction_head = PredictionHead(self.config, self.execution)
         options = self.config.of_head(ClassifierOptions)
+        if options.layer_mix != MIXES[0]:
+            self.layer_mix = LayerMix(options.layer_mix == "normalized")
         if self._has_transform():
             assert options.act is not None
             rate = classifier_dropout(self.config)
@@ -215,6 +230,10 @@ class Classifier(EncoderWithHead):
                 "classifier",
                 use_bias=self._has_bias(),
             )
+
+    def _mix(self) -> LayerMix | None:
+        has_mix = self.config.of_head(ClassifierOptions).layer_mix != MIXES[0]
+        return self.layer_mix if has_mix else None
 
     def _num_outputs(self) -> int:
         return self.config.num_labels

@@ -133,6 +133,11 @@ def option_keys() -> dict[str, type[HeadOptions]]:
     return {key: kind for kind in kinds for key in kind.keys}
 
 
+def encoder_keys() -> set[str]:
+    """Those among `option_keys` that are options of an encoder's parts."""
+    return {key for kind in _OPTIONS_OF_ENCODERS for key in kind.keys}
+
+
 def model_keys() -> list[str]:
     """The keys of section `model` and of `config.json`: fields of the encoder, options of heads."""
     fields = (field.name for field in dataclasses.fields(EncoderConfig))

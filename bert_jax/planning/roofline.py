@@ -12,11 +12,11 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from bert_jax.models import character_cnn, projected_lstm, recurrent_layer
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.disentangled_attention import span
 from bert_jax.models.encoder_with_head import row_kinds, token_shape
 from bert_jax.models.heads.masked_lm import MaskedLMOptions
-from bert_jax.models.recurrent_layer import flops_per_token
 from bert_jax.planning.hardware import Hardware
 from bert_jax.tasks.base.task import ComputedModel
 
@@ -68,7 +68,8 @@ def real_flops(
     if config.layer_kind == "bottleneck":
         per_token += 6 * width * narrow  # two maps in, one out
     if config.is_recurrent:
-        pairs, per_token = 0.0, flops_per_token(config)
+        kind = projected_lstm if config.layer_kind == "projected_lstm" else recurrent_layer
+        pairs, per_token = 0.0, kind.flops_per_token(config)
     of_layers = layers * tokens * per_token + pairs * 4 * heads
     if config.relative_attention:
         # Each token with the positions of its distances to the others, or of their buckets.
@@ -85,6 +86,8 @@ def real_flops(
         inputs = patches * 2 * pixels * width
     if config.trigram_input:
         inputs = tokens * 6 * embedded * width
+    if character_cnn.reads_characters(config):
+        inputs = tokens * character_cnn.flops_per_word(config)
     predicted = width if config.of_head(MaskedLMOptions).extended_decoder else embedded
     head = 2 * (width * predicted + predicted * config.vocab_size)
     return 3.0 * (inputs + of_layers + predictions * head)

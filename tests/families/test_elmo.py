@@ -14,6 +14,7 @@ from bert_jax.models.decoding import DecoderCache
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.packed_rows import EncoderInputs, PackedRows
 from bert_jax.models.transformer_layer import RequestedOutputs
+from bert_jax.planning.roofline import program_flops, real_flops
 from bert_jax.tokenization import load_tokenizer
 from tests.families import elmo_files
 
@@ -209,3 +210,60 @@ def test_inputs_that_do_not_belong_to_the_model(model, tiny_config):
     for call in (model.tokenizer.with_words, model.tokenizer.decode):
         with pytest.raises(UserError, match="spells every word|no ids of single words"):
             call(["a"])
+
+
+def test_the_plans_formula_counts_what_the_program_multiplies(model):
+    module = Encoder(model.config, add_pooling_layer=False)
+    inputs = EncoderInputs(**inputs_of(model, ["a b", "c"], 5))
+    program = jax.make_jaxpr(lambda inputs: module.apply({"params": model.params}, inputs))(inputs)
+    formula = real_flops(model.config, np.array([5, 5]), 0) / 3  # a forward pass
+    assert program_flops(program.jaxpr) == formula
+
+
+TAGGED = [
+    {"tokens": ["the", "cat", "sat"], "ner_tags": ["O", "B-A", "O"]},
+    {"tokens": ["a", "dog", "ran", "off"], "ner_tags": ["O", "B-A", "O", "O"]},
+] * 8
+FROZEN = {
+    "freeze_encoder": True,
+    "learning_rate": 0.2,
+    "epochs": 10.0,
+    "global_batch_size": 8,
+    "classifier_dropout": 0.0,
+    "length": 16,
+}
+
+
+@pytest.mark.slow
+def test_a_tagger_learns_from_a_frozen_model(model, tmp_path):
+    """The mix and the head are trained; the encoder stays bitwise as it was."""
+    model.save(tmp_path / "elmo")
+    keys = {"freeze_encoder": True, "learning_rate": 5e-2, "epochs": 4.0, "global_batch_size": 8}
+    run = bert_jax.train(
+        "tagging",
+        tmp_path / "elmo",
+        TAGGED,
+        TAGGED[:2],
+        workdir=tmp_path / "run",
+        length=16,
+        **keys,
+    )
+    trained = run.model
+    jax.tree.map(np.testing.assert_array_equal, trained.params["bert"], model.params)
+    mix = trained.params["layer_mix"]
+    assert np.ptp(mix["weights"]) > 0.01
+    assert abs(mix["scale"][0] - 1) > 0.01
+    assert trained.description.class_name == "ElmoForTokenClassification"
+    (tagging,) = trained.tag([["a", "cat", "sat"]])
+    assert [word.text for word in tagging.words] == ["a", "cat", "sat"]
+    assert [word.text for word in trained.tag(["a cat's paw."])[0].words] == ["a", "cat's", "paw."]
+
+
+@pytest.mark.slow
+def test_a_classifier_reads_the_mean_of_the_mix(model, tmp_path):
+    model.save(tmp_path / "elmo")
+    records = [{"text": text, "label": text[:3]} for text in ("cat sat", "dog ran off")] * 8
+    start, workdir = tmp_path / "elmo", tmp_path / "run"
+    run = bert_jax.train("classification", start, records, records[:2], workdir=workdir, **FROZEN)
+    assert "layer_mix" in run.model.params
+    assert run.result["accuracy"] == 1.0

@@ -88,7 +88,9 @@ HEAD = Head(
     axes=(
         *dense_axes("classifier(/dense|/out_proj)?"),
         ("prediction_head/dense/kernel", ("embed", None)),
+        ("layer_mix/(weights|scale)", ()),
     ),
+    decay=(("layer_mix/(weights|scale)", False),),
     shown_by=(
         ("classifier/dense/kernel", "classifier/out_proj/kernel"),
         ("prediction_head/dense/kernel", "classifier/kernel"),

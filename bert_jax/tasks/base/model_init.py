@@ -23,6 +23,7 @@ from bert_jax.models import surgery
 from bert_jax.models.config import EncoderConfig, check_fields
 from bert_jax.models.execution import Execution, resolve_execution
 from bert_jax.models.head import (
+    encoder_keys,
     fields_of,
     find_head,
     label_parameters,
@@ -292,7 +293,7 @@ def _with_layers(
 
 def _training_fields() -> set[str]:
     """The fields that may differ from `init_from`."""
-    return {*_TRAINING_FIELDS, *option_keys()}
+    return {*_TRAINING_FIELDS, *option_keys()} - encoder_keys()
 
 
 def _in_family(description: ModelDescription, family: Family) -> EncoderConfig:

@@ -1,0 +1,108 @@
+"""A trained mix of layers: values by hand, packed rows, and BERT's heads that read it."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.errors import OptionError
+from bert_jax.models.encoder import Encoder, abstract_params
+from bert_jax.models.head import find_head, with_fields
+from bert_jax.models.layer_mix import LayerMix
+from bert_jax.models.packed_rows import EncoderInputs, PackedRows, Tokens
+from bert_jax.models.transformer_layer import RequestedOutputs
+from tests.random_params import random_params, small_config
+
+
+def tokens_of(text_ids):
+    ids = jnp.asarray(text_ids)
+    return Tokens.in_batch_order(ids, ids)
+
+
+def mixed(states, text_ids, weights, scale=1.0, *, is_normalized=False):
+    params = {"weights": jnp.float32(weights), "scale": jnp.float32([scale])}
+    module = LayerMix(is_normalized)
+    return module.apply({"params": params}, jnp.float32(states), tokens_of(text_ids))
+
+
+def test_the_sum_by_hand():
+    states = [[[[4.0, 0.0], [1.0, 1.0]]], [[[8.0, 4.0], [5.0, -3.0]]]]  # two layers, two tokens
+    # softmax(0, ln 3) = 1/4, 3/4.
+    result = mixed(states, [[1, 1]], [0, math.log(3)], scale=2)
+    np.testing.assert_allclose(result, [[[14, 6], [8, -4]]], rtol=1e-6)
+
+
+def test_normalised_layers_by_hand():
+    """Padding does not count, and neither does the other text of a packed row."""
+    states = [[[[1.0, 3.0], [5.0, 7.0], [10.0, 20.0], [99.0, 98.0]]]]
+    result = mixed(states, [[1, 1, 2, 0]], [0.3], is_normalized=True)
+    # Text 1: mean 4, variance 5; text 2: mean 15, variance 25.
+    root = math.sqrt(5)
+    expected = [[-3 / root, -1 / root], [1 / root, 3 / root], [-1, 1]]
+    np.testing.assert_allclose(result[0, :3], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("mix", ["softmax", "normalized"])
+def test_a_head_reads_the_mix_in_rows_and_in_packed_rows(mix):
+    config = with_fields(small_config(), {"layer_mix": mix, "num_labels": 3})
+    module = find_head("tagging").make(config)
+    params = random_params(module, all_differ=True)
+    assert {name: leaf.shape for name, leaf in params["layer_mix"].items()} == {
+        "weights": (3,),
+        "scale": (1,),
+    }
+    ids = np.int32([[2, 10, 11, 3], [2, 20, 3, 0]])
+    mask = np.int32(ids != 0)
+
+    def outputs(**packed):
+        inputs = EncoderInputs(ids, attention_mask=mask, **packed)
+        return jax.jit(lambda inputs: module.apply({"params": params}, inputs))(inputs)
+
+    encoder = Encoder(config, add_pooling_layer=False)
+    states = encoder.apply(
+        {"params": params["bert"]},
+        EncoderInputs(ids, attention_mask=mask),
+        encoder_outputs=RequestedOutputs(hidden_states=True),
+    ).hidden_states
+    vectors = LayerMix(mix == "normalized").apply(
+        {"params": params["layer_mix"]}, states, tokens_of(mask)
+    )
+    expected = vectors @ params["classifier"]["kernel"] + params["classifier"]["bias"]
+    logits = outputs()
+    np.testing.assert_allclose(logits[mask == 1], expected[mask == 1], atol=1e-5)
+
+    pack = np.int32([[[0, 1, 2, 3, 4, 5, 6, -1]]])
+    back = np.int32([[0, 1, 2, 3], [4, 5, 6, -1]])
+    packed = PackedRows.of_batch({"pack_indices": pack, "unpack_indices": back})
+    np.testing.assert_allclose(outputs(packed_rows=packed)[mask == 1], logits[mask == 1], atol=1e-5)
+
+
+def test_a_model_without_a_mix_has_no_parameters_of_one():
+    config = with_fields(small_config(), {"layer_mix": "none"})
+    assert config == small_config()
+    assert "layer_mix" not in abstract_params(find_head("classification").make(config))
+    with pytest.raises(OptionError, match="layer_mix is 'sum'; known are none, softmax, normal"):
+        with_fields(config, {"layer_mix": "sum"})
+
+
+def test_the_pooler_reads_the_mix():
+    config = with_fields(small_config(), {"layer_mix": "softmax"})
+    module = find_head("classification").make(config)
+    params = random_params(module)
+    ids = np.int32([[2, 10, 11, 3]])
+    states = (
+        Encoder(config)
+        .apply(
+            {"params": params["bert"]}, ids, encoder_outputs=RequestedOutputs(hidden_states=True)
+        )
+        .hidden_states
+    )
+    weights = jax.nn.softmax(params["layer_mix"]["weights"])
+    first = jnp.einsum("L,LD->D", weights, states[:, 0, 0]) * params["layer_mix"]["scale"]
+    dense = params["bert"]["pooler"]["dense"]
+    pooled = jnp.tanh(first @ dense["kernel"] + dense["bias"])
+    expected = pooled @ params["classifier"]["kernel"] + params["classifier"]["bias"]
+    actual = module.apply({"params": params}, ids)
+    np.testing.assert_allclose(actual[0], expected, atol=1e-5)
