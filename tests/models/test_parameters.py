@@ -1,5 +1,7 @@
 """The number of parameters and their initial values."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +12,7 @@ from bert_jax.families import bert
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import Encoder, abstract_params
 from bert_jax.models.execution import Execution
+from bert_jax.models.head import all_heads, head_parameters
 from bert_jax.models.heads.pretraining import PreTrainingModel
 
 
@@ -90,3 +93,10 @@ def test_initial_values(initial):
         initial["bert/encoder/layers/attention/query/kernel"],
         initial["bert/encoder/layers/attention/key/kernel"],
     )
+
+
+def test_names_of_parameters_of_heads_begin_with_a_scope():
+    """Else the empty scope, which every name begins with, makes all parameters those of a head."""
+    patterns = [pattern for head in all_heads().values() for pattern, _ in head.axes]
+    assert [pattern for pattern in patterns if not re.match("[a-z]", pattern)] == []
+    assert not re.match(head_parameters(), "bert/encoder/layers/output/kernel")

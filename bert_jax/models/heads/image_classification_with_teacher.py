@@ -56,7 +56,7 @@ def _labels(draw: DrawnBatch) -> Labels:
 HEAD = Head(
     ImageClassificationWithTeacherModel,
     makes_vectors=False,
-    axes=dense_axes("(cls|distillation)_classifier"),
+    axes=(*dense_axes("cls_classifier"), *dense_axes("distillation_classifier")),
     shown_by=(("cls_classifier/kernel", "distillation_classifier/kernel"),),
     label_parameters=("cls_classifier/", "distillation_classifier/"),
     label_kernels=("cls_classifier/kernel",),
