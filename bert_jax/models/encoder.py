@@ -219,19 +219,20 @@ class Encoder(nn.Module):
         )
         embedded = nn.with_logical_constraint(embedded, HIDDEN_AXES)
         computed = requested if mix is None else requested._replace(hidden_states=True)
-        hidden, (states, *others), cache = (layers or self.encoder)(
+        hidden, intermediates, cache = (layers or self.encoder)(
             embedded, tokens, deterministic, computed, cache
         )
         if mix is not None:
+            states = intermediates[0]
             assert states is not None
             hidden = mix(states, tokens)
-            states = states if requested.hidden_states else None
+            intermediates = (states if requested.hidden_states else None, *intermediates[1:])
         if packed_rows is not None:
             hidden = packed_rows.unpack(hidden)
         pooled = None
         if self.add_pooling_layer:
             pooled = self.pooler(hidden, inputs.attention_mask, inputs.next_sentence_positions)
-        return EncoderOutput(hidden, pooled, states, *others, cache)
+        return EncoderOutput(hidden, pooled, *intermediates, cache)
 
     def _encode_images(
         self, inputs: EncoderInputs, deterministic: bool, requested: RequestedOutputs
