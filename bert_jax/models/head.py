@@ -20,10 +20,15 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.config_keys import OPTIONAL_FIELDS, SWITCHES
 from bert_jax.models.execution import Execution
 from bert_jax.models.head_options import HeadOptions
+from bert_jax.models.image_options import ImageOptions
 from bert_jax.models.projected_lstm import ProjectedLSTMOptions
 
 # The options of parts of an encoder that few families have; only these have them in their files.
-_OPTIONS_OF_ENCODERS: tuple[type[HeadOptions], ...] = (CharacterOptions, ProjectedLSTMOptions)
+_OPTIONS_OF_ENCODERS: tuple[type[HeadOptions], ...] = (
+    CharacterOptions,
+    ImageOptions,
+    ProjectedLSTMOptions,
+)
 
 ParameterAxes = tuple[tuple[str, tuple[str | None, ...]], ...]
 

@@ -1,4 +1,4 @@
-"""More words, longer texts and fewer layers for a trained model.
+"""More words, longer texts, larger images and fewer layers for a trained model.
 
 The functions take the parameters of any model, as NumPy or JAX arrays, and return a new tree:
 changed tables are NumPy arrays, all other leaves are shared with the old tree.
@@ -11,16 +11,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.errors import OptionError, UserError, require_at_least
 from bert_jax.models.config import EncoderConfig
+from bert_jax.models.image_options import ImageOptions, Size
 from bert_jax.models.local_attention import global_every
+from bert_jax.models.patch_embeddings import interpolated_positions
 from bert_jax.sharding.rules import name_of
 
 # Parameters with one row per word, and with one row per position.
 WORD_ROWS = r"(word_embeddings/embedding|(mlm|lm)_head/(decoder(_extension)?|bias))$"
 _POSITION_ROWS = r"position_embeddings/embedding$"
+_PATCH_POSITIONS = r"embeddings/position_embeddings$"
 _STACKED = r"^(?!decoder/).*\blayers/"
 
 
@@ -114,6 +118,31 @@ def extend_positions(params: Any, config: EncoderConfig, length: int) -> tuple[A
         config, max_position_embeddings=rows, max_relative_positions=distances
     )
     return _changed(params, _POSITION_ROWS, grown), longer
+
+
+def resize_images(
+    params: Any, config: EncoderConfig, image_size: Size
+) -> tuple[Any, EncoderConfig]:
+    """A position table for images of another size (ViT, section 3.2).
+
+    The model then computes for images of that size what it has computed for them before.
+
+    Args:
+        params: parameters of a model that reads images.
+        config: architecture of the model.
+        image_size: new size.
+
+    Returns:
+        The parameters with interpolated positions, and the config with the new `image_size`.
+    """
+    old = config.of_head(ImageOptions)
+    new = dataclasses.replace(old, image_size=image_size)
+
+    def resized(table: np.ndarray) -> np.ndarray:
+        return np.asarray(interpolated_positions(jnp.asarray(table), old, new.pixels))
+
+    larger = dataclasses.replace(config, heads=(new, *config.heads))
+    return _changed(params, _PATCH_POSITIONS, resized), larger
 
 
 def chosen_layers(layers: int | Sequence[int], count: int) -> tuple[int, ...]:

@@ -1,9 +1,11 @@
 """Models of images: their files in and out, verbs for texts, precision, meshes."""
 
+import dataclasses
 import json
 import os
 import subprocess
 import sys
+import types
 
 import jax
 import jax.numpy as jnp
@@ -13,11 +15,12 @@ import pytest
 import bert_jax
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.families.family import find_family
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import find_head
 from bert_jax.models.patch_embeddings import cubic_interpolation
+from bert_jax.tasks.base.model_init import ModelOptions, initial_params, model_init
 from bert_jax.tokenization.image_processor import ImageProcessor, read_image_processor
 from tests.random_params import random_params
 
@@ -153,6 +156,35 @@ def test_distillation_logits_and_their_mean():
     mean = (outputs.cls_logits + outputs.distillation_logits) / 2
     np.testing.assert_allclose(outputs.logits, mean, rtol=1e-6)
     assert np.abs(outputs.cls_logits - outputs.distillation_logits).max() > 1e-2
+
+
+def test_a_training_begins_with_interpolated_positions(model):
+    """Its model computes for larger images what the old one does."""
+    directory, size = model.origin.directory, (17, 13)
+    options = ModelOptions(fields={"image_size": size})
+    init = model_init(options, Execution(), init_from=str(directory))
+    description = init.describe(init.tokenizer, "image_classification", num_labels=3)
+    assert description.config.images.pixels == size
+    module = description.make_module(Execution())
+    task = types.SimpleNamespace(
+        module=module,
+        description=dataclasses.replace(description, labels=model.description.labels),
+        load_params=model_directory.load_params,
+    )
+    params = initial_params(init, task, model.mesh, seed=0)
+    assert params["bert"]["embeddings"]["position_embeddings"].shape == (1, 1 + 4 * 4, 16)
+    pixels = images(height=17)
+    actual, expected = (
+        each.apply({"params": values}, pixel_values=pixels)
+        for each, values in ((module, params), (model.module, model.params))
+    )
+    np.testing.assert_allclose(actual, expected, atol=1e-6)
+    for field, value in (("patch_size", 3), ("num_channels", 1), ("qkv_bias", False)):
+        other = model_init(
+            ModelOptions(fields={field: value}), Execution(), init_from=str(directory)
+        )
+        with pytest.raises(OptionError, match=rf"model\.{field} is {value}; init_from has a model"):
+            other.describe(other.tokenizer, "image_classification")
 
 
 @pytest.mark.slow

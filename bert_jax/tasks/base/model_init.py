@@ -31,6 +31,7 @@ from bert_jax.models.head import (
     with_fields,
 )
 from bert_jax.models.heads.masked_lm import MaskedLMOptions
+from bert_jax.models.image_options import ImageOptions
 from bert_jax.models.vectors import StoredVectors
 from bert_jax.options import differing_names
 from bert_jax.process import say
@@ -293,7 +294,8 @@ def _with_layers(
 
 def _training_fields() -> set[str]:
     """The fields that may differ from `init_from`."""
-    return {*_TRAINING_FIELDS, *option_keys()} - encoder_keys()
+    # Of an encoder's own parts only the size of images may differ: positions are interpolated.
+    return {*_TRAINING_FIELDS, *option_keys()} - (encoder_keys() - {"image_size"})
 
 
 def _in_family(description: ModelDescription, family: Family) -> EncoderConfig:
@@ -356,6 +358,11 @@ def initial_params(init: ModelInit, task: Task, mesh: Mesh, seed: int) -> Any:
             attention_window=stored.attention_window,
         )
         module = module.clone(config=whole)
+    stored_size, size = (
+        each.config.of_head(ImageOptions).image_size for each in (init.description, description)
+    )
+    if size != stored_size:
+        module = module.clone(config=with_fields(module.config, {"image_size": stored_size}))
     params, report = task.load_params(
         directory,
         init.description,  # which has the names of the tensors
@@ -371,6 +378,8 @@ def initial_params(init: ModelInit, task: Task, mesh: Mesh, seed: int) -> Any:
             say(f"a {init.family.model_type} model leaves out {left_out}")
             report = dataclasses.replace(report, unexpected_keys=())
         say(f"init_from {directory}: {report}")
+    if size is not None and size != stored_size:
+        params, _ = surgery.resize_images(fetch(params), module.config, size)
     if layers is None:
         return params
     return surgery.keep_layers(fetch(params), module.config, layers)[0]
