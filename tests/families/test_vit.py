@@ -17,11 +17,14 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.errors import OptionError, UserError
 from bert_jax.families.family import find_family
+from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import find_head
 from bert_jax.models.patch_embeddings import cubic_interpolation
 from bert_jax.tasks.base.model_init import ModelOptions, initial_params, model_init
 from bert_jax.tokenization.image_processor import ImageProcessor, read_image_processor
+from bert_jax.training.layer_rates import rate_factors
+from bert_jax.training.optimizer import decay_mask
 from tests.random_params import random_params
 
 NAMES = ("vit", "deit")
@@ -185,6 +188,23 @@ def test_a_training_begins_with_interpolated_positions(model):
         )
         with pytest.raises(OptionError, match=rf"model\.{field} is {value}; init_from has a model"):
             other.describe(other.tokenizer, "image_classification")
+
+
+def test_what_decays_and_what_learns_as_embeddings():
+    module = find_head("image_classification_with_teacher").make(config_of("deit"))
+    params = abstract_params(module)
+    decays = decay_mask(params)
+    assert decays["bert"]["embeddings"] == {
+        "patches": {"kernel": True, "bias": False},
+        "cls_token": False,
+        "distillation_token": False,
+        "position_embeddings": False,
+    }
+    assert decays["cls_classifier"] == {"kernel": True, "bias": False}
+    factors = rate_factors(params, layer_decay=0.5, head_factor=3.0, frozen_layers=1)
+    assert set(map(float, jax.tree.leaves(factors["bert"]["embeddings"]))) == {0}
+    assert factors["bert"]["encoder"]["layers"]["output"]["bias"].tolist() == [[0], [0.5]]
+    assert set(map(float, jax.tree.leaves(factors["distillation_classifier"]))) == {3}
 
 
 @pytest.mark.slow
