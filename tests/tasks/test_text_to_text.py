@@ -51,10 +51,19 @@ EXAMPLES = [Example(source, targets, str(n), f"f:{n}") for n, (source, targets) 
 
 @pytest.fixture
 def make_task(tokenizer):
-    def make(examples=EXAMPLES, length=16, best_metric="cross_entropy", generation=None, **keys):
-        config = find_family("t5").new_config("tiny", vocab_size=tokenizer.vocab_size, **SIZES)
+    def make(
+        examples=EXAMPLES,
+        length=16,
+        best_metric="cross_entropy",
+        generation=None,
+        fields=SIZES,
+        family="t5",
+        **keys,
+    ):
+        family = find_family(family)
+        config = family.new_config("tiny", vocab_size=tokenizer.vocab_size, **fields)
         config = dataclasses.replace(config, max_position_embeddings=32, pad_token_id=0)
-        description = ModelDescription(config, "text_to_text", family=find_family("t5"))
+        description = ModelDescription(config, "text_to_text", family=family)
         execution = Execution(pad_vocab_to_multiple_of=64)
         splits = Splits(examples, examples, [EvalSet("validation", "f", examples)], [])
         return TextToTextTask(
@@ -164,6 +173,11 @@ def test_a_target_longer_than_the_model_takes(make_task):
         make_task(target_length=2)
 
 
+def test_a_recurrent_decoder_reads_one_pair_a_row(make_task):
+    with pytest.raises(OptionError, match="data.packing is True; a recurrent decoder begins with"):
+        make_task(family="lstm", fields=RECURRENT)
+
+
 def test_what_cannot_be_evaluated_is_refused(make_task):
     with pytest.raises(UserError, match="there is no metric 'f1', only accuracy, cross_entropy"):
         make_task(best_metric="f1").evaluator.check()
@@ -172,11 +186,24 @@ def test_what_cannot_be_evaluated_is_refused(make_task):
         make_task(unlabelled).evaluator.check()
 
 
+RECURRENT = {"hidden_size": 16, "num_hidden_layers": 2, "hidden_dropout_prob": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("family", "fields"),
+    [
+        ("t5", SIZES),
+        ("lstm", RECURRENT),
+        ("gru", RECURRENT | {"bidirectional": True, "decoder_attention": "dot"}),
+        ("lstm", RECURRENT | {"decoder_attention": "general"}),
+        ("lstm", RECURRENT | {"decoder_attention": "additive"}),
+    ],
+)
 @pytest.mark.slow
-def test_the_work_of_a_step_is_that_of_its_program(make_task):
+def test_the_work_of_a_step_is_that_of_its_program(make_task, family, fields):
     """Without packing, of a batch without padding; the backward pass counts twice."""
     examples = [Example("the cat sat on a mat it was", ("a dog ran low and long",))] * 2
-    task = make_task(examples, packing=False, target_length=8)
+    task = make_task(examples, packing=False, target_length=8, family=family, fields=fields)
     task.module = task.description.make_module(Execution())  # no columns of padding
     batch = task.batch_shapes() | {"input_ids": jax.ShapeDtypeStruct((2, 10), np.int32)}
     batch["attention_mask"] = batch["input_ids"]
@@ -231,15 +258,16 @@ def test_a_training_learns_to_reverse(tmp_path, tokenizer):
             assert result["bleu"] == pytest.approx(max(logged), rel=1e-6)  # export=best
 
 
+@pytest.mark.parametrize("family", ["marian", "gru"])
 @pytest.mark.slow
-def test_the_config_of_translation_trains_two_steps(tmp_path, tokenizer):
+def test_the_config_of_translation_trains_two_steps(tmp_path, tokenizer, family):
     tokenizer.save(tmp_path / "tokenizer")
     for name in ("train", "val"):
         for language, column in (("en", 0), ("de", 1)):
             lines = [(source, targets[0])[column] for source, targets in PAIRS * 8]
             (tmp_path / f"{name}.{language}").write_text("\n".join(lines) + "\n")
     arguments = f"train={tmp_path}/train.en,validation={tmp_path}/val.en,source=en,target=de"
-    arguments += f",tokenizer={tmp_path}/tokenizer,size=tiny,steps=2"
+    arguments += f",tokenizer={tmp_path}/tokenizer,size=tiny,steps=2,family={family}"
     keys = {"data.length": "16", "train.global_batch_size": "2", "train.average_checkpoints": "1"}
     config = load_config(f"configs/translation.py:{arguments}", [*keys.items()])
     result = Experiment.from_config(config).train(tmp_path / "run")

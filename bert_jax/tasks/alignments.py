@@ -1,0 +1,153 @@
+"""The tokens of a text that each token of the generated text attends to: cross-attention."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.data.examples import Example, Text, texts_of
+from bert_jax.errors import UserError
+from bert_jax.generation.decoder import Generated
+from bert_jax.models.encoder import RequestedOutputs
+from bert_jax.models.encoder_with_head import apply_model, model_inputs
+from bert_jax.models.heads.text_to_text import TextToTextInputs, check_attention
+from bert_jax.pictures.attention import AttentionMap, AttentionOfText, attention_page
+from bert_jax.tasks.base.generation_options import GenerationOptions
+from bert_jax.tasks.base.predict_spec import (
+    TEXTS,
+    OutputFile,
+    PredictOptions,
+    PredictSpec,
+    keeps_no_columns,
+)
+from bert_jax.tasks.base.predictor import (
+    LARGE_OUTPUT_WINDOW,
+    BatchOptions,
+    EncodedExample,
+    Model,
+    check_finite,
+    check_head,
+)
+from bert_jax.tasks.base.short_repr import ShortRepr
+from bert_jax.tasks.generate import GeneratePredictOptions, GenerationPredictor
+from bert_jax.tokenization import Encoding
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Alignment(ShortRepr):
+    """How much each token of the best generation attends to each token of the text.
+
+    Attributes:
+        source_tokens: S pieces of the text, special tokens included.
+        tokens: U pieces of the generation, with the end token if there is one.
+        text: the generation.
+        weights: float32 [L, N, U, S], of each generated token (axis 2) the weights with which the
+            decoder attends to the text (axis 3) before it writes the token; rows sum to 1. L is the
+            number of layers with such attention: after a recurrent decoder there is one.
+    """
+
+    source_tokens: list[str]
+    tokens: list[str]
+    text: str
+    weights: np.ndarray
+
+    def picture(self, title: str = "") -> AttentionOfText:
+        """What a page shows; by default, the title are the texts."""
+        layers = range(1, len(self.weights) + 1)
+        name = "cross-attention"
+        only = AttentionMap(name, self.tokens, self.source_tokens, self.weights, layers)
+        return AttentionOfText(title or " ".join(self.source_tokens), [only])
+
+
+class _Outputs(NamedTuple):
+    """Generations of B texts, and float32 [B, L, N, M, T] of the first of each."""
+
+    generated: Generated
+    weights: jax.Array
+
+
+class AlignmentPredictor(GenerationPredictor):
+    """The cross-attention of the best generation of each text."""
+
+    def __init__(
+        self, model: Model, options: BatchOptions, generation: GenerationOptions | None = None
+    ) -> None:
+        """For arguments see `GenerationPredictor`.
+
+        Raises:
+            UserError: the model has no encoder and decoder, or no attention between them.
+        """
+        check_head(model, ("text_to_text",), "read a text with an encoder while it writes another")
+        check_attention(model.config)
+        options = dataclasses.replace(options, window=LARGE_OUTPUT_WINDOW)
+        super().__init__(model, options, generation)
+
+    def compute(self, batch: dict[str, jax.Array]) -> _Outputs:
+        generated = super().compute(batch)
+        params, module = self.model.compute_params, self.model.module
+        tokens = generated.token_ids[:, 0]
+        weights = _weights(params, batch, tokens, module=module, start=self._start)
+        return _Outputs(generated, weights)
+
+    def decode(self, example: Text, encoded: EncodedExample, outputs: list[Any]) -> Alignment:
+        return self._alignment(encoded.rows[0], outputs[0])
+
+    def _alignment(self, encoding: Encoding, output: _Outputs) -> Alignment:
+        best, *_ = self.decode_row(encoding, output.generated)
+        weights = output.weights[..., : len(best.token_ids), : len(encoding)].copy()
+        tokens = [self.model.tokenizer.id_to_token(number) for number in best.token_ids]
+        return Alignment(
+            encoding.tokens, tokens, best.text, check_finite(weights, "the attention of a text")
+        )
+
+
+@functools.partial(jax.jit, static_argnames=("module", "start"))
+def _weights(
+    params: Any, batch: dict[str, jax.Array], tokens: jax.Array, *, module: Any, start: int
+) -> jax.Array:
+    """Tokens that were generated, int32 [B, M] → the weights, float32 [B, L, N, M, T]."""
+    before = jnp.pad(tokens[:, :-1], ((0, 0), (1, 0)), constant_values=start)
+    inputs = model_inputs({**batch, "decoder_input_ids": before}, TextToTextInputs)
+    requested = RequestedOutputs(attentions=True)
+    _, _, decoded = apply_model(module, params, inputs, encoder_outputs=requested)
+    return decoded.cross_attentions.swapaxes(0, 1)
+
+
+def _page(options: PredictOptions) -> Sequence[OutputFile[Text, Alignment]]:
+    """A page with pictures of all texts."""
+    keeps_no_columns(options, "html")
+
+    def row(example: Example[Text], alignment: Alignment) -> str:
+        try:
+            title = " / ".join([*texts_of(example.input), alignment.text])
+            return alignment.picture(title).element()
+        except UserError as error:
+            raise UserError(f"{example.location}: {error}") from error
+
+    return (OutputFile(row, attention_page().layout),)
+
+
+def to_record(text: Text, alignment: Alignment) -> Mapping[str, Any]:
+    """An alignment as the fields of a JSON line."""
+    return {
+        "text": alignment.text,
+        "source_tokens": alignment.source_tokens,
+        "tokens": alignment.tokens,
+        "cross_attentions": alignment.weights,
+    }
+
+
+PREDICT = PredictSpec(
+    TEXTS,
+    GeneratePredictOptions,
+    lambda model, options: AlignmentPredictor(model, options.batches, options),
+    to_record,
+    {"html": _page},
+    endings={".html": "html"},
+    heads=("text_to_text",),
+    is_default=False,  # such a model generates
+)
