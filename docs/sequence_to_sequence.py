@@ -1,11 +1,10 @@
 """Sequence to sequence with and without attention: the runs and pictures of docs/before_bert.md.
 
-    python docs/sequence_to_sequence.py copy RUNS
-    python docs/sequence_to_sequence.py translate RUNS DATA
-    python docs/sequence_to_sequence.py draw RUNS DIRECTORY
+    python docs/sequence_to_sequence.py copy RUNS PICTURES
+    python docs/sequence_to_sequence.py translate RUNS PICTURES DATA
 
-`copy` and `translate` train the models, a finished run is not trained again, and print a table;
-DATA has train, val and test_2016_flickr of multi30k, .en.gz and .de.gz. `draw` writes the pictures.
+train the models (a finished run is not trained again), print a line for each, and draw. DATA has
+train, val and test_2016_flickr of multi30k, .en.gz and .de.gz.
 """
 
 import gzip
@@ -21,7 +20,11 @@ from matplotlib.figure import Figure
 
 import bert_jax
 from bert_jax import cli
+from bert_jax.files.figures import save_figure
+from bert_jax.inference.streams import predict_examples
 from bert_jax.metrics.generated_texts import bleu
+from bert_jax.tasks.alignments import AlignmentPredictor
+from bert_jax.tasks.base.predictor import BatchOptions
 
 # Keys of section `model`: of all recurrent models here, and of each.
 RECURRENT: dict[str, Any] = {"family": "lstm"}
@@ -64,6 +67,7 @@ TRANSLATION_KEYS: dict[str, Any] = {
 }
 # Numbers of words: the last of each group.
 WORDS = (8, 10, 12, 14, 17, 40)
+ALIGNED = 9  # the caption of the test whose alignment is drawn
 
 
 def train(runs: Path, name: str, files: dict[str, Any], **keys: Any) -> bert_jax.FinishedRun:
@@ -117,18 +121,18 @@ def copied(run: Path) -> dict[int, float]:
     return {length: float(np.mean(values)) for length, values in shares.items()}
 
 
-def copy(runs: Path) -> None:
-    """Trains all models to copy, and prints the share of correct letters."""
+def copy(runs: Path, pictures: Path) -> None:
+    """Trains all models to copy, prints the share of correct letters, and draws it."""
     files = write_copies(runs)
-    files["tokenizer"] = vocabulary(
-        runs, files, len(LETTERS) + 4
-    )  # also the blank, </s>, <unk>, <pad>
+    # The letters, the blank, and three special tokens.
+    files["tokenizer"] = vocabulary(runs, files, len(LETTERS) + 4)
     for name, fields in MODELS.items():
         for seed in SEEDS:
             keys = RECURRENT | fields | COPY_KEYS | {"seed": seed}
             run = train(runs, f"{name}-{seed}", files, **keys)
             shares = {key: round(value, 3) for key, value in copied(run.workdir).items()}
             print(name, seed, parameters(run), shares, flush=True)
+    save_figure(pictures / "before_bert_copy.png", draw_copies(runs), dpi=80)
 
 
 def parameters(run: bert_jax.FinishedRun) -> int:
@@ -136,8 +140,8 @@ def parameters(run: bert_jax.FinishedRun) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(run.model.params))
 
 
-def translate(runs: Path, data: Path) -> None:
-    """Trains the LSTMs and a Transformer to translate, and prints BLEU by the source's length."""
+def translate(runs: Path, pictures: Path, data: Path) -> None:
+    """Trains the LSTMs and a Transformer to translate; prints and draws BLEU by the length."""
     files = {"train": str(data / "train.en.gz"), "test": str(data / "test_2016_flickr.en.gz")}
     files |= {"validation": str(runs / "val.en"), "source": "en", "target": "de"}
     runs.mkdir(parents=True, exist_ok=True)
@@ -146,12 +150,17 @@ def translate(runs: Path, data: Path) -> None:
         (runs / f"val.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
     files["tokenizer"] = vocabulary(runs, files, TRANSLATION_KEYS["vocab_size"])
     models = {name: RECURRENT | fields for name, fields in MODELS.items()}
+    sources, by_model = lines_of(Path(files["test"])), {}
     for name, fields in (models | {"Transformer": TRANSFORMER}).items():
         run = train(runs, name, files, **TRANSLATION_KEYS, **fields)
-        scores = by_length(run.workdir, lines_of(Path(files["test"])))
+        by_model[name] = scores = by_length(run.workdir, sources)
         found = {"bleu": run.result["test_bleu"], "perplexity": run.result["test_perplexity"]}
         rounded = {key: round(value, 2) for key, value in (found | scores).items()}
         print(name, parameters(run), rounded, flush=True)
+        if name == "attention":
+            figure = draw_alignment(run.model, sources[ALIGNED])
+            save_figure(pictures / "before_bert_alignment.png", figure, dpi=80)
+    save_figure(pictures / "before_bert_lengths.png", draw_lengths(by_model), dpi=80)
 
 
 def lines_of(path: Path) -> list[str]:
@@ -190,9 +199,35 @@ def draw_copies(runs: Path) -> Figure:
     return figure
 
 
+def draw_lengths(scores: dict[str, dict[str, float]]) -> Figure:
+    """BLEU of each model over the number of words of the source."""
+    figure = Figure(figsize=(6, 3), layout="constrained")
+    axes = figure.subplots()
+    for name, values in scores.items():
+        axes.plot([*values], [*values.values()], label=name, marker="o")
+    axes.set_xlabel("words of the source")
+    axes.set_ylabel("BLEU")
+    axes.set_ylim(0)
+    axes.legend(fontsize=8)
+    return figure
+
+
+def draw_alignment(model: Any, text: str) -> Figure:
+    """The attention weights of a translation: a row for each token that is written."""
+    predictor = AlignmentPredictor(model, BatchOptions())
+    (alignment,) = predict_examples(predictor, [text])
+    figure = Figure(figsize=(5, 4.5), layout="constrained")
+    axes = figure.subplots()
+    axes.imshow(alignment.weights[0, 0], cmap="Blues", vmin=0)
+    axes.set_xticks(range(len(alignment.source_tokens)), alignment.source_tokens, rotation=90)
+    axes.set_yticks(range(len(alignment.tokens)), alignment.tokens)
+    axes.tick_params(labelsize=8)
+    return figure
+
+
 if __name__ == "__main__":
-    verb, first, *rest = sys.argv[1:]
+    verb, runs_directory, pictures, *data_directory = sys.argv[1:]
     if verb == "copy":
-        copy(Path(first))
-    elif verb == "translate":
-        translate(Path(first), Path(rest[0]))
+        copy(Path(runs_directory), Path(pictures))
+    else:
+        translate(Path(runs_directory), Path(pictures), Path(*data_directory))
