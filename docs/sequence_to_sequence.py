@@ -10,7 +10,6 @@ train, val and test_2016_flickr of multi30k, .en.gz and .de.gz.
 import gzip
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,7 @@ from matplotlib.figure import Figure
 import bert_jax
 from bert_jax import cli
 from bert_jax.files.figures import save_figure
-from bert_jax.inference.streams import predict_examples
 from bert_jax.metrics.generated_texts import bleu
-from bert_jax.tasks.alignments import AlignmentPredictor
-from bert_jax.tasks.base.predictor import BatchOptions
 
 # Keys of section `model`: of all recurrent models here, and of each.
 RECURRENT: dict[str, Any] = {"family": "lstm"}
@@ -115,7 +111,7 @@ def copied(run: Path) -> dict[int, float]:
     shares: dict[int, list[float]] = {length: [] for length in LENGTHS}
     for row in predictions(run, "validation"):
         (expected,) = row["expected"]
-        written = row["text"].ljust(len(expected))
+        written = row["generations"][0]["text"].ljust(len(expected))
         equal = [one == other for one, other in zip(expected, written, strict=False)]
         shares[len(expected)].append(float(np.mean(equal)))
     return {length: float(np.mean(values)) for length, values in shares.items()}
@@ -150,15 +146,15 @@ def translate(runs: Path, pictures: Path, data: Path) -> None:
         (runs / f"val.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
     files["tokenizer"] = vocabulary(runs, files, TRANSLATION_KEYS["vocab_size"])
     models = {name: RECURRENT | fields for name, fields in MODELS.items()}
-    sources, by_model = lines_of(Path(files["test"])), {}
+    by_model = {}
     for name, fields in (models | {"Transformer": TRANSFORMER}).items():
         run = train(runs, name, files, **TRANSLATION_KEYS, **fields)
-        by_model[name] = scores = by_length(run.workdir, sources)
+        by_model[name] = scores = by_length(run.workdir)
         found = {"bleu": run.result["test_bleu"], "perplexity": run.result["test_perplexity"]}
         rounded = {key: round(value, 2) for key, value in (found | scores).items()}
         print(name, parameters(run), rounded, flush=True)
         if name == "attention":
-            figure = draw_alignment(run.model, sources[ALIGNED])
+            figure = draw_alignment(run.model, lines_of(Path(files["test"]))[ALIGNED])
             save_figure(pictures / "before_bert_alignment.png", figure, dpi=80)
     save_figure(pictures / "before_bert_lengths.png", draw_lengths(by_model), dpi=80)
 
@@ -169,15 +165,15 @@ def lines_of(path: Path) -> list[str]:
         return file.read().splitlines()
 
 
-def by_length(run: Path, sources: Sequence[str]) -> dict[str, float]:
+def by_length(run: Path) -> dict[str, float]:
     """BLEU of the test, by the number of words of the source."""
     rows = predictions(run, "test")
-    counts = np.array([len(source.split()) for source in sources])
+    counts = np.array([len(row["text"].split()) for row in rows])
     scores, least = {}, 1
     for most in WORDS:
         chosen = np.flatnonzero((counts >= least) & (counts <= most))
-        pairs = [(rows[number]["expected"], rows[number]["text"]) for number in chosen]
-        references, texts = zip(*pairs, strict=True)
+        references = [rows[number]["expected"] for number in chosen]
+        texts = [rows[number]["generations"][0]["text"] for number in chosen]
         scores[f"{least}–{most}"] = bleu(references, texts).value
         least = most + 1
     return scores
@@ -214,8 +210,7 @@ def draw_lengths(scores: dict[str, dict[str, float]]) -> Figure:
 
 def draw_alignment(model: Any, text: str) -> Figure:
     """The attention weights of a translation: a row for each token that is written."""
-    predictor = AlignmentPredictor(model, BatchOptions())
-    (alignment,) = predict_examples(predictor, [text])
+    (alignment,) = model.alignments([text])
     figure = Figure(figsize=(5, 4.5), layout="constrained")
     axes = figure.subplots()
     axes.imshow(alignment.weights[0, 0], cmap="Blues", vmin=0)

@@ -1,9 +1,10 @@
-"""The method `generate` of a loaded model."""
+"""The methods `generate` and `alignments` of a loaded model."""
 
 from collections.abc import Iterable
 
 from bert_jax.data.examples import Text
 from bert_jax.inference.streams import predict_examples
+from bert_jax.tasks.alignments import Alignment, AlignmentPredictor
 from bert_jax.tasks.base.generation_options import GenerationOptions
 from bert_jax.tasks.base.predictor import BatchOptions, Model, not_one_string
 from bert_jax.tasks.generate import Generation, GenerationPredictor
@@ -66,4 +67,28 @@ def generate(
             raise ValueError("give single options, or all of them as `options`, but not both")
         chosen = options
     predictor = GenerationPredictor(model, BatchOptions(batch_size, max_length), chosen)
+    return list(predict_examples(predictor, not_one_string(texts)))
+
+
+def alignments(
+    model: Model,
+    texts: Iterable[Text],
+    *,
+    options: GenerationOptions | None = None,
+    batch_size: int = 8,
+    max_length: int | None = None,
+) -> list[Alignment]:
+    """How much each token of what a decoder writes for a text attends to each of the text.
+
+    Args:
+        model: a model with encoder and decoder, and attention between them.
+        texts: strings, or pairs of strings.
+        options: how to generate; None: as the files of the model say. The best generation counts.
+        batch_size: maximum number of texts computed together.
+        max_length: maximum number of tokens of a text; longer ones are cut.
+
+    Raises:
+        UserError: the model has no such attention, an option is wrong, or an element is not a text.
+    """
+    predictor = AlignmentPredictor(model, BatchOptions(batch_size, max_length), options)
     return list(predict_examples(predictor, not_one_string(texts)))

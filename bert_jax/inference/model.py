@@ -111,6 +111,7 @@ class LoadedModel(Model):
     search = vectors.search
     rank = ranking.rank
     generate = generation.generate
+    alignments = generation.alignments
     index = indexes.index
     token_vectors = vectors.token_vectors
 

@@ -57,6 +57,7 @@ def predict(
         fill_mask           {"fillings": [[{"token", "token_id", "score", "text"}, …], …]}, by mask
         hidden_states       {"tokens": [T], "offsets": [[start, end], …], "hidden_states": …}
         attentions          {"tokens": [T], "attentions": [L][N][T][T]}
+        alignments          {"generation", "source_tokens": [T], "tokens": [U], "cross_attentions"}
         classification      {"label", "score", "probabilities"}, for a regression {"value"}
         tagging             {"words", "tags", "scores", "entities": [{"type", "text", …}, …]}
         question_answering  {"answer", "start", "end", "score"}, "no_answer_score" and "n_best"

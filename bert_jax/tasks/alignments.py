@@ -2,28 +2,22 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.data.examples import Example, Text, texts_of
-from bert_jax.errors import UserError
+from bert_jax.data.examples import Text
 from bert_jax.generation.decoder import Generated
 from bert_jax.models.encoder import RequestedOutputs
 from bert_jax.models.encoder_with_head import apply_model, model_inputs
 from bert_jax.models.heads.text_to_text import TextToTextInputs, check_attention
-from bert_jax.pictures.attention import AttentionMap, AttentionOfText, attention_page
+from bert_jax.pictures.attention import AttentionMap, AttentionOfText
+from bert_jax.tasks.attentions import ShownAttention, page
 from bert_jax.tasks.base.generation_options import GenerationOptions
-from bert_jax.tasks.base.predict_spec import (
-    TEXTS,
-    OutputFile,
-    PredictOptions,
-    PredictSpec,
-    keeps_no_columns,
-)
+from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec
 from bert_jax.tasks.base.predictor import (
     LARGE_OUTPUT_WINDOW,
     BatchOptions,
@@ -32,19 +26,18 @@ from bert_jax.tasks.base.predictor import (
     check_finite,
     check_head,
 )
-from bert_jax.tasks.base.short_repr import ShortRepr
 from bert_jax.tasks.generate import GeneratePredictOptions, GenerationPredictor
 from bert_jax.tokenization import Encoding
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Alignment(ShortRepr):
+class Alignment(ShownAttention):
     """How much each token of the best generation attends to each token of the text.
 
     Attributes:
         source_tokens: S pieces of the text, special tokens included.
         tokens: U pieces of the generation, with the end token if there is one.
-        text: the generation.
+        generation: the generated text.
         weights: float32 [L, N, U, S], of each generated token (axis 2) the weights with which the
             decoder attends to the text (axis 3) before it writes the token; rows sum to 1. L is the
             number of layers with such attention: after a recurrent decoder there is one.
@@ -52,15 +45,15 @@ class Alignment(ShortRepr):
 
     source_tokens: list[str]
     tokens: list[str]
-    text: str
+    generation: str
     weights: np.ndarray
 
     def picture(self, title: str = "") -> AttentionOfText:
-        """What a page shows; by default, the title are the texts."""
         layers = range(1, len(self.weights) + 1)
         name = "cross-attention"
         only = AttentionMap(name, self.tokens, self.source_tokens, self.weights, layers)
-        return AttentionOfText(title or " ".join(self.source_tokens), [only])
+        title = title or " ".join(self.source_tokens)
+        return AttentionOfText(f"{title} / {self.generation}", [only])
 
 
 class _Outputs(NamedTuple):
@@ -117,24 +110,10 @@ def _weights(
     return decoded.cross_attentions.swapaxes(0, 1)
 
 
-def _page(options: PredictOptions) -> Sequence[OutputFile[Text, Alignment]]:
-    """A page with pictures of all texts."""
-    keeps_no_columns(options, "html")
-
-    def row(example: Example[Text], alignment: Alignment) -> str:
-        try:
-            title = " / ".join([*texts_of(example.input), alignment.text])
-            return alignment.picture(title).element()
-        except UserError as error:
-            raise UserError(f"{example.location}: {error}") from error
-
-    return (OutputFile(row, attention_page().layout),)
-
-
 def to_record(text: Text, alignment: Alignment) -> Mapping[str, Any]:
     """An alignment as the fields of a JSON line."""
     return {
-        "text": alignment.text,
+        "generation": alignment.generation,
         "source_tokens": alignment.source_tokens,
         "tokens": alignment.tokens,
         "cross_attentions": alignment.weights,
@@ -146,7 +125,7 @@ PREDICT = PredictSpec(
     GeneratePredictOptions,
     lambda model, options: AlignmentPredictor(model, options.batches, options),
     to_record,
-    {"html": _page},
+    {"html": page},
     endings={".html": "html"},
     heads=("text_to_text",),
     is_default=False,  # such a model generates

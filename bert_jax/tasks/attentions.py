@@ -1,5 +1,6 @@
 """The attention weights between the tokens of a text."""
 
+import abc
 import dataclasses
 import functools
 from collections.abc import Sequence
@@ -46,9 +47,24 @@ class AttentionsPredictOptions(TextPredictOptions):
     layers: tuple[int, ...] | None = None
 
 
+class ShownAttention(ShortRepr, abc.ABC):
+    """Attention weights; a notebook shows them as a picture."""
+
+    @abc.abstractmethod
+    def picture(self, title: str = "") -> AttentionOfText:
+        """What a page shows; by default, the title are the tokens."""
+
+    def _repr_html_(self) -> str | None:
+        """The page; None, and text instead, where a page has too little space."""
+        try:
+            return attention_page([self.picture()])._repr_html_()
+        except UserError:
+            return None
+
+
 @dataclasses.dataclass(frozen=True, repr=False)
-class AttentionMaps(ShortRepr):
-    """How much each token of a text attends to each other; a notebook shows it as a picture.
+class AttentionMaps(ShownAttention):
+    """How much each token of a text attends to each other.
 
     Attributes:
         tokens: T pieces, special tokens included.
@@ -62,16 +78,8 @@ class AttentionMaps(ShortRepr):
     layers: tuple[int, ...]
 
     def picture(self, title: str = "") -> AttentionOfText:
-        """What a page shows; by default, the title are the tokens."""
         only = AttentionMap("attention", self.tokens, self.tokens, self.weights, self.layers)
         return AttentionOfText(title or " ".join(self.tokens), [only])
-
-    def _repr_html_(self) -> str | None:
-        """The page; None, and text instead, where a page has too little space."""
-        try:
-            return attention_page([self.picture()])._repr_html_()
-        except UserError:
-            return None
 
 
 class AttentionsPredictor(TextPredictor[AttentionMaps]):
@@ -115,11 +123,11 @@ def _weights(
     return output.attentions.swapaxes(0, 1)
 
 
-def _page(options: PredictOptions) -> Sequence[OutputFile[Text, AttentionMaps]]:
-    """A page with pictures of all texts."""
+def page(options: PredictOptions) -> Sequence[OutputFile[Text, ShownAttention]]:
+    """The output format of a page with pictures of all texts."""
     keeps_no_columns(options, "html")
 
-    def row(example: Example[Text], maps: AttentionMaps) -> str:
+    def row(example: Example[Text], maps: ShownAttention) -> str:
         try:
             return maps.picture(" / ".join(texts_of(example.input))).element()
         except UserError as error:
@@ -133,6 +141,6 @@ PREDICT = PredictSpec(
     AttentionsPredictOptions,
     lambda model, options: AttentionsPredictor(model, options.batches, layers=options.layers),
     lambda text, maps: {"tokens": maps.tokens, "attentions": maps.weights},
-    {"html": _page},
+    {"html": page},
     endings={".html": "html"},
 )

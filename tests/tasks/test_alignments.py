@@ -12,7 +12,6 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.errors import UserError
 from bert_jax.families.family import find_family
-from bert_jax.inference.streams import predict_examples
 from bert_jax.models.encoder import RequestedOutputs
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.alignments import AlignmentPredictor
@@ -56,15 +55,14 @@ def test_the_weights_are_those_with_which_each_token_is_written(directory_of, na
     """Of the generation of `generate`, with the tokens before each as the decoder's input."""
     model = bert_jax.load(directory_of(name, **FIELDS[name]))
     options = GenerationOptions(max_new_tokens=4)
-    predictor = AlignmentPredictor(model, BatchOptions(), options)
-    alignments = list(predict_examples(predictor, TEXTS))
+    alignments = model.alignments(TEXTS, options=options)
     for text, found, generations in zip(
         TEXTS, alignments, model.generate(TEXTS, options=options), strict=True
     ):
         best = generations[0]
         (encoding,) = model.tokenizer.encode_batch([text])
         assert found.source_tokens == encoding.tokens
-        assert found.text == best.text
+        assert found.generation == best.text
         assert found.tokens == [model.tokenizer.id_to_token(each) for each in best.token_ids]
         start = model.config.pad_token_id
         _, _, decoded = model.module.apply(
