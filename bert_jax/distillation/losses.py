@@ -8,6 +8,7 @@ Sources: Hinton et al. (2015), https://arxiv.org/abs/1503.02531, for scores; Dis
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.layers import cosines
@@ -33,6 +34,23 @@ def soft_losses(kind: str, student: jax.Array, teacher: jax.Array, temperature: 
         return jnp.square(student - teacher).mean(axis=-1)
     own, expected = (cosines(*jnp.unstack(each, axis=1)) for each in (student, teacher))
     return jnp.square(own - expected)
+
+
+HARD_KINDS = ("classes", "labels")
+"""The kinds of scores by which a teacher decides."""
+
+
+def hard_losses(kind: str, student: jax.Array, teacher: jax.Array) -> jax.Array:
+    """The loss of a student's scores against the decisions of its teacher: [..., C] → [...].
+
+    Args:
+        kind: one of `HARD_KINDS`: the teacher's best class is the label, or all classes above 0.
+        student: float32 [..., C].
+        teacher: float32 [..., C].
+    """
+    if kind == "classes":
+        return optax.softmax_cross_entropy_with_integer_labels(student, teacher.argmax(axis=-1))
+    return optax.sigmoid_binary_cross_entropy(student, teacher > 0).mean(axis=-1)
 
 
 def divergence(student: jax.Array, teacher: jax.Array) -> jax.Array:

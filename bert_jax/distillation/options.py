@@ -5,7 +5,9 @@ import dataclasses
 from bert_jax.errors import OptionError, require_at_least, require_between
 
 # The parts of the loss against the teacher.
-PARTS = ("soft", "cosine", "hidden", "attention", "value_relation")
+PARTS = ("soft", "hard", "cosine", "hidden", "attention", "value_relation")
+# Those against its scores; the others need its layers.
+SCORE_PARTS = ("soft", "hard")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,6 +18,8 @@ class DistillationOptions:
         teacher: model directory of a finished model for the same task; "": no distillation.
         task_weight: weight of the task's own loss, against the labels.
         soft_weight: weight of the loss against the teacher's scores (Hinton et al., 2015).
+        hard_weight: weight of the loss against the teacher's decisions, as if they were labels
+            (DeiT, Touvron et al., 2021, equation 3).
         temperature: divides scores before the softmax; the loss is multiplied by its square, so
             that the gradient keeps its size; 1e-6 to 100.
         cosine_weight: weight of 1 - cosine of the last hidden states (DistilBERT).
@@ -32,6 +36,7 @@ class DistillationOptions:
     teacher: str = ""
     task_weight: float = 0.5
     soft_weight: float = 0.5
+    hard_weight: float = 0.0
     temperature: float = 2.0
     cosine_weight: float = 0.0
     hidden_weight: float = 0.0
@@ -65,4 +70,4 @@ class DistillationOptions:
     @property
     def compares_layers(self) -> bool:
         """Whether the loss needs the teacher's layers, not only its scores."""
-        return bool(self.parts.keys() - {"soft"})
+        return bool(self.parts.keys() - {*SCORE_PARTS})

@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pipeline import Batch
 from bert_jax.distillation import losses
-from bert_jax.distillation.options import DistillationOptions
+from bert_jax.distillation.options import SCORE_PARTS, DistillationOptions
 from bert_jax.distillation.teacher import Teacher
 from bert_jax.distillation.teacher_scores import TeacherScores
 from bert_jax.errors import OptionError, listed
@@ -69,7 +69,7 @@ class TeacherOutputs(Constants):
         outputs, encoded = apply_model(
             self.teacher.module, params, self.task.inputs(batch), encoder_outputs=self.requested
         )
-        return {_SCORES: self.task.scores(params, outputs, batch), _ENCODED: encoded}
+        return {_SCORES: self.task.teacher_scores(params, outputs, batch), _ENCODED: encoded}
 
 
 class DistillationOutputs(NamedTuple):
@@ -90,7 +90,7 @@ class DistillationOutputs(NamedTuple):
 class DistilledTask(Task):
     """A task with a teacher; batches, evaluation and model do not change.
 
-    The loss of a training step has the parts of the task, and "soft", "cosine", "hidden",
+    The loss of a training step has the parts of the task, and "soft", "hard", "cosine", "hidden",
     "attention" and "value_relation" as far as they have a weight. The teacher's scores are in the
     batch, or `constants` adds them and the outputs of its encoder.
     """
@@ -126,7 +126,12 @@ class DistilledTask(Task):
         self._layers = _compared_layers(task.description, teacher.description, options)
         self._parts = options.parts
         self._kept: TeacherScores | None = None
+        if "hard" in self._parts and task.score_kind not in losses.HARD_KINDS:
+            rule = f"the teacher's scores are {task.score_kind}, no classes: leave it out"
+            raise OptionError("distillation.hard_weight", options.hard_weight, rule)
         if options.keep_logits or reader is not rows:
+            if task.rows_change:
+                _refuse_kept_scores(teacher, options)
             if not isinstance(reader, LabelledTask):
                 rule = "leave it out: all scores of all words of a corpus would take terabytes"
                 raise OptionError("distillation.keep_logits", options.keep_logits, rule)
@@ -146,7 +151,8 @@ class DistilledTask(Task):
         weights = {part or _OWN: weight for part, weight in own.items()}
         of_tokens = token_mask(batch).sum()
         of_scores = self.task.score_weights(batch).sum()
-        return weights | {part: of_scores if part == "soft" else of_tokens for part in self._parts}
+        parts = {part: of_scores if part in SCORE_PARTS else of_tokens for part in self._parts}
+        return weights | parts
 
     def forward(
         self, params: Any, batch: dict[str, jax.Array], dropout_key: jax.Array | None = None
@@ -159,7 +165,7 @@ class DistilledTask(Task):
             states = encoded.hidden_states
             states = self.module.apply({"params": params}, states, method="project")
             encoded = encoded._replace(hidden_states=states)
-        shape = batch["input_ids"].shape
+        shape = token_mask(batch).shape
         compared = self._layer_losses(encoded, batch.get(_ENCODED))
         layers = {part: values.reshape(shape) for part, values in compared}
         return DistillationOutputs(outputs, batch[_SCORES], layers)
@@ -167,18 +173,20 @@ class DistilledTask(Task):
     def loss(self, params: Any, outputs: DistillationOutputs, batch: dict[str, jax.Array]) -> Sums:
         """The sums of the task's losses, and of the losses against the teacher."""
         task = self.task
-        own = task.loss(params, outputs.student, batch)
+        own = task.loss_beside_teacher(params, outputs.student, batch)
         sums = {part or _OWN: values for part, values in own.items()}
         mask = token_mask(batch)
         for part, values in outputs.layer_losses.items():
             sums[part] = weighted_sums(mask, {"loss": values})
-        if "soft" in self._parts:
-            student = task.scores(params, outputs.student, batch)
-            kind, temperature = task.score_kind, self._options.temperature
-            values = losses.soft_losses(kind, student, outputs.teacher_scores, temperature)
+        for part in (each for each in SCORE_PARTS if each in self._parts):
+            scores = task.scores(params, outputs.student, batch), outputs.teacher_scores
+            if part == "soft":
+                values = losses.soft_losses(task.score_kind, *scores, self._options.temperature)
+            else:
+                values = losses.hard_losses(task.score_kind, *scores)
             weights = task.score_weights(batch)
             values = values.reshape(*weights.shape, -1).mean(axis=-1)
-            sums["soft"] = weighted_sums(weights, {"loss": values})
+            sums[part] = weighted_sums(weights, {"loss": values})
         return sums
 
     def _outputs(self, model: int) -> RequestedOutputs:
@@ -277,6 +285,16 @@ class DistilledTask(Task):
         return self.task.summary(metrics)
 
 
+def _refuse_kept_scores(teacher: Teacher, options: DistillationOptions) -> None:
+    """Raises OptionError: scores that are computed once are not those of a changed example."""
+    if options.keep_logits:
+        rule = "leave it out: images are changed at random in each epoch, and scores with them"
+        raise OptionError("distillation.keep_logits", options.keep_logits, rule)
+    rule = "set {data.image_size}, {data.image_mean} and {data.image_std} to those of the teacher"
+    problem = f"the teacher {teacher.directory} reads images in another way than the student"
+    raise OptionError("distillation.teacher", str(teacher.directory), rule, problem)
+
+
 def _compared_layers(
     student: ModelDescription, teacher: ModelDescription, options: DistillationOptions
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -352,7 +370,9 @@ def distilled(
     reader = task if teacher.reads_rows_of(task) else teacher.reader(partial(create, config), task)
     rows = reader if teacher.makes_rows_for(task) else task
     if reader is not rows and options.compares_layers:
-        weights = [f"{{distillation.{part}_weight}}" for part in options.parts if part != "soft"]
+        weights = [
+            f"{{distillation.{part}_weight}}" for part in options.parts if part not in SCORE_PARTS
+        ]
         rule = f"compare only scores: leave out {listed(weights, len(weights))}"
         problem = (
             f"the teacher {options.teacher} has another tokenizer than the student: the states of "

@@ -153,7 +153,9 @@ def _check(path: str, description: ModelDescription, task: Distillable) -> None:
     if fills_masks and its["vocab_size"] != own["vocab_size"]:
         problem = f"knows {its['vocab_size']:,} words, and the student {own['vocab_size']:,}"
         rule = "give a teacher with the student's vocabulary"
-    elif description.head not in (heads_with("fills_masks") if fills_masks else (head,)):
+    elif description.head not in (
+        heads_with("fills_masks") if fills_masks else (head, *task.teacher_heads)
+    ):
         problem = f"has the head {description.head or 'no'}, and the task needs {head}"
         rule = "give a model that was trained for this task"
     elif differing:

@@ -125,7 +125,7 @@ class TeacherScores(Constants):
 
     def _compute(self, params: Any, batch: dict[str, jax.Array]) -> jax.Array:
         outputs = apply_model(self._teacher.module, params, self._task.inputs(batch))
-        return self._task.scores(params, outputs, batch)
+        return self._task.teacher_scores(params, outputs, batch)
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 - one object for a training
     def _shape(self, rows: int, length: int) -> tuple[int, ...]:

@@ -313,10 +313,14 @@ class Distillable(Task):
     Attributes:
         scores_tokens: whether each token has `scores`; otherwise each example.
         reads_pairs: whether a row may hold two texts, which families mark in different ways.
+        rows_change: whether an example has other rows in each epoch.
+        teacher_heads: heads that a teacher may have, beside that of the student.
     """
 
     scores_tokens: bool = False
     reads_pairs: bool = True
+    rows_change: bool = False
+    teacher_heads: tuple[str, ...] = ()
 
     @property
     @abc.abstractmethod
@@ -329,6 +333,14 @@ class Distillable(Task):
 
         Scores of impossible choices, such as padding, are the lowest finite number.
         """
+
+    def teacher_scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
+        """The `scores` of a teacher, whose outputs may have another form."""
+        return self.scores(params, outputs, batch)
+
+    def loss_beside_teacher(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
+        """The `loss` against the labels beside that against the teacher's scores."""
+        return self.loss(params, outputs, batch)
 
     def score_weights(self, batch: dict[str, jax.Array]) -> jax.Array:
         """The weight of each of the `scores` in the loss of a distillation, float32 [...]."""
