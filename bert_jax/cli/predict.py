@@ -94,7 +94,8 @@ def add_arguments(parser: Parser) -> None:
         "--task",
         metavar="NAME",
         help="classification, tagging, question_answering, multiple_choice, similarity, embed, "
-        "fill_mask, generate, alignments, hidden_states, attentions (default: by the model's head)",
+        "fill_mask, generate, alignments, hidden_states, attentions, image_classification, "
+        "attention_rollout (default: by the model's head)",
     )
     add("--input", required=True, metavar="FILE", help="- is stdin, answered line by line")
     add("--output", required=True, metavar="FILE", help="- is stdout")

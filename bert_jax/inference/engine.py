@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar, cast
 import jax
 import numpy as np
 
-from bert_jax.data.padding import bucket_length, pad
+from bert_jax.data.padding import bucket_length
 from bert_jax.data.prediction_batches import (
     BatchLayout,
     least_work_batches,
@@ -211,7 +211,7 @@ class Engine(Generic[Example, Prediction]):
 
     def compile(self, count: int, length: int) -> None:
         """Compiles the programs of one of `shapes`, see `Predictor.warm_up_inputs`."""
-        arrays = pad({}, count, length, self.predictor.model.tokenizer)
+        arrays = self.predictor.pad({}, count, length)
         for inputs in self.predictor.warm_up_inputs(arrays):
             jax.block_until_ready(self._compute(inputs))
 
@@ -277,7 +277,7 @@ class Engine(Generic[Example, Prediction]):
         lengths, multiple = list(map(len, rows)), self._row_multiple
         for layout in make(lengths, batch_size=size, limit=limit, row_multiple=multiple):
             chosen = {b: rows[row] for b, row in layout.rows.items()}
-            arrays = pad(chosen, layout.count, layout.length, predictor.model.tokenizer)
+            arrays = predictor.pad(chosen, layout.count, layout.length)
             yield PredictionBatch(
                 {b: numbers[row] for b, row in layout.rows.items()},
                 predictor.inputs(arrays | layout.indices, chosen),

@@ -13,7 +13,7 @@ from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.data.examples import Text
 from bert_jax.errors import UserError, require_at_least, require_between
 from bert_jax.files import as_path
-from bert_jax.inference import generation, module_calls, ranking, resizing, vectors
+from bert_jax.inference import generation, images, module_calls, ranking, resizing, vectors
 from bert_jax.inference import index as indexes
 from bert_jax.inference.origin import Origin, load_again, parts_of
 from bert_jax.inference.streams import predict_examples
@@ -114,6 +114,8 @@ class LoadedModel(Model):
     alignments = generation.alignments
     index = indexes.index
     token_vectors = vectors.token_vectors
+    classify_images = images.classify_images
+    attention_rollout = images.attention_rollout
 
     inputs = module_calls.inputs
     next_sentence = module_calls.next_sentence

@@ -5,17 +5,14 @@ The pixels are those of transformers' ViTImageProcessor and DeiTImageProcessor: 
 """
 
 import dataclasses
-import json
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from bert_jax.errors import OptionError
-from bert_jax.files import read_json_object
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -56,7 +53,6 @@ class ImageProcessing:
         do_normalize: whether `image_mean` is subtracted, and the result divided by `image_std`.
         image_mean, image_std: of each colour.
         other: keys that change nothing here, which are written back.
-        stored: the file that the fields were read from; None: they were chosen.
     """
 
     do_resize: bool = True
@@ -70,7 +66,6 @@ class ImageProcessing:
     image_mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     image_std: tuple[float, ...] = (0.5, 0.5, 0.5)
     other: Mapping[str, Any] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
-    stored: bytes | None = dataclasses.field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.resample not in FILTERS.values():
@@ -85,23 +80,14 @@ class ImageProcessing:
             raise OptionError("image_std", list(self.image_std), "no value may be 0")
 
     @classmethod
-    def read(cls, path: Path) -> Self:
-        """Reads a file.
+    def from_fields(cls, fields: Mapping[str, Any]) -> Self:
+        """The processing of the contents of a file.
 
         Raises:
             OptionError: a key has a value that is not computed.
         """
-        try:
-            fields = cls.from_fields(read_json_object(path))
-        except OptionError as error:
-            raise error.at(path) from error
-        return dataclasses.replace(fields, stored=path.read_bytes())
-
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> Self:
-        """The processing of the contents of a file; for errors see `read`."""
         fields = {**_defaults(fields), **fields}
-        known = {field.name for field in dataclasses.fields(cls)} - {"other", "stored"}
+        known = {field.name for field in dataclasses.fields(cls)} - {"other"}
         own: dict[str, Any] = {key: fields[key] for key in known & fields.keys()}
         own = {key: value for key, value in own.items() if value is not None}
         for key in own.keys() & {"size", "crop_size"}:
@@ -136,7 +122,7 @@ class ImageProcessing:
         own = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
-            if field.name not in ("other", "stored", "size", "crop_size")
+            if field.name not in ("other", "size", "crop_size")
         }
         own |= {"size": size(self.size), "crop_size": size(self.crop_size)}
         own |= {"image_mean": [*self.image_mean], "image_std": [*self.image_std]}
@@ -144,19 +130,11 @@ class ImageProcessing:
             del own["do_center_crop"]
         return {key: value for key, value in {**self.other, **own}.items() if value is not None}
 
-    def to_bytes(self) -> bytes:
-        """The file: as it was read; or, of other fields, as transformers writes it.
-
-        Empty if a model directory has none.
-        """
-        text = json.dumps(self.fields, indent=2, sort_keys=True) + "\n"
-        return text.encode() if self.stored is None else self.stored
-
     @classmethod
-    def of_colours(cls, channels: int, size: Size, stored: bytes | None = None) -> Self:
+    def of_colours(cls, channels: int, size: Size) -> Self:
         """Images are resized, and their values scaled to -1 … 1."""
         halves = (0.5,) * channels
-        return cls(size=size, image_mean=halves, image_std=halves, stored=stored)
+        return cls(size=size, image_mean=halves, image_std=halves)
 
     def with_size(self, height: int, width: int) -> Self:
         """The processing whose pixels have another height and width."""
@@ -169,7 +147,7 @@ class ImageProcessing:
             if isinstance(self.size, int):
                 own["size"] = min(own["size"])
             own["crop_size"] = (height, width)
-        return dataclasses.replace(self, **own, stored=None)
+        return dataclasses.replace(self, **own)
 
     @property
     def output_size(self) -> Size | None:
@@ -228,9 +206,16 @@ class ImageProcessing:
 
 
 def in_colours(image: "Image", channels: int) -> "Image":
-    """An image upright, as its EXIF data say, in red, green and blue (3) or in grey (1)."""
+    """An image upright, as its EXIF data say, in red, green and blue (3) or in grey (1).
+
+    Raises:
+        OptionError: there are other colours.
+    """
     from PIL import ImageOps
 
+    if channels not in _MODES:
+        rule = "image files have 3 colours, or 1 for grey: give pixel_values to the module"
+        raise OptionError("model.num_channels", channels, rule)
     upright = ImageOps.exif_transpose(image)
     return upright.convert(_MODES[channels])
 

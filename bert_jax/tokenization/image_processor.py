@@ -1,5 +1,8 @@
-"""What a model of images has in place of a tokenizer: how an image becomes its pixels."""
+"""What is in place of the tokenizer where a model reads images: `preprocessor_config.json`."""
 
+import dataclasses
+import functools
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -22,21 +25,52 @@ class ImageProcessor(Tokenizer):
     """Images to pixels; it is saved, loaded and compared like a tokenizer, and refuses texts.
 
     Attributes:
-        processing: the steps, with the fields of `preprocessor_config.json`.
+        fields: the content of `preprocessor_config.json` under the names of transformers' image
+            processors, such as `size`, `resample`, `crop_size`, `image_mean`; empty without a file.
         channels: the colours of an image: 3, or 1 for grey.
     """
 
-    special_ids = SpecialIds(None, None, None, None, None)
     vocab_size = 0
     description = Description(SpecialTokens({}), Template("A", "A B"))
     _pieces: list[str] = []  # noqa: RUF012 - no piece is ever added
 
-    def __init__(self, processing: ImageProcessing, channels: int = 3) -> None:
-        """Raises OptionError where there are not 1 or 3 colours."""
-        if channels not in (1, 3):
-            rule = "images have 3 colours, or 1 for grey"
-            raise OptionError("model.num_channels", channels, rule)
-        self.processing, self.channels = processing, channels
+    def __init__(
+        self,
+        fields: Mapping[str, Any],
+        *,
+        channels: int = 3,
+        size: Size = (224, 224),
+        file: Path | None = None,
+    ) -> None:
+        """Takes the content of a file; its steps are read when there are images.
+
+        Args:
+            fields: see above.
+            channels: number of colours.
+            size: height and width of the pixels without fields.
+            file: the file; None: the fields were chosen.
+        """
+        self.fields, self.channels = dict(fields), channels
+        self._size, self._file = size, file
+        self._stored = file and file.read_bytes()
+
+    @property
+    def special_ids(self) -> SpecialIds:  # type: ignore[override]
+        _refuse()
+
+    @functools.cached_property
+    def processing(self) -> ImageProcessing:
+        """How an image becomes pixels; without fields it is resized, and scaled to -1 … 1.
+
+        Raises:
+            OptionError: a step is not computed.
+        """
+        try:
+            if self.fields:
+                return ImageProcessing.from_fields(self.fields)
+            return ImageProcessing.of_colours(self.channels, self._size)
+        except OptionError as error:
+            raise (error.at(self._file) if self._file else error) from error
 
     @property
     def size(self) -> Size | None:
@@ -44,62 +78,60 @@ class ImageProcessor(Tokenizer):
         return self.processing.output_size
 
     def to_pieces(self, texts: Sequence[str]) -> list[Pieces]:
-        self._refuse()
+        _refuse()
 
     def encode_sentences(self, sentences: Sequence[str]) -> list[list[int]]:
-        self._refuse()
+        _refuse()
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        self._refuse()
+        _refuse()
 
     def token_to_id(self, token: str) -> int | None:
-        return None
+        _refuse()
 
     def _with_added(self, description: Description) -> Self:
-        self._refuse()
+        _refuse()
 
     def _with_pieces(self, words: Sequence[str]) -> Self:
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        raise UserError(
-            "the model reads images and has no tokenizer; give images, or a model that reads text"
-        )
-
-    def _with_pieces(self, words: Sequence[str]) -> Self:
-        raise _refusal()
+        _refuse()
 
     def fingerprint(self) -> str:
-        own = {key: value for key, value in vars(self.processing).items() if key != "stored"}
-        return self._digest([{**own, "other": None}, self.channels])
+        """The same for files with the same steps, however they spell them."""
+        steps = dataclasses.replace(self.processing, other={})
+        return self._digest([steps.fields, self.channels])
 
     def save(self, directory: str | Path, *, max_length: int | None = None) -> None:
-        """Writes `preprocessor_config.json` as it was read; nothing if there was none."""
+        """Writes `preprocessor_config.json` as it was read; nothing without fields."""
         folder = as_path(directory)
         folder.mkdir(parents=True, exist_ok=True)
-        if content := self.processing.to_bytes():
-            (folder / IMAGE_PROCESSOR_FILE).write_bytes(content)
+        if self.fields:
+            content = json.dumps(self.fields, indent=2, sort_keys=True) + "\n"  # as transformers
+            (folder / IMAGE_PROCESSOR_FILE).write_bytes(self._stored or content.encode())
+
+
+def _refuse() -> NoReturn:
+    raise UserError(
+        "the model reads images and has no tokenizer; give images, or a model that reads text"
+    )
 
 
 def read_image_processor(path: str | Path) -> ImageProcessor:
-    """The image processor of a model directory, or of a file.
-
-    Without `preprocessor_config.json`, images are resized to the `image_size` of `config.json`, and
-    their values are scaled to -1 … 1.
+    """The image processor of a model directory, or of a file; without a file it has no fields.
 
     Raises:
-        UserError: the path does not exist, a file is damaged, or a step is not computed.
+        UserError: the path does not exist, or a file is damaged.
     """
     directory = fetch(as_path(path))
     if not directory.exists():
-        raise UserError(f"{directory} does not exist; give a directory with {IMAGE_PROCESSOR_FILE}")
+        rule = f"give a directory with {IMAGE_PROCESSOR_FILE}"
+        raise UserError(f"{directory} does not exist; {rule}")
     if directory.is_file():
-        return ImageProcessor(ImageProcessing.read(directory))
+        return ImageProcessor(read_json_object(directory), file=directory)
     config, file = directory / DESCRIPTION, directory / IMAGE_PROCESSOR_FILE
-    fields: Mapping[str, Any] = read_json_object(config) if config.exists() else {}
-    channels = fields.get("num_channels", 3)
-    if file.exists():
-        return ImageProcessor(ImageProcessing.read(file), channels)
-    size = fields.get("image_size", 224)
+    model = read_json_object(config, directory) if config.exists() else {}
+    size, channels = model.get("image_size", 224), model.get("num_channels", 3)
     height, width = (size, size) if isinstance(size, int) else size
-    return ImageProcessor(ImageProcessing.of_colours(channels, (height, width), b""), channels)
+    fields = read_json_object(file, directory) if file.exists() else {}
+    return ImageProcessor(
+        fields, channels=channels, size=(height, width), file=file if fields else None
+    )

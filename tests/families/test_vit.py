@@ -114,7 +114,7 @@ def test_a_file_without_a_class_shows_its_head(tmp_path):
         lambda model: model.hidden_states(["a"]),
         lambda model: model.attentions(["a"]),
         lambda model: model.inputs(["a"]),
-        lambda model: model.search(["a"], ["b"]),
+        lambda model: model.search("a", ["b"]),
         lambda model: model.add_words(["a"]),
         lambda model: model.to_family("longformer"),
         lambda model: model.tokenizer.encode_batch(["a"]),

@@ -1,14 +1,12 @@
 """The pixels and the files of transformers' image processors."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from PIL import Image
 from transformers.models.deit.image_processing_pil_deit import DeiTImageProcessorPil
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
-from bert_jax.tokenization.image_processor import read_image_processor
+from bert_jax.tokenization.image_processor import ImageProcessor, read_image_processor
 
 pytestmark = pytest.mark.slow
 
@@ -44,4 +42,5 @@ def test_the_file_is_written_as_transformers_writes_it(tmp_path, peer):
     peer.save_pretrained(tmp_path)
     file = tmp_path / "preprocessor_config.json"
     processing = read_image_processor(tmp_path).processing
-    assert dataclasses.replace(processing, stored=None).to_bytes() == file.read_bytes()
+    ImageProcessor(processing.fields).save(tmp_path / "again")
+    assert (tmp_path / "again" / file.name).read_bytes() == file.read_bytes()

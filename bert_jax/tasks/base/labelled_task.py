@@ -139,14 +139,22 @@ class LabelledTask(Task, Generic[Input]):
         self, splits: Splits[Input], model: TrainedModel, options: LabelledOptions
     ) -> None:
         """Raises OptionError where the model has fewer positions than `options.length`."""
-        with config_keys():
-            limit = options.batches.limit(model.description.config, self.stored_length(model))
-        length = options.length or min(self.default_length, limit)
+        length = self.row_length(model, options)
         self.splits = splits
         self.tokenizer = model.tokenizer
-        self.description = dataclasses.replace(model.description, trained_length=length)
+        self.description = dataclasses.replace(model.description, trained_length=length or None)
         self.options = dataclasses.replace(options, length=length)
         self.module = self.make_module(model.execution)
+
+    def row_length(self, model: TrainedModel, options: LabelledOptions) -> int:
+        """The maximum number of tokens per row; 0: all rows have the same, which the model gives.
+
+        Raises:
+            OptionError: see `BatchOptions.limit`.
+        """
+        with config_keys():
+            limit = options.batches.limit(model.description.config, self.stored_length(model))
+        return options.length or min(self.default_length, limit)
 
     def make_module(self, execution: Execution) -> nn.Module:
         """The module that is trained."""

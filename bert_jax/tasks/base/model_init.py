@@ -99,8 +99,8 @@ class ModelOptions:
     def __post_init__(self) -> None:
         kinds = option_keys()
         check_fields({name: self.fields[name] for name in self.fields if name not in kinds})
-        for name in self.fields.keys() & kinds.keys():
-            kinds[name](**{name: self.fields[name]})
+        for kind in {kinds[name] for name in self.fields.keys() & kinds.keys()}:
+            kind(**{name: self.fields[name] for name in kind.keys if name in self.fields})
         self._computed(Execution())
 
     def execution(self, precision: str, platform: str = "") -> Execution:

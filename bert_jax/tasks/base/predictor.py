@@ -17,6 +17,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.data.padding import pad
 from bert_jax.errors import NotFiniteError, OptionError, UserError, require_at_least
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import cast_layer_kernels
@@ -286,14 +287,18 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
 
         return RequestEncoder(encode, self.text_limit)
 
+    def pad(self, rows: Mapping[int, Any], count: int, length: int) -> dict[str, np.ndarray]:
+        """The arrays of a batch of some rows and padding; B is the count, T the length."""
+        return pad(rows, count, length, self.model.tokenizer)
+
     def inputs(
         self, arrays: dict[str, np.ndarray], rows: Mapping[int, Encoding]
     ) -> dict[str, np.ndarray]:
         """The arrays that `compute` takes.
 
         Args:
-            arrays: `input_ids`, `token_type_ids`, `attention_mask`, int32 [B, T]; for packed rows
-                also the arrays of `PackedRows.of_batch`.
+            arrays: of `pad`, by default `input_ids`, `token_type_ids`, `attention_mask`, int32
+                [B, T]; for packed rows also the arrays of `PackedRows.of_batch`.
             rows: the tokens of each row of the batch that is not padding.
         """
         return arrays
@@ -359,11 +364,7 @@ def is_sequence_of_texts(example: Any) -> bool:
 
 
 def check_finite(array: np.ndarray, name: str) -> np.ndarray:
-    """Returns the array, after checking it.
-
-    Args:
-        array: scores or vectors.
-        name: name of the array in the error, such as "the scores of a text".
+    """Returns the array, after checking it; errors call it `name`, as "the scores of a text".
 
     Raises:
         NotFiniteError: a value is NaN or infinite.

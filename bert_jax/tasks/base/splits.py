@@ -134,7 +134,7 @@ def _sources(data: LabelledData, split: str, default_names: tuple[str, ...]) -> 
         sources.append(str(path))
     if not sources and directory:
         paths = [directory / name for name in default_names]
-        sources = [str(path) for path in paths if _is_file(path)]
+        sources = [str(path) for path in paths if _exists(path)]
         if not sources and split == "train" and default_names:
             rule = f"it has no {default_names[0]}; name the file with {{{key}}}"
             raise OptionError("data.directory", str(directory), rule)
@@ -145,11 +145,6 @@ def _exists(path: Path) -> bool:
     """Whether there is a file, or a folder, as of BEIR."""
     with reachable(path):
         return path.exists()
-
-
-def _is_file(path: Path) -> bool:
-    with reachable(path):
-        return path.is_file()
 
 
 def _eval_sets(

@@ -8,7 +8,6 @@ from bert_jax.data.images.batches import TrainingImages
 from bert_jax.data.images.options import ImageFileOptions
 from bert_jax.data.images.reading import read_images
 from bert_jax.errors import UserError
-from bert_jax.tokenization.image_processing import ImageProcessing
 from bert_jax.tokenization.image_processor import ImageProcessor
 from tests.image_files import drawn, write_images
 
@@ -17,11 +16,11 @@ from tests.image_files import drawn, write_images
 def images(tmp_path):
     folder = write_images(tmp_path / "photos", count=3)
     examples = list(read_images(str(folder), ImageFileOptions()))
-    processing = ImageProcessing(size=(8, 8), do_normalize=False, do_rescale=False)
+    processor = ImageProcessor({"size": 8, "do_normalize": False, "do_rescale": False})
 
     def make(seed=0, **options):
         augmentation = AugmentationOptions(**options)
-        return TrainingImages(examples, ImageProcessor(processing), (8, 8), augmentation, seed)
+        return TrainingImages(examples, processor, (8, 8), augmentation, seed)
 
     return make
 

@@ -1,0 +1,300 @@
+"""Classes of images: folders of classes, lists of files, prepared data sets."""
+
+import dataclasses
+import functools
+from collections.abc import Generator, Iterable
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+
+from bert_jax.data.examples import ImageFile
+from bert_jax.data.images.augmentation import AugmentationOptions
+from bert_jax.data.images.batches import TrainingImages
+from bert_jax.data.images.reading import read_images
+from bert_jax.data.labelled_batches import LabelledBatches
+from bert_jax.data.padding import Sequences
+from bert_jax.data.pipeline import Batch, batches_in_order
+from bert_jax.errors import UserError
+from bert_jax.tasks.base.image_rows import image_processor, image_size
+from bert_jax.tasks.base.labelled_options import (
+    LabelledOptions,
+    labelled_defaults,
+    labelled_options,
+)
+from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel, TrainingRows
+from bert_jax.tasks.base.labels import balanced_weights, choose_labels
+from bert_jax.tasks.base.model_init import ModelInit
+from bert_jax.tasks.base.predictor import Model
+from bert_jax.tasks.base.splits import Splits, read_splits
+from bert_jax.tasks.base.summary import DataSummary, TokenCounts
+from bert_jax.tasks.base.task import Distillable, Sums, weighted_sums, with_rows
+from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
+from bert_jax.tasks.classification.problems import SingleLabel, drop_unknown_labels, labels_of
+from bert_jax.tasks.classification.task import ClassificationEvaluator
+from bert_jax.tasks.image_classification.options import ImageClassificationData
+from bert_jax.tasks.image_classification.predict import (
+    HEADS,
+    PREDICT,
+    ImageScoresPredictor,
+    logits_of,
+)
+from bert_jax.tokenization.image_processor import ImageProcessor
+
+_TOP = 5
+_SPLIT_FOLDERS = {
+    "train": ("train",),
+    "validation": ("validation", "val"),
+    "test": ("test",),
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ImageEvaluator(ClassificationEvaluator):
+    """Accuracy, and that of the five best labels where there are more; F1 of each class."""
+
+    PREDICT = PREDICT
+
+    def predictor(self, model: Model) -> Any:
+        return ImageScoresPredictor(model, self.options.batches)
+
+    def metrics(self, examples: Any, predictions: list[np.ndarray]) -> dict[str, float]:
+        metrics = super().metrics(examples, predictions)
+        if len(self.problem.labels) > _TOP:
+            targets, scores = self.problem.targets(examples), np.stack(predictions)
+            own = np.take_along_axis(scores, targets[:, None], axis=1)
+            metrics[f"top_{_TOP}_accuracy"] = float(((scores > own).sum(axis=1) < _TOP).mean())
+        return metrics
+
+    def metric_names(self, examples: Any) -> Iterable[str]:
+        top = (f"top_{_TOP}_accuracy",) if len(self.problem.labels) > _TOP else ()
+        return *super().metric_names(examples), *top
+
+
+class ImageClassificationTask(LabelledTask[ImageFile], Distillable):
+    """Images with one class each; each epoch changes them at random, in another way.
+
+    A batch has `pixel_values`, float32 [B, height, width, colours], `labels` and `weights`; and as
+    `attention_mask`, int32 [B, T], which rows are images and no padding.
+    """
+
+    unit = "images"
+    reads_pairs = False
+    rows_change = True
+    teacher_heads = HEADS
+    score_kind = "classes"
+
+    def __init__(
+        self,
+        splits: Splits[ImageFile],
+        model: TrainedModel,
+        options: LabelledOptions,
+        problem: SingleLabel,
+        *,
+        augmentation: AugmentationOptions,
+        label_smoothing: float = 0.0,
+        balanced: bool = False,
+    ) -> None:
+        """Takes the labels, and how the images and their targets are changed.
+
+        Raises:
+            OptionError: the images are smaller than a patch.
+        """
+        super().__init__(splits, model, options)
+        self.processor = image_processor(self.tokenizer, self.description)
+        self.size, self.tokens = image_size(self.processor, self.description.config)
+        self.balanced, self.positive_class = balanced, problem.positive_class
+        self._problem, self._smoothing = problem, label_smoothing
+        self._augmentation = augmentation
+
+    def row_length(self, model: TrainedModel, options: LabelledOptions) -> int:
+        return 0
+
+    def make_evaluator(self) -> ImageEvaluator:
+        return ImageEvaluator(self.splits, self.options, self.description, self._problem, {})
+
+    @functools.cached_property
+    def images(self) -> TrainingImages:
+        """The training images."""
+        return TrainingImages(
+            self.splits.train, self.processor, self.size, self._augmentation, self.options.seed
+        )
+
+    def make_rows(self) -> TrainingRows:
+        targets = self._problem.targets(self.splits.train)
+        weights = np.ones(len(targets), np.float32)
+        if self.balanced:
+            counts = np.bincount(targets, minlength=self._problem.outputs)
+            weights = balanced_weights(counts)[targets]
+        self._targets, self._weights = targets, weights
+        lengths = np.full(len(targets), self.tokens)
+        return TrainingRows(Sequences.of(()), lengths, self._unchanged)
+
+    def _unchanged(self, chosen: np.ndarray, length: int) -> Batch:
+        """The batch of some images that are not changed at random."""
+        return self._batch(chosen, self.images.pixels(chosen))
+
+    def _batch(self, chosen: np.ndarray, pixels: np.ndarray) -> Batch:
+        is_image = chosen >= 0
+        mask = np.broadcast_to(is_image[:, None].astype(np.int32), (len(chosen), self.tokens))
+        return {
+            "pixel_values": pixels,
+            "labels": self._targets[chosen],
+            "weights": np.where(is_image, self._weights[chosen], np.float32(0)),
+            "attention_mask": mask,
+        }
+
+    @functools.cached_property
+    def batches(self) -> LabelledBatches:
+        options, rows = self.options, self.rows
+        return LabelledBatches(
+            rows.lengths,
+            rows.make,
+            batch_size=options.batch_size,
+            seed=options.seed,
+            most=self.tokens,
+            epochs=options.epochs,
+            steps=options.steps,
+        )
+
+    def train_batches(
+        self, start: int, stop: int, *, host: int, hosts: int
+    ) -> Generator[Batch, None, None]:
+        batches = self.batches
+
+        def batch(number: int) -> Batch:
+            chosen = np.array_split(batches.examples(number), hosts)[host]
+            epoch = number // batches.batches_per_epoch
+            return self._batch(chosen, self.images.pixels(chosen, epoch))
+
+        return batches_in_order(batch, start, stop)
+
+    def pack_rows(self, rows: Batch, parts: int) -> Batch:
+        """The rows as they are: all have the same length."""
+        return rows
+
+    def batch_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
+        return with_rows(self.rows.make(np.full(1, -1), self.tokens), self.options.batch_size)
+
+    def inputs(self, batch: dict[str, jax.Array]) -> Any:
+        """The images alone: the model knows that it sees all of their tokens."""
+        return super().inputs({"pixel_values": batch["pixel_values"]})
+
+    def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
+        """The cross-entropy; of two heads, the mean of both, which learn the labels alike."""
+        if isinstance(outputs, jax.Array):
+            losses = self._losses(outputs, batch)
+        else:
+            of_cls, distilled = (self._losses(each, batch) for each in outputs[1:])
+            losses = (of_cls + distilled) / 2
+        return self._sums(losses, outputs, batch)
+
+    def loss_beside_teacher(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
+        """The cross-entropy of the head that does not learn from the teacher."""
+        logits = outputs if isinstance(outputs, jax.Array) else outputs.cls_logits
+        return self._sums(self._losses(logits, batch), outputs, batch)
+
+    def _losses(self, logits: jax.Array, batch: dict[str, jax.Array]) -> jax.Array:
+        targets = jax.nn.one_hot(batch["labels"], logits.shape[-1])
+        return optax.softmax_cross_entropy(logits, optax.smooth_labels(targets, self._smoothing))
+
+    def _sums(self, losses: jax.Array, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
+        correct = self._problem.correct(logits_of(outputs), batch["labels"])
+        return {"": weighted_sums(batch["weights"], {"loss": losses, "accuracy": correct})}
+
+    def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
+        """The logits of the head that learns from a teacher, the only one or that of its token."""
+        return outputs if isinstance(outputs, jax.Array) else outputs.distillation_logits
+
+    def teacher_scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
+        return logits_of(outputs)
+
+    @functools.cached_property
+    def data_summary(self) -> DataSummary:
+        splits = self.splits
+        sets = (*splits.validation, *splits.test)
+        return DataSummary(
+            unit=self.unit,
+            train=len(splits.train),
+            validation={each.name: len(each.examples) for each in splits.validation},
+            test={each.name: len(each.examples) for each in splits.test},
+            tokens=TokenCounts(self.tokens, self.tokens, self.tokens, 0.0),
+            classes=self.class_counts(splits.train),
+            validation_classes=tuple(self.class_counts(splits.validation[0].examples)),
+            balanced=self.balanced,
+            positive_class=self.positive_class,
+            files=splits.files,
+            reading=tuple(each.note for each in sets if each.note),
+        )
+
+    def examples_as_text(self, count: int) -> str:
+        """Label and file, one example a line."""
+        chosen = self.splits.train[:count]
+        return "\n".join(f"{example.label}\t{example.location}" for example in chosen)
+
+
+def create(
+    config: TaskConfig[ImageClassificationData], model_init: ModelInit
+) -> ImageClassificationTask:
+    """The task of a config.
+
+    Raises:
+        UserError: the data and the options do not fit together.
+    """
+    data, start = config.data, model_init.description
+    splits = read_splits(
+        data,
+        lambda source, split, report: read_images(
+            source, data, needs_labels=split == "train", report=report
+        ),
+        with_train=not model_init.is_finished,
+        default_names=_SPLIT_FOLDERS,
+    )
+    evaluated = [example for eval_set in splits.validation for example in eval_set.examples]
+    examples = evaluated if model_init.is_finished else splits.all_train
+    labels = choose_labels(labels_of(examples), model_init, tuple(map(str, data.labels)))
+    problem = SingleLabel(labels)
+    if len(labels) < 2 and not model_init.is_finished:
+        raise UserError(
+            f"the training images have {len(labels)} class ({', '.join(labels)}); give images of "
+            "two or more"
+        )
+    test = [drop_unknown_labels(eval_set, problem) for eval_set in splits.test]
+    splits = dataclasses.replace(splits, test=test)
+    stored: Any = model_init.tokenizer
+    has_two = HEADS[1] in model_init.family.class_names
+    head = start.head if start and start.head in HEADS else HEADS[has_two]
+    description = model_init.describe(
+        stored or ImageProcessor({}),
+        head,
+        num_labels=problem.outputs,
+        labels=labels,
+        problem_type=problem.problem_type,
+    )
+    images = description.config.images
+    if images is None:
+        image_processor(None, description)
+    else:
+        own = image_processor(stored, description).processing if stored else None
+        processing = data.processing(own, images.pixels, images.num_channels)
+        # The file of a model stays as it is; an exported model has one in any case.
+        is_same = stored is not None and stored.fields and processing == own
+        made = ImageProcessor(processing.fields, channels=images.num_channels)
+        processor = stored if is_same else made
+    return ImageClassificationTask(
+        splits,
+        TrainedModel(processor, description, model_init.execution),
+        labelled_options(config, problem.best_metric),
+        problem,
+        augmentation=data,
+        label_smoothing=data.label_smoothing,
+        balanced=bool(data.class_weights),
+    )
+
+
+TRAIN = TrainSpec(
+    ImageClassificationData,
+    create,
+    defaults=labelled_defaults(),
+)
