@@ -9,7 +9,6 @@ from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.encoder_with_head import EncoderWithHead, output_layer
 from bert_jax.models.head import Head, dense_axes
 from bert_jax.models.heads import classification
-from bert_jax.models.image_options import ImageOptions
 
 
 class ImageClassificationModel(EncoderWithHead):
@@ -30,7 +29,6 @@ HEAD = Head(
     makes_vectors=False,
     axes=dense_axes("classifier"),
     shown_by=((f"{ENCODER_SCOPE}/embeddings/patches/kernel", "classifier/kernel"),),
-    options=ImageOptions,
     label_parameters=("classifier/",),
     label_kernels=("classifier/kernel",),
     comparison=classification.HEAD.comparison,
