@@ -23,6 +23,7 @@ from bert_jax.models.encoder_with_head import apply_model
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.hidden_projection import ProjectedStudent
 from bert_jax.models.layers import cosines
+from bert_jax.tasks.base.distillable import Distillable
 from bert_jax.tasks.base.labelled_task import LabelledTask
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import Model
@@ -30,7 +31,6 @@ from bert_jax.tasks.base.summary import DataSummary
 from bert_jax.tasks.base.task import (
     ComputedModel,
     Constants,
-    Distillable,
     Evaluator,
     Sums,
     Task,

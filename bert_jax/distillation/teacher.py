@@ -18,9 +18,10 @@ from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import fields_of, find_head, heads_with
 from bert_jax.models.parameter_sharding import sharded_shapes
+from bert_jax.tasks.base.distillable import Distillable
 from bert_jax.tasks.base.labels import label_names
 from bert_jax.tasks.base.model_init import ModelInit
-from bert_jax.tasks.base.task import Distillable, Task
+from bert_jax.tasks.base.task import Task
 from bert_jax.tokenization import Tokenizer
 
 

@@ -28,6 +28,7 @@ from bert_jax.data.readers.choices import (
 from bert_jax.errors import UserError
 from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.config import EncoderConfig
+from bert_jax.tasks.base.distillable import Distillable
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import (
     LabelledData,
@@ -55,7 +56,7 @@ from bert_jax.tasks.base.predictor import (
     softmax,
 )
 from bert_jax.tasks.base.splits import read_splits
-from bert_jax.tasks.base.task import Distillable, Sums, classification_sums
+from bert_jax.tasks.base.task import Sums, classification_sums
 from bert_jax.tasks.base.text_rows import TextEncoder, text_error
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tokenization import Encoding, Tokenizer

@@ -15,6 +15,7 @@ from bert_jax.data.readers.texts import read_texts
 from bert_jax.errors import OptionError, UserError, require_between
 from bert_jax.models.encoder_with_head import ClassifierOptions
 from bert_jax.sharding.mesh import host_memory
+from bert_jax.tasks.base.distillable import Distillable
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator, example_losses
 from bert_jax.tasks.base.labelled_options import (
     ClassData,
@@ -33,7 +34,7 @@ from bert_jax.tasks.base.labels import balanced_weights, choose_labels
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
-from bert_jax.tasks.base.task import ComputedModel, Content, Distillable, Sums, weighted_sums
+from bert_jax.tasks.base.task import ComputedModel, Content, Sums, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tasks.classification.language_model import (

@@ -17,6 +17,7 @@ from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.padding import Sequences
 from bert_jax.data.pipeline import Batch, batches_in_order
 from bert_jax.errors import UserError
+from bert_jax.tasks.base.distillable import Distillable
 from bert_jax.tasks.base.image_rows import image_processor, image_size
 from bert_jax.tasks.base.labelled_options import (
     LabelledOptions,
@@ -29,7 +30,7 @@ from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.base.splits import Splits, read_splits
 from bert_jax.tasks.base.summary import DataSummary, TokenCounts
-from bert_jax.tasks.base.task import Distillable, Sums, weighted_sums, with_rows
+from bert_jax.tasks.base.task import Sums, weighted_sums, with_rows
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tasks.classification.problems import SingleLabel, drop_unknown_labels, labels_of
 from bert_jax.tasks.classification.task import ClassificationEvaluator
@@ -129,7 +130,7 @@ class ImageClassificationTask(LabelledTask[ImageFile], Distillable):
             weights = balanced_weights(counts)[targets]
         self._targets, self._weights = targets, weights
         lengths = np.full(len(targets), self.tokens)
-        return TrainingRows(Sequences.of(()), lengths, self._unchanged)
+        return TrainingRows(Sequences.of((), self.processor), lengths, self._unchanged)
 
     def _unchanged(self, chosen: np.ndarray, length: int) -> Batch:
         """The batch of some images that are not changed at random."""

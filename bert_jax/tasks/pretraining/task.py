@@ -28,7 +28,8 @@ from bert_jax.models.execution import Execution
 from bert_jax.models.heads.span_boundary import SpanBoundaryModel
 from bert_jax.tasks.base.corpora import Corpora, CorpusOptions
 from bert_jax.tasks.base.corpus_task import CorpusTask, LossEvaluator, label_counts
-from bert_jax.tasks.base.task import Distillable, Evaluator, Sums, classification_sums
+from bert_jax.tasks.base.distillable import Distillable
+from bert_jax.tasks.base.task import Evaluator, Sums, classification_sums
 from bert_jax.tasks.base.token_losses import perplexity
 from bert_jax.tasks.base.train_spec import TaskConfig
 

@@ -22,6 +22,7 @@ from bert_jax.models.heads.question_answering import (
     QuestionAnsweringOptions,
     joint_scores,
 )
+from bert_jax.tasks.base.distillable import Distillable
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import (
     LabelledData,
@@ -36,7 +37,7 @@ from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import Model, Notes, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
 from bert_jax.tasks.base.summary import count_classes
-from bert_jax.tasks.base.task import Distillable, Sums, weighted_sums
+from bert_jax.tasks.base.task import Sums, weighted_sums
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tasks.question_answering.options import DEFAULT_LENGTH, SpanOptions
 from bert_jax.tasks.question_answering.predict import (

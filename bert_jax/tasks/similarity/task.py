@@ -23,6 +23,7 @@ from bert_jax.models.execution import Execution
 from bert_jax.models.heads.text_vectors import TOKEN_POOLINGS
 from bert_jax.models.sentence_pairs import PairOutput, SentencePairs
 from bert_jax.sharding.hosts import fetch
+from bert_jax.tasks.base.distillable import Distillable
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator, example_losses
 from bert_jax.tasks.base.labelled_options import (
     LabelledData,
@@ -41,7 +42,7 @@ from bert_jax.tasks.base.labels import choose_labels, class_of
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
-from bert_jax.tasks.base.task import Distillable, Sums, weighted_sums
+from bert_jax.tasks.base.task import Sums, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tasks.embed import TextPreparation, stored_length

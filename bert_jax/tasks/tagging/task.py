@@ -23,6 +23,7 @@ from bert_jax.metrics.tag_names import TagNames
 from bert_jax.models import crf
 from bert_jax.models.heads.tagging import TaggingOptions
 from bert_jax.models.layers import gather_positions
+from bert_jax.tasks.base.distillable import Distillable
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import (
     ClassData,
@@ -42,7 +43,7 @@ from bert_jax.tasks.base.labels import balanced_weights
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
-from bert_jax.tasks.base.task import Content, Distillable, Sums, classification_sums, weighted_sums
+from bert_jax.tasks.base.task import Content, Sums, classification_sums, weighted_sums
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tasks.tagging.predict import PREDICT, TagPredictor
 from bert_jax.tasks.tagging.tagged_words import Tagging
