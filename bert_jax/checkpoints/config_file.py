@@ -229,7 +229,7 @@ def read_config(path: Path, default_type: str = DEFAULT_MODEL_TYPE) -> ModelDesc
     known |= {name: fields[key] for name, key in keys.items() if fields.get(key) is not None}
     if isinstance(named, dict | list):
         known["num_labels"] = len(named)
-    if isinstance(fields.get(keys.get("hidden_act")), str):
+    if isinstance(fields.get(keys.get("hidden_act", "")), str):
         known["hidden_act"] = family.activation_names.get(known["hidden_act"], known["hidden_act"])
     try:
         config = family.config(known)

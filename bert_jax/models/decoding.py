@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -178,13 +178,14 @@ class DecoderCache:
     """What a layer keeps between calls; stacked [L, ...] for all layers.
 
     Attributes:
-        tokens: what is known of the earlier tokens of R rows: their keys and values, or the state.
+        tokens: what a layer of its kind keeps of the earlier tokens of R rows: `KeyValueCache`, or
+            `RecurrentState`.
         memory: keys and values of the encoder's output for cross-attention, once they are computed.
             They may have B rows, of which each serves R / B consecutive rows of tokens, such as the
             beams of one example.
     """
 
-    tokens: KeyValueCache | RecurrentState
+    tokens: Any
     memory: MemoryKeyValues | None = None
 
     @classmethod

@@ -91,15 +91,14 @@ class RecurrentLayer(nn.Module):
     ) -> tuple[jax.Array, LayerValues]:
         """[B, T, D] → [B, T, D], and values that `nn.scan` stacks to [L, ...]."""
         config = self.config
-        known = RecurrentState.empty(config, len(hidden))
-        if cache is not None:
-            assert isinstance(cache.tokens, RecurrentState)
-            known = cache.tokens
+        known: RecurrentState = (
+            RecurrentState.empty(config, len(hidden)) if cache is None else cache.tokens
+        )
         directions = ("", "backward_")[: 1 + config.bidirectional]
         width = config.hidden_size // len(directions)
         states, outputs = [], []
-        for number, direction in enumerate(directions):
-            half = slice(number * width, (number + 1) * width)
+        for index, direction in enumerate(directions):
+            half = slice(index * width, (index + 1) * width)
             state = {name: array[:, half] for name, array in known.state.items()}
             state, output = self._read(hidden, tokens, state, direction, deterministic)
             states.append(state)

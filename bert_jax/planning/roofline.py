@@ -60,7 +60,7 @@ def real_flops(
         near = long - 1 if window is None else np.minimum(window, long - 1)
         pairs += float((long * (2 * near + 1) - near * (near + 1)).sum())
     # Queries, keys, values and outputs; then the feed-forward blocks.
-    per_token = 6 * narrow * heads + 2 * width * heads
+    per_token = 6.0 * narrow * heads + 2.0 * width * heads
     feed_forward = 2 * matrices * narrow * config.intermediate_size
     per_token += config.num_feedforward_networks * feed_forward
     if config.attention_window is not None and has_global_tokens:
