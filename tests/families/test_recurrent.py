@@ -1,6 +1,8 @@
 """LSTM and GRU as families: files, generation, classifiers that start from a language model."""
 
 import json
+import os
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +22,7 @@ from bert_jax.planning.roofline import program_flops, real_flops
 from bert_jax.tasks.classification.language_model import check_language_model
 from bert_jax.tokenization.training import train_gpt2
 from tests.random_params import random_params
+from tests.runs import completed
 
 SIZES = {"hidden_size": 8, "num_hidden_layers": 2, "max_position_embeddings": 24}
 TEXTS = ["the cat sat on a mat", "a dog ran to the sea", "it was long"] * 4
@@ -132,3 +135,49 @@ def test_next_tokens_of_a_classifier_need_a_table_as_wide_as_the_states():
     config = find_family("lstm").new_config("tiny", vocab_size=30, embedding_size=4, **SIZES)
     with pytest.raises(OptionError, match="embeddings as wide as the hidden states"):
         check_language_model(config, 0.5)
+
+
+ON_A_MESH = """
+import jax
+import numpy as np
+import optax
+from bert_jax.families.family import find_family
+from bert_jax.models.execution import Execution
+from bert_jax.models.head import find_head
+from bert_jax.models.parameter_sharding import gathered, state_shardings
+from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.sharding.rules import on_mesh
+from tests.random_params import random_params
+
+ids = np.random.default_rng(0).integers(2, 40, (4, 12)).astype(np.int32)
+fields = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2}
+for kind, both in (("lstm", False), ("gru", True)):
+    config = find_family(kind).new_config("tiny", **fields, bidirectional=both, num_labels=40)
+    head = find_head("tagging" if both else "causal_lm")
+    params = random_params(head.make(config))
+    results = []
+    for shape, devices, remat in (
+        (MeshShape(data=1), 1, "none"),
+        (MeshShape(data=1, fsdp=2, tensor=2), 4, "full"),
+    ):
+        module = head.make(config, Execution(remat=remat))
+        mesh = make_mesh(shape, jax.devices()[:devices])
+        sharded = jax.device_put(params, state_shardings(mesh, params))
+
+        def loss(params):
+            logits = module.apply({"params": gathered(mesh, params)}, ids)
+            return optax.softmax_cross_entropy_with_integer_labels(logits, ids).mean()
+
+        with on_mesh(mesh):
+            results.append(jax.device_get(jax.jit(jax.value_and_grad(loss))(sharded)))
+    (one, expected), (other, gradients) = results
+    np.testing.assert_allclose(other, one, rtol=1e-5)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), gradients, expected)
+"""
+
+
+@pytest.mark.slow
+def test_the_same_loss_and_gradients_on_a_mesh_and_recomputed():
+    environment = os.environ | {"JAX_NUM_CPU_DEVICES": "4"}
+    done = completed([sys.executable, "-c", ON_A_MESH], env=environment)
+    assert done.returncode == 0, done.stderr
