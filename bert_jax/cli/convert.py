@@ -1,4 +1,4 @@
-"""`bert-jax convert`: Google's or Hugging Face's files → model directory, or back to Google's."""
+"""`bert-jax convert`: Google's, AllenNLP's or Hugging Face's files → model directory, or Google's."""
 
 import argparse
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from bert_jax.cli.common import Parser, directory
 from bert_jax.process import show
 
-SUMMARY = "Google's or Hugging Face's files → model directory, or back to Google's"
+SUMMARY = "Google's, AllenNLP's or Hugging Face's files → model directory, or Google's"
 
 
 def add_arguments(parser: Parser) -> None:
