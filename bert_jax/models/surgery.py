@@ -25,7 +25,8 @@ from bert_jax.sharding.rules import name_of
 WORD_ROWS = r"(word_embeddings/embedding|(mlm|lm)_head/(decoder(_extension)?|bias))$"
 _POSITION_ROWS = r"position_embeddings/embedding$"
 _PATCH_POSITIONS = r"embeddings/position_embeddings$"
-_STACKED = r"^(?!decoder/).*\blayers/"
+_STACKED = r"\blayers/"
+_STACKED_OF_ENCODER = rf"^(?!decoder/).*{_STACKED}"
 
 
 def add_vocabulary(
@@ -174,6 +175,7 @@ def keep_layers(
 ) -> tuple[Any, EncoderConfig]:
     """A model with a part of the layers, of an encoder-decoder those of the encoder.
 
+    The layers of a recurrent decoder begin with the states of the encoder's: the same ones stay.
     All other parameters stay.
 
     Args:
@@ -188,7 +190,8 @@ def keep_layers(
         OptionError: see `with_layers`.
     """
     fewer, kept = with_layers(config, layers)
-    return _changed(params, _STACKED, lambda stack: stack[list(kept)]), fewer
+    stacked = _STACKED if config.is_recurrent else _STACKED_OF_ENCODER
+    return _changed(params, stacked, lambda stack: stack[list(kept)]), fewer
 
 
 def with_layers(

@@ -13,7 +13,7 @@ from bert_jax.data.examples import Text
 from bert_jax.generation.decoder import Generated
 from bert_jax.models.encoder import RequestedOutputs
 from bert_jax.models.encoder_with_head import apply_model, model_inputs
-from bert_jax.models.heads.text_to_text import TextToTextInputs, check_attention
+from bert_jax.models.heads.text_to_text import TextToTextInputs, check_attention, decoder_config
 from bert_jax.pictures.attention import AttentionMap, AttentionOfText
 from bert_jax.tasks.attentions import ShownAttention, page
 from bert_jax.tasks.base.generation_options import GenerationOptions
@@ -78,6 +78,14 @@ class AlignmentPredictor(GenerationPredictor):
         check_attention(model.config)
         options = dataclasses.replace(options, window=LARGE_OUTPUT_WINDOW)
         super().__init__(model, options, generation)
+
+    def output_values(self, length: int) -> int:
+        config = self.model.config
+        decoder = decoder_config(config)
+        heads = (
+            1 if config.is_recurrent else decoder.num_hidden_layers * decoder.num_attention_heads
+        )
+        return heads * self._search.max_new_tokens * length
 
     def compute(self, batch: dict[str, jax.Array]) -> _Outputs:
         generated = super().compute(batch)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
+from bert_jax.models import surgery
 from bert_jax.models.decoder_attention import SCORES
 from bert_jax.models.encoder import RequestedOutputs
 from bert_jax.models.head import find_head, with_fields
@@ -78,6 +79,17 @@ def test_a_reversed_source_is_read_from_its_last_token():
     found = weights(reversed_module, TEXTS)
     np.testing.assert_allclose(found[:, 0, :, :, ::-1], aligned[:, 0], atol=1e-6)
     np.testing.assert_allclose(found[:, 1, :, :, 1::-1], aligned[:, 1, :, :, :2], atol=1e-6)
+
+
+def test_encoder_and_decoder_keep_the_same_layers():
+    module, params = model_of("gru", "dot")
+    fewer, config = surgery.keep_layers(params, module.config, [1])
+    expected = jax.tree.map(np.asarray, params)
+    for scope in ("bert", "decoder"):
+        layers = expected[scope]["encoder"]["layers"]
+        expected[scope]["encoder"]["layers"] = jax.tree.map(lambda leaf: leaf[1:], layers)
+    jax.tree.map(np.testing.assert_array_equal, fewer, expected)
+    assert logits_of(module.clone(config=config), fewer).shape == (2, 3, 50)
 
 
 def test_what_a_recurrent_decoder_cannot_do_is_refused():
