@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +13,7 @@ from bert_jax.data.examples import Text
 from bert_jax.generation.decoder import Generated
 from bert_jax.models.encoder import RequestedOutputs
 from bert_jax.models.encoder_with_head import apply_model, model_inputs
-from bert_jax.models.heads.text_to_text import TextToTextInputs, check_attention, decoder_config
+from bert_jax.models.heads.text_to_text import TextToTextInputs, check_attention
 from bert_jax.pictures.attention import AttentionMap, AttentionOfText
 from bert_jax.tasks.attentions import ShownAttention, page
 from bert_jax.tasks.base.generation_options import GenerationOptions
@@ -22,7 +22,9 @@ from bert_jax.tasks.base.predictor import (
     LARGE_OUTPUT_WINDOW,
     BatchOptions,
     EncodedExample,
+    ExampleError,
     Model,
+    Predictor,
     check_finite,
     check_head,
 )
@@ -63,8 +65,11 @@ class _Outputs(NamedTuple):
     weights: jax.Array
 
 
-class AlignmentPredictor(GenerationPredictor):
+class AlignmentPredictor(Predictor[Text, Alignment]):
     """The cross-attention of the best generation of each text."""
+
+    packs_rows = False
+    batch_work = GenerationPredictor.batch_work
 
     def __init__(
         self, model: Model, options: BatchOptions, generation: GenerationOptions | None = None
@@ -76,29 +81,30 @@ class AlignmentPredictor(GenerationPredictor):
         """
         check_head(model, ("text_to_text",), "read a text with an encoder while it writes another")
         check_attention(model.config)
-        options = dataclasses.replace(options, window=LARGE_OUTPUT_WINDOW)
-        super().__init__(model, options, generation)
+        super().__init__(model, dataclasses.replace(options, window=LARGE_OUTPUT_WINDOW))
+        self._writer = GenerationPredictor(model, options, generation)
 
-    def output_values(self, length: int) -> int:
-        config = self.model.config
-        decoder = decoder_config(config)
-        heads = (
-            1 if config.is_recurrent else decoder.num_hidden_layers * decoder.num_attention_heads
-        )
-        return heads * self._search.max_new_tokens * length
+    def encode(self, examples: Sequence[Text]) -> Sequence[EncodedExample | ExampleError]:
+        return self._writer.encode(examples)
+
+    def inputs(
+        self, arrays: dict[str, np.ndarray], rows: Mapping[int, Encoding]
+    ) -> dict[str, np.ndarray]:
+        return self._writer.inputs(arrays, rows)
+
+    def warm_up_inputs(self, arrays: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
+        return self._writer.warm_up_inputs(arrays)
 
     def compute(self, batch: dict[str, jax.Array]) -> _Outputs:
-        generated = super().compute(batch)
+        generated = self._writer.compute(batch)
         params, module = self.model.compute_params, self.model.module
         tokens = generated.token_ids[:, 0]
-        weights = _weights(params, batch, tokens, module=module, start=self._start)
+        weights = _weights(params, batch, tokens, module=module, start=self._writer.start)
         return _Outputs(generated, weights)
 
     def decode(self, example: Text, encoded: EncodedExample, outputs: list[Any]) -> Alignment:
-        return self._alignment(encoded.rows[0], outputs[0])
-
-    def _alignment(self, encoding: Encoding, output: _Outputs) -> Alignment:
-        best, *_ = self.decode_row(encoding, output.generated)
+        encoding, output = encoded.rows[0], outputs[0]
+        best, *_ = self._writer.decode_row(encoding, output.generated)
         weights = output.weights[..., : len(best.token_ids), : len(encoding)].copy()
         tokens = [self.model.tokenizer.id_to_token(number) for number in best.token_ids]
         return Alignment(

@@ -123,7 +123,7 @@ def _weights(
     return output.attentions.swapaxes(0, 1)
 
 
-def page(options: PredictOptions) -> Sequence[OutputFile[Text, ShownAttention]]:
+def page(options: PredictOptions) -> Sequence[OutputFile[Text, Any]]:
     """The output format of a page with pictures of all texts."""
     keeps_no_columns(options, "html")
 

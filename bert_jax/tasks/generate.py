@@ -76,6 +76,9 @@ class GenerationPredictor(TextPredictor[list[Generation]]):
     Samples depend on the seed and the text alone. Of equal texts that are read together, in one
     window of the engine, each has its own. An encoder-decoder writes an empty text for a text of
     white space alone; a prompt without a text begins one.
+
+    Attributes:
+        start: id of the token before the first one that an encoder-decoder writes.
     """
 
     packs_rows = False
@@ -110,9 +113,9 @@ class GenerationPredictor(TextPredictor[list[Generation]]):
         size = min(model.tokenizer.vocab_size, model.config.vocab_size)
         self._rules = dataclasses.replace(rules, vocab_size=size)
         self._seed = generation.seed
-        self._start = defaults.decoder_start_token_id
-        if self._start is None and not self._is_causal:
-            self._start = start_token(model.config)
+        self.start = defaults.decoder_start_token_id
+        if self.start is None and not self._is_causal:
+            self.start = start_token(model.config)
         self._bos = defaults.bos_token_id
         super().__init__(
             model, options, refuse_long=self._is_causal, too_long=self._too_long_prompt
@@ -184,7 +187,7 @@ class GenerationPredictor(TextPredictor[list[Generation]]):
         search = {"module": module, "rules": self._rules, "options": self._search}
         if self._is_causal:
             return generate_after_prompts(params, batch, **search)
-        return generate_from_texts(params, batch, start=self._start, **search)
+        return generate_from_texts(params, batch, start=self.start, **search)
 
     def decode(
         self, example: Text, encoded: EncodedExample, outputs: list[Any]
