@@ -187,7 +187,8 @@ def _with_requested_labels(
     reinitialize: tuple[str, ...] = ()
     head = description.head
     if labels is not None and head not in heads_with("label_kernels"):
-        able = " or ".join(heads_with("label_kernels"))
+        own = description.family.class_names
+        able = " or ".join(name for name in heads_with("label_kernels") if name in own)
         raise OptionError(
             "labels",
             labels,
