@@ -8,7 +8,7 @@ import dataclasses
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ import numpy as np
 import optax
 
 from bert_jax.checkpoints.config_file import problem_type
-from bert_jax.data.examples import Example, LabelVector, Text
+from bert_jax.data.examples import Example, LabelVector
 from bert_jax.data.readers.columns import TextOptions
 from bert_jax.errors import UserError, listed, require_one_of
 from bert_jax.files import save_figure
@@ -56,7 +56,7 @@ class Problem(abc.ABC):
         return ""
 
     @abc.abstractmethod
-    def targets(self, examples: Sequence[Example[Text]]) -> np.ndarray:
+    def targets(self, examples: Sequence[Example[Any]]) -> np.ndarray:
         """Labels as numbers, [n] or [n, C].
 
         Raises:
@@ -101,7 +101,7 @@ class SingleLabel(Problem):
         """The second of two classes."""
         return self.labels[1] if len(self.labels) == 2 else ""
 
-    def targets(self, examples: Sequence[Example[Text]]) -> np.ndarray:
+    def targets(self, examples: Sequence[Example[Any]]) -> np.ndarray:
         """Class numbers, int32 [n]."""
         return class_numbers(self.labels, examples)
 
@@ -139,7 +139,7 @@ class MultiLabel(Problem):
     best_metric = "micro_f1"
     score_kind = "labels"
 
-    def targets(self, examples: Sequence[Example[Text]]) -> np.ndarray:
+    def targets(self, examples: Sequence[Example[Any]]) -> np.ndarray:
         """float32 [n, C], 1 where a class applies.
 
         Raises:
@@ -203,7 +203,7 @@ class Regression(Problem):
     def outputs(self) -> int:
         return 1
 
-    def targets(self, examples: Sequence[Example[Text]]) -> np.ndarray:
+    def targets(self, examples: Sequence[Example[Any]]) -> np.ndarray:
         """The numbers, float32 [n]."""
         for example in examples:
             if not isinstance(example.label, float):
@@ -273,12 +273,12 @@ def infer_problem_type(name: str, options: TextOptions, model_init: ModelInit) -
     return MultiLabel if options.label_separator or options.label_columns else SingleLabel
 
 
-def has_lists(examples: Iterable[Example[Text]]) -> bool:
+def has_lists(examples: Iterable[Example[Any]]) -> bool:
     """Whether labels are lists."""
     return any(isinstance(example.label, tuple) for example in examples)
 
 
-def labels_of(examples: Iterable[Example[Text]]) -> dict[str, str]:
+def labels_of(examples: Iterable[Example[Any]]) -> dict[str, str]:
     """All labels, each with the location of its first example."""
     locations: dict[str, str] = {}
     for example in examples:
@@ -289,13 +289,13 @@ def labels_of(examples: Iterable[Example[Text]]) -> dict[str, str]:
     return locations
 
 
-def vector_names(examples: Iterable[Example[Text]]) -> tuple[str, ...]:
+def vector_names(examples: Iterable[Example[Any]]) -> tuple[str, ...]:
     """The classes of the first label that is a vector, in their order; (): none is."""
     labels = (example.label for example in examples)
     return next((label.names for label in labels if isinstance(label, LabelVector)), ())
 
 
-def drop_unknown_labels(eval_set: EvalSet[Text], problem: Problem) -> EvalSet[Text]:
+def drop_unknown_labels(eval_set: EvalSet[Any], problem: Problem) -> EvalSet[Any]:
     """A set to be predicted; its labels are dropped if the model does not know all of them."""
     if all(example.label is None for example in eval_set.examples):
         return eval_set

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -32,6 +32,7 @@ from bert_jax.tasks.base.labelled_task import (
 )
 from bert_jax.tasks.base.labels import balanced_weights, choose_labels
 from bert_jax.tasks.base.model_init import ModelInit
+from bert_jax.tasks.base.predict_spec import PredictSpec
 from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
 from bert_jax.tasks.base.task import ComputedModel, Content, Sums, weighted_sums
@@ -81,7 +82,7 @@ class ClassificationData(ClassData, TextOptions):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class ClassificationEvaluator(LabelledEvaluator[Text, np.ndarray]):
+class ClassificationEvaluator(LabelledEvaluator[Any, np.ndarray]):
     """A prediction is the scores of the labels, float32 [C].
 
     Attributes:
@@ -89,17 +90,17 @@ class ClassificationEvaluator(LabelledEvaluator[Text, np.ndarray]):
         submissions: names of a benchmark's submission files, by names of the test files.
     """
 
-    PREDICT = PREDICT
+    PREDICT: ClassVar[PredictSpec[Any, Any]] = PREDICT
     lower_is_better = ("loss", "mean_squared_error")
 
     problem: Problem
     submissions: Mapping[str, str]
 
-    def predictor(self, model: Model) -> Predictor[Text, np.ndarray]:
+    def predictor(self, model: Model) -> Predictor[Any, np.ndarray]:
         return ClassificationPredictor(model, self.options.batches)
 
     def metrics(
-        self, examples: list[Example[Text]], predictions: list[np.ndarray]
+        self, examples: list[Example[Any]], predictions: list[np.ndarray]
     ) -> dict[str, float]:
         """The metrics of the problem type, and the mean loss."""
         targets = self.problem.targets(examples)
@@ -108,15 +109,15 @@ class ClassificationEvaluator(LabelledEvaluator[Text, np.ndarray]):
         loss = float(np.mean(losses, dtype=np.float64))
         return {"loss": loss, **self.problem.metrics(self.problem.decide(scores), targets)}
 
-    def metric_names(self, examples: list[Example[Text]]) -> Iterable[str]:
+    def metric_names(self, examples: list[Example[Any]]) -> Iterable[str]:
         return "loss", *self._majority_metrics(examples)
 
-    def baseline_metrics(self, examples: list[Example[Text]]) -> dict[str, float]:
+    def baseline_metrics(self, examples: list[Example[Any]]) -> dict[str, float]:
         """`<metric>_majority`: metrics of the best constant prediction."""
         metrics = self._majority_metrics(examples)
         return {f"{name}_majority": value for name, value in metrics.items()}
 
-    def _majority_metrics(self, examples: list[Example[Text]]) -> dict[str, float]:
+    def _majority_metrics(self, examples: list[Example[Any]]) -> dict[str, float]:
         targets = self.problem.targets(examples)
         decision = self.problem.decide(self.problem.majority(targets)[None])
         return self.problem.metrics(decision.repeat(len(targets), axis=0), targets)
@@ -124,12 +125,12 @@ class ClassificationEvaluator(LabelledEvaluator[Text, np.ndarray]):
     def as_output(self, prediction: np.ndarray) -> TextPrediction:
         return to_prediction(self.description, prediction)
 
-    def further_files(self, eval_set: EvalSet[Text]) -> Iterable[str]:
+    def further_files(self, eval_set: EvalSet[Any]) -> Iterable[str]:
         submission = self.submissions.get(Path(eval_set.source).name)
         return (submission,) if submission else ()
 
     def reports(
-        self, examples: list[Example[Text]], predictions: list[np.ndarray]
+        self, examples: list[Example[Any]], predictions: list[np.ndarray]
     ) -> Mapping[str, Content]:
         decisions = self.problem.decide(np.stack(predictions))
         return self.problem.reports(decisions, self.problem.targets(examples))
