@@ -66,6 +66,18 @@ def experiment(base_model):
 
 
 @pytest.fixture
+def task(experiment):
+    """The task of a table of labelled texts; keys of `data` by name."""
+
+    def make(table, base=None, **data):
+        keys = {f"data__{name}": value for name, value in data.items()}
+        keys |= {"base": base} if base else {}
+        return experiment("classification", data__train=table, **keys).task
+
+    return make
+
+
+@pytest.fixture
 def train(experiment, tmp_path):
     """Trains such an experiment; gives the result and the work directory."""
 

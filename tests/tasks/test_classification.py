@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 
 import numpy as np
 import pytest
@@ -11,9 +10,7 @@ import bert_jax
 from bert_jax import workdir as run_directory
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.config import complete_config
 from bert_jax.errors import UserError
-from bert_jax.experiment import Experiment
 from bert_jax.export import export
 from bert_jax.inference.evaluation import evaluate
 from bert_jax.models.execution import Execution
@@ -209,18 +206,6 @@ def test_a_label_that_is_only_held_out_is_a_label(task, write_table, sentences):
         assert made.description.labels == ("animal", "rare", "thing")
 
 
-@pytest.fixture
-def task(experiment):
-    """The task of a table; keys of `data` by name."""
-
-    def make(table, base=None, **data):
-        keys = {f"data__{name}": value for name, value in data.items()}
-        keys |= {"base": base} if base else {}
-        return experiment("classification", data__train=table, **keys).task
-
-    return make
-
-
 def test_scores_that_would_take_all_memory(task, write_table, sentences, monkeypatch):
     """A column of ids as labels, for example."""
     table = write_table("train.tsv", [("text", "label"), *sentences(40)])
@@ -327,118 +312,6 @@ def test_balanced_labels_weigh_by_their_rarity(task, write_table):
     np.testing.assert_allclose(weights[is_real & (batch["labels"] == 1)], [2.0] * 2)
 
 
-def test_a_run_of_numbers_continues(task, write_table, tmp_path):
-    def made(divisor):
-        rows = [("text", "label"), *((f"the cat was {n} .", n / divisor) for n in range(20))]
-        return task(write_table("train.tsv", rows), problem_type="regression")
-
-    run_directory.save_model_files(tmp_path / "run", made(2))
-    run_directory.check_unchanged(tmp_path / "run", made(2))
-    with pytest.raises(UserError, match="run was started with other data: "):
-        run_directory.check_unchanged(tmp_path / "run", made(4))
-
-
-def test_a_run_continues_only_with_the_same_data(task, write_table, tmp_path):
-    def table(rows, name="train.tsv"):
-        return write_table(name, [("text", "label"), *rows])
-
-    def check(path):
-        made = task(path, validation=tmp_path / "validation.tsv")
-        if not (tmp_path / "run").exists():
-            run_directory.save_model_files(tmp_path / "run", made)
-        run_directory.check_unchanged(tmp_path / "run", made)
-
-    rows = [(f"the cat was {n} .", "odd" if n % 2 else "even") for n in range(20)]
-    table(rows, "validation.tsv")
-    check(table(rows))
-    check(table(rows, "renamed.tsv"))
-    swapped = [(text, "even" if label == "odd" else "odd") for text, label in rows]
-    with pytest.raises(UserError, match="run was started with other data: train changed since"):
-        check(table(swapped))
-    with pytest.raises(UserError, match="other data: examples_per_epoch, train changed since"):
-        check(table([*rows, ("a dog .", "odd")]))
-    renamed = [(text, "o" + label) for text, label in rows]
-    table(renamed, "validation.tsv")
-    with pytest.raises(UserError, match="learns the labels even, odd, but the data now"):
-        check(table(renamed))
-    table(rows[:-1], "validation.tsv")
-    with pytest.raises(UserError, match="other data: validation changed since"):
-        check(table(rows))
-    made = task(table(rows), validation=tmp_path / "validation.tsv")
-    assert run_directory.changed_evaluation_data(tmp_path / "run", made) == ["validation"]
-
-
-def test_a_run_continues_only_with_the_same_model(task, base_model, write_table, tmp_path):
-    rows = [(f"the cat was {n} .", "odd" if n % 2 else "even") for n in range(20)]
-    table, run = write_table("train.tsv", [("text", "label"), *rows]), tmp_path / "run"
-    run_directory.save_model_files(run, task(table))
-
-    def changed(name, old, new):
-        model = shutil.copytree(base_model, tmp_path / name)
-        for file in ("bert_jax.json", "tokenizer.json"):
-            (model / file).unlink()
-        text = (model / name).read_text()
-        assert old in text
-        (model / name).write_text(text.replace(old, new))
-        return task(table, model)
-
-    with pytest.raises(UserError, match="run was started with other data: tokenizer changed since"):
-        run_directory.check_unchanged(run, changed("vocab.txt", "\ncat\n", "\ncats\n"))
-    activation = changed("config.json", '"hidden_act": "gelu"', '"hidden_act": "relu"')
-    with pytest.raises(UserError, match="with another model: hidden_act changed since; use ano"):
-        run_directory.check_unchanged(run, activation)
-
-
-def test_a_run_may_become_longer_but_not_shorter_than_it_is(
-    base_model, write_table, tmp_path, capsys
-):
-    rows = [("text", "label"), *((f"the cat was {n} .", "ab"[n % 2]) for n in range(20))]
-    table = str(write_table("train.tsv", rows))
-    workdir = tmp_path / "run"
-
-    def begin(**train):
-        config = {
-            "task": "classification",
-            "init_from": str(base_model),
-            "data": {"train": table, "length": 32},
-            "train": {"global_batch_size": 6, **train},
-        }
-        begun = Experiment.from_config(complete_config(config, where="test"))
-        task = begun.task
-        run_directory.init_workdir(workdir, begun.sections, task)
-        if not (workdir / "data.json").exists():
-            run_directory.save_model_files(workdir, task)
-        written = json.loads((workdir / "config.json").read_text())["train"]
-        return written["steps"], written["epochs"], (workdir / "result.json").exists()
-
-    assert begin(epochs=3.0) == (0, 3.0, False)
-    (workdir / "checkpoints" / "9").mkdir(parents=True)  # three epochs of three batches, finished
-    (workdir / "result.json").write_text("{}")
-    (workdir / ".metrics.jsonl.1.partial").write_text("of a process that was killed")
-    assert begin(steps=9) == (9, 0.0, True)  # the same length in other words
-    assert not list(workdir.rglob("*.partial"))
-    assert begin(epochs=3.0, eval_every=2) == (0, 3.0, True)
-    assert capsys.readouterr().err == ""
-    with pytest.raises(UserError) as error:
-        begin(epochs=2.0)
-    assert str(error.value) == (
-        f"{workdir} has done 9 steps already, and the config sets 6; use another --workdir, or "
-        "at least train.steps=9"
-    )
-    write_table("train.tsv", [*rows, ("a dog .", "a")])
-    with pytest.raises(UserError, match="run was started with other data"):
-        begin(epochs=5.0)
-    write_table("train.tsv", rows)
-    assert begin(epochs=3.0) == (0, 3.0, True)  # what was refused has changed nothing
-    assert begin(epochs=5.0) == (0, 5.0, False)
-    assert capsys.readouterr().err == (
-        f"{workdir}: 9 steps before, 15 now, 9 of them done; from here on the learning rate "
-        "follows the schedule of 15 steps: 3.7e-06 in step 9, 1.4e-05 in the next\n"
-    )
-    assert begin(steps=10) == (10, 0.0, False)
-    assert begin(steps=9) == (9, 0.0, False)  # it ends where it is
-
-
 @pytest.mark.parametrize(
     ("export", "patience", "directories"),
     [
@@ -482,11 +355,3 @@ def test_a_test_file_without_any_of_several_labels_is_predicted(task, write_tabl
     made = task(table, test=empty, label_separator="|")
     assert [example.label for example in made.splits.test[0].examples] == [None, None]
     assert "test.tsv: no text has a label" in made.splits.test[0].note
-
-
-def test_a_single_run_does_not_begin_where_several_are(train, write_table, sentences, tmp_path):
-    table = write_table("train.tsv", [("text", "label"), *sentences(40)])
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "several_runs.json").write_text('{"kind": "seeds"}')
-    with pytest.raises(UserError, match="run holds several runs; give one of its runs"):
-        train("classification", data__train=table)
