@@ -24,7 +24,8 @@ SMALL = {
     "train.global_batch_size": 512,
 }
 
-# The compiler optimises less and takes a third of the time, enough where plans are compared.
+# The compiler optimises less and takes a quarter of the time, enough where plans are compared:
+# parameters, activations and operations are the same, the peak is a tenth higher.
 QUICKLY = {"JAX_EXEC_TIME_OPTIMIZATION_EFFORT": "-1.0", "JAX_MEMORY_FITTING_EFFORT": "-1.0"}
 
 
@@ -85,7 +86,7 @@ def test_replicas_reduce_their_gradients_and_nothing_else(plan):
 
 
 def test_fsdp_splits_the_state_and_gathers_it(plan):
-    whole, split = (on_eight(plan, *mesh, quickly=False) for mesh in ((), ("--mesh", "fsdp=8")))
+    whole, split = (on_eight(plan, *mesh) for mesh in ((), ("--mesh", "fsdp=8")))
     ours, reference = split["memory_per_device"], whole["memory_per_device"]
     assert ours["parameters"] < reference["parameters"] / 7
     assert ours["optimizer"] < reference["optimizer"] / 7
@@ -125,15 +126,19 @@ def test_the_estimate_is_near(plan):
 
 
 def test_the_attention_kernel_is_compiled_for_rows_and_heads_of_each_device(plan):
-    long = {"data__length": 512, "train__global_batch_size": 256}
+    long = {
+        "data__length": 1024,
+        "model__max_position_embeddings": 1024,
+        "train__global_batch_size": 128,
+    }
     mesh = ("--mesh", "data=4,tensor=2")
-    fused = on_eight(plan, *mesh, **long, quickly=False)
-    products = on_eight(plan, *mesh, **long, quickly=False, model__attention="xla")
-    # A device has 64 rows of 512 tokens and 2 of the 4 heads of 64. For the backward pass of the 4
-    # layers the products store the weights of all pairs in bfloat16; the kernel stores its outputs
-    # in bfloat16, and the maximum and the sum of each softmax in float32.
-    weights = 4 * 64 * 2 * 512**2 * 2
-    outputs, sums = 4 * 64 * 2 * 512 * 64 * 2, 4 * 64 * 2 * 512 * 2 * 4
+    fused = on_eight(plan, *mesh, **long)
+    products = on_eight(plan, *mesh, **long, model__attention="xla")
+    # A device has 32 rows of 1,024 tokens and 2 of the 4 heads of 64. For the backward pass of the
+    # 4 layers the products store the weights of all pairs in bfloat16; the kernel stores its
+    # outputs in bfloat16, and the maximum and the sum of each softmax in float32.
+    weights = 4 * 32 * 2 * 1024**2 * 2
+    outputs, sums = 4 * 32 * 2 * 1024 * 64 * 2, 4 * 32 * 2 * 1024 * 2 * 4
     stored = [each["memory_per_device"]["activations"] for each in (products, fused)]
     assert stored[0] - stored[1] == pytest.approx(weights - outputs - sums, rel=1e-3)
     assert fused["peak_bytes_per_device"] < products["peak_bytes_per_device"]
