@@ -1,4 +1,4 @@
-"""`bert-jax convert`: Google's, AllenNLP's or Hugging Face's files → model directory, or Google's."""
+"""`bert-jax convert`: files of Google, AllenNLP or Hugging Face → model directory, or Google's."""
 
 import argparse
 from pathlib import Path
