@@ -1,9 +1,11 @@
 """The log of a run, and the output of its processes."""
 
 import json
+import os
 import re
 import subprocess
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,26 @@ def completed(command: Iterable[object], **options: Any) -> "subprocess.Complete
     """Runs a command to its end; `options` as for `subprocess.run`."""
     words = list(map(str, command))
     return subprocess.run(words, capture_output=True, text=True, check=False, **options)
+
+
+_IN_TURN = """
+import json, sys
+from bert_jax import cli
+sys.exit(max(map(cli.main, json.loads(sys.argv[1]))))
+"""
+
+
+def run_on_devices(count: int, *commands: Sequence[str]) -> None:
+    """Runs commands `python -m bert_jax …` in turn in one process with so many CPU devices.
+
+    A process takes seconds to import what a training needs, longer than a tiny training.
+    """
+    verbs = [command[3:] for command in commands]
+    done = completed(
+        [sys.executable, "-c", _IN_TURN, json.dumps(verbs)],
+        env=os.environ | {"JAX_NUM_CPU_DEVICES": str(count)},
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def records_of(workdir: Path) -> list[dict]:

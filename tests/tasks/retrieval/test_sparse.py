@@ -1,6 +1,5 @@
 """Training of sparse vectors: the loss by hand and as sentence-transformers', the ramp, a run."""
 
-import os
 import sys
 
 import jax
@@ -9,12 +8,13 @@ import numpy as np
 import pytest
 
 import bert_jax
+from bert_jax import cli
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.models.dual_encoder import RankedVectors
 from bert_jax.tasks.base.retrieval.objectives import find_objective
 from bert_jax.tasks.sparse_retrieval.interaction import SparseInteraction, flops
 from bert_jax.tasks.sparse_retrieval.options import SparseData
-from tests.runs import assert_same_metrics, completed
+from tests.runs import assert_same_metrics, run_on_devices
 
 # Vectors of 3 queries with 2 documents each, the positive first.
 DRAW = np.random.default_rng(0)
@@ -148,6 +148,7 @@ def test_strong_regularisers_leave_few_words_also_with_cached_gradients(train, d
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("processes_without_torch")
 def test_eight_devices_train_as_one(data, base_model, tmp_path):
     keys = {
         **data, "init_from": base_model, "precision": "float32", "data__length": 16,
@@ -155,18 +156,18 @@ def test_eight_devices_train_as_one(data, base_model, tmp_path):
         "data__document_flops": 0.1,
     }  # fmt: skip
     eight = {f"mesh__{axis}": 2 for axis in ("data", "fsdp", "tensor")} | {"train__microbatches": 2}
-    for devices, own in ((1, {}), (8, eight)):
+
+    def command(name, keys):
         flags = {
             f"--config.{key.replace('__', '.')}": value[0] if isinstance(value, tuple) else value
-            for key, value in (keys | own).items()
+            for key, value in keys.items()
         }
-        done = completed(
-            [
-                *(sys.executable, "-m", "bert_jax", "train", "--config", "sparse"),
-                *("--workdir", tmp_path / str(devices)),
-                *(f"{flag}={value}" for flag, value in flags.items()),
-            ],
-            env=os.environ | {"JAX_NUM_CPU_DEVICES": str(devices)},
-        )
-        assert done.returncode == 0, done.stderr
+        return [
+            *(sys.executable, "-m", "bert_jax", "train", "--config", "sparse"),
+            *("--workdir", str(tmp_path / name)),
+            *(f"{flag}={value}" for flag, value in flags.items()),
+        ]
+
+    assert cli.main(command("1", keys)[3:]) == 0
+    run_on_devices(8, command("8", keys | eight))
     assert_same_metrics(tmp_path / "8", tmp_path / "1")
