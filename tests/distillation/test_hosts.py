@@ -1,13 +1,12 @@
 """Two real processes of two devices distil as one process of one device does."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from bert_jax import cli
 from tests.runs import assert_same_metrics
 
 pytestmark = pytest.mark.slow
@@ -18,7 +17,7 @@ MESH = ["--config.mesh.fsdp=2", "--config.mesh.data=2"]
 
 
 def test_a_teacher_is_split_over_devices_and_hosts(
-    start_hosts, experiment_of, teacher_of, tmp_path
+    start_hosts, experiment_of, teacher_of, tmp_path, capsys
 ):
     teacher, data = teacher_of("classes"), experiment_of("classes").sections.task.data
     command = [
@@ -32,11 +31,9 @@ def test_a_teacher_is_split_over_devices_and_hosts(
     kept = [f"--config.distillation.keep_logits={tmp_path}/scores"]
 
     def alone(name: str, *more: str) -> dict[str, float]:
-        workdir = tmp_path / name
-        words = [*command, *more, "--workdir", str(workdir)]
-        done = subprocess.run(words, capture_output=True, text=True, check=False, env=os.environ)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout.splitlines()[-1])
+        words = [*command, *more, "--workdir", str(tmp_path / name)]
+        assert cli.main(words[3:]) == 0
+        return json.loads(capsys.readouterr().out.splitlines()[-1])
 
     def together(name: str, *more: str) -> dict[str, float]:
         words = [*command, *MESH, *more, "--workdir", str(tmp_path / name)]

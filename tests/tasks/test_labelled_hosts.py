@@ -1,14 +1,13 @@
-"""Two real processes fine-tune and judge as one does: the same decisions, the same files."""
+"""Two real processes fine-tune and judge as this one does: the same decisions and files."""
 
 import json
-import os
 import random
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from bert_jax import cli
 from tests.runs import printed_lines
 
 pytestmark = pytest.mark.slow
@@ -33,9 +32,7 @@ def train_command(task, workdir, base, **keys):
 
 
 def alone(command):
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert cli.main(command[3:]) == 0
 
 
 def together(start_hosts, command):
@@ -90,7 +87,9 @@ def test_seeds_of_a_classification(start_hosts, base_model, sentences, assert_sa
         assert len(lines[0]) == 13
 
 
-def test_a_tagging_by_a_chain_and_its_evaluation(start_hosts, base_model, assert_same, tmp_path):
+def test_a_tagging_by_a_chain_and_its_evaluation(
+    start_hosts, base_model, assert_same, tmp_path, capsys
+):
     draw = random.Random(3)
     for name, count in (("train", 20), ("validation", 11)):
         rows = []
@@ -117,7 +116,9 @@ def test_a_tagging_by_a_chain_and_its_evaluation(start_hosts, base_model, assert
     evaluated = tmp_path / "judged"
     evaluate = [sys.executable, "-m", "bert_jax", "evaluate", "--workdir", str(two)]
     output = together(start_hosts, [*evaluate, "--output", str(evaluated)])
-    expected = json.loads(alone(evaluate).splitlines()[-1])
+    capsys.readouterr()
+    alone(evaluate)
+    expected = json.loads(capsys.readouterr().out.splitlines()[-1])
     actual = json.loads(output.splitlines()[-1])
     # What is counted is the same to the last digit.
     assert {name: value for name, value in actual.items() if name != "loss"} == {
