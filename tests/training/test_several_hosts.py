@@ -1,9 +1,8 @@
 """Real processes on the loopback train one run: the losses, parameters and files of one process."""
 
 import json
-import os
+import shutil
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from bert_jax import cli
 from tests.runs import assert_same_metrics, logged_step, printed_lines
 
 pytestmark = pytest.mark.slow
@@ -66,11 +66,9 @@ def wait_for_step(processes: list, workdir: Path, step: int) -> None:
 
 @pytest.fixture(scope="module")
 def one_process(train_command, tmp_path_factory) -> Path:
-    """The run of one process with one device."""
+    """The run of this process with one device."""
     workdir = tmp_path_factory.mktemp("one") / "run"
-    command = train_command(workdir, KEYS)
-    environment = os.environ | {"JAX_NUM_CPU_DEVICES": "1"}
-    subprocess.run(command, check=True, capture_output=True, env=environment)
+    assert cli.main(train_command(workdir, KEYS)[3:]) == 0
     return workdir
 
 
@@ -153,18 +151,19 @@ def test_a_run_that_was_ended_goes_on_here_and_elsewhere(
         assert saved in (4, 8)
 
     # On the same layout the bits equal the undisturbed run.
-    elsewhere = tmp_path / "elsewhere"
-    subprocess.run(["cp", "-r", workdir, elsewhere], check=True)
+    elsewhere = Path(shutil.copytree(workdir, tmp_path / "elsewhere"))
     _, errors = finish(start_hosts(command, 2))
     assert f"resuming {workdir} at step {saved}" in errors
     for name in ("result.json", "model/model.safetensors", "model/config.json"):
         assert (workdir / name).read_bytes() == (two_processes / name).read_bytes()
     assert_whole(workdir, starts=2)
 
-    # And on other numbers of processes and devices the run is the same up to rounding.
-    finish(start_hosts(train_command(elsewhere, KEYS), 1, devices=4))
-    assert_same_metrics(elsewhere, one_process)
-    assert_same_model(elsewhere, one_process)
+    # And on other numbers of processes and devices the run is the same up to rounding, from the
+    # checkpoint of any step.
+    if number == signal.SIGTERM:
+        finish(start_hosts(train_command(elsewhere, KEYS), 1, devices=4))
+        assert_same_metrics(elsewhere, one_process)
+        assert_same_model(elsewhere, one_process)
 
 
 def test_a_work_directory_that_is_not_shared(train_command, start_hosts, tmp_path):
