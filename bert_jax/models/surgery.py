@@ -27,6 +27,7 @@ _POSITION_ROWS = r"position_embeddings/embedding$"
 _PATCH_POSITIONS = r"embeddings/position_embeddings$"
 _STACKED = r"\blayers/"
 _STACKED_OF_ENCODER = rf"^(?!decoder/).*{_STACKED}"
+_MIXED = r"(^|/)layer_mix/weights$"  # of the embeddings and of each layer
 
 
 def add_vocabulary(
@@ -190,6 +191,8 @@ def keep_layers(
         OptionError: see `with_layers`.
     """
     fewer, kept = with_layers(config, layers)
+    mixed = [0, *(layer + 1 for layer in chosen_layers(layers, config.num_hidden_layers))]
+    params = _changed(params, _MIXED, lambda weights: weights[mixed])
     stacked = _STACKED if config.is_recurrent else _STACKED_OF_ENCODER
     return _changed(params, stacked, lambda stack: stack[list(kept)]), fewer
 

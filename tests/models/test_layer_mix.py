@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import OptionError
+from bert_jax.models import surgery
 from bert_jax.models.encoder import Encoder, abstract_params
 from bert_jax.models.head import find_head, with_fields
 from bert_jax.models.layer_mix import LayerMix
@@ -106,3 +107,13 @@ def test_the_pooler_reads_the_mix():
     expected = pooled @ params["classifier"]["kernel"] + params["classifier"]["bias"]
     actual = module.apply({"params": params}, ids)
     np.testing.assert_allclose(actual[0], expected, atol=1e-5)
+
+
+def test_a_model_with_fewer_layers_has_the_weights_of_those_that_stay():
+    config = with_fields(small_config(num_hidden_layers=3), {"layer_mix": "softmax"})
+    params = random_params(find_head("classification").make(config))
+    kept, fewer = surgery.keep_layers(params, config, (0, 2))
+    weights = params["layer_mix"]["weights"]
+    assert kept["layer_mix"]["weights"].tolist() == [weights[0], weights[1], weights[3]]
+    expected = abstract_params(find_head("classification").make(fewer))
+    assert jax.tree.map(jnp.shape, kept) == jax.tree.map(jnp.shape, expected)
