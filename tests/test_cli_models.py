@@ -195,7 +195,7 @@ def test_predict_refuses(model, tmp_path, capsys, changes, message):
     [
         (
             ["--task", "cooking"],
-            "task 'cooking' is unknown; known are causal_lm, classification, masked_lm",
+            "task 'cooking' is unknown; known are causal_lm, classification, ",
         ),
         (
             ["--add-words", "nowhere.txt"],

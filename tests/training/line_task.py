@@ -7,16 +7,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.models.config import EncoderConfig
 from bert_jax.tasks.base.task import Task
 
 ROWS, WIDTH = 8, 4
 
 
 class Line(nn.Module):
-    """x [B, 4] → x · kernel + bias [B]."""
+    """x [B, 4], or tokens for new parameters → x · kernel + bias [B]."""
+
+    config: EncoderConfig = EncoderConfig()
 
     @nn.compact
     def __call__(self, x):
+        x = getattr(x, "input_ids", x)
         return nn.Dense(1, name="classifier")(jnp.broadcast_to(x, (len(x), WIDTH)))[:, 0]
 
 
@@ -27,6 +31,7 @@ class LineTask:
     """
 
     module = Line()
+    description = SimpleNamespace(config=module.config)
     evaluator = SimpleNamespace(best_metric=("error", False))
 
     def train_batches(self, start, stop, *, host, hosts):
