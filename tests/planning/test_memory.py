@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax.models.config import EncoderConfig
 from bert_jax.planning.memory import Activations, Memory, trace_activations
 from bert_jax.planning.training_on_mesh import read_out_of_memory
 from bert_jax.sharding.mesh import MeshShape, make_mesh
@@ -90,6 +91,8 @@ def test_the_estimate_for_a_real_size(lay_out):
 
 class Pair(nn.Module):
     """A map from 16 to 32 numbers."""
+
+    config: EncoderConfig = EncoderConfig()
 
     @nn.compact
     def __call__(self, inputs):

@@ -52,8 +52,11 @@ def task(request, base_model, tmp_path):
 class DualEncoder(nn.Module):
     """Vectors of queries, [B, 8], and of three passages each, [B, 3, 8]."""
 
+    config: EncoderConfig = EncoderConfig()
+
     @nn.compact
     def __call__(self, query):
+        query = getattr(query, "input_ids", query)  # tokens for new parameters
         passages = query[:, None] * jnp.float32([[1], [2], [-1]])
         return nn.Dense(8, name="classifier")(query), nn.Dense(8, name="relevance")(passages)
 
