@@ -8,7 +8,7 @@ is a model directory or a hub id (google/vit-base-patch16-224-in21k). Other sour
 of files: `--config.data.train=…`, see docs/images.md.
 
     a new model                  --config.model.family=vit --config.model.size=small
-    images of another size       --config.data.image_size=384
+    images of another size       --config.model.image_size=384
     no random changes            --config.data.crop_scale=1,1 --config.data.flip=0
     RandAugment                  --config.data.randaugment_ops=2
     a teacher (DeiT)             --config.model.family=deit --config.distillation.teacher=MODEL

@@ -290,7 +290,7 @@ def _refuse_kept_scores(teacher: Teacher, options: DistillationOptions) -> None:
     if options.keep_logits:
         rule = "leave it out: images are changed at random in each epoch, and scores with them"
         raise OptionError("distillation.keep_logits", options.keep_logits, rule)
-    rule = "set {data.image_size}, {data.image_mean} and {data.image_std} to those of the teacher"
+    rule = "set {model.image_size}, {data.image_mean} and {data.image_std} to those of the teacher"
     problem = f"the teacher {teacher.directory} reads images in another way than the student"
     raise OptionError("distillation.teacher", str(teacher.directory), rule, problem)
 

@@ -205,17 +205,17 @@ class ImageProcessing:
         return sides if height <= width else sides[::-1]
 
 
-def in_colours(image: "Image", channels: int) -> "Image":
-    """An image upright, as its EXIF data say, in red, green and blue (3) or in grey (1).
-
-    Raises:
-        OptionError: there are other colours.
-    """
-    from PIL import ImageOps
-
+def check_colours(channels: int) -> None:
+    """Raises OptionError where image files do not have so many colours."""
     if channels not in _MODES:
         rule = "image files have 3 colours, or 1 for grey: give pixel_values to the module"
         raise OptionError("model.num_channels", channels, rule)
+
+
+def in_colours(image: "Image", channels: int) -> "Image":
+    """An image upright, as its EXIF data say, in red, green and blue (3) or in grey (1)."""
+    from PIL import ImageOps
+
     upright = ImageOps.exif_transpose(image)
     return upright.convert(_MODES[channels])
 

@@ -25,7 +25,7 @@ from bert_jax.tasks.base.predictor import (
     Predictor,
 )
 from bert_jax.tokenization import Tokenizer
-from bert_jax.tokenization.image_processing import Size
+from bert_jax.tokenization.image_processing import Size, check_colours
 from bert_jax.tokenization.image_processor import ImageProcessor
 
 Prediction = TypeVar("Prediction")
@@ -73,10 +73,12 @@ def image_size(processor: ImageProcessor, config: EncoderConfig) -> tuple[Size, 
     """Height and width of the pixels of a model, and their T tokens.
 
     Raises:
-        OptionError: the size depends on the image, or is less than a patch.
+        OptionError: the size depends on the image, or is less than a patch; or the model reads
+            colours that image files do not have.
     """
     size, images = processor.size, config.images
     assert images is not None, "a family with an image processor"
+    check_colours(processor.channels)
     if size is None:
         rule = "give height and width as size, or a crop_size, in preprocessor_config.json"
         raise OptionError("size", processor.processing.size, rule)

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import optax
 
+from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import ImageFile
 from bert_jax.data.images.augmentation import AugmentationOptions
 from bert_jax.data.images.batches import TrainingImages
@@ -41,6 +42,7 @@ from bert_jax.tasks.image_classification.predict import (
     ImageScoresPredictor,
     logits_of,
 )
+from bert_jax.tokenization.image_processing import ImageProcessing
 from bert_jax.tokenization.image_processor import ImageProcessor
 
 _TOP = 5
@@ -263,35 +265,43 @@ def create(
         )
     test = [drop_unknown_labels(eval_set, problem) for eval_set in splits.test]
     splits = dataclasses.replace(splits, test=test)
-    stored: Any = model_init.tokenizer
     has_two = HEADS[1] in model_init.family.class_names
     head = start.head if start and start.head in HEADS else HEADS[has_two]
     description = model_init.describe(
-        stored or ImageProcessor({}),
+        model_init.tokenizer or ImageProcessor({}),
         head,
         num_labels=problem.outputs,
         labels=labels,
         problem_type=problem.problem_type,
     )
-    images = description.config.images
-    if images is None:
-        image_processor(None, description)
-    else:
-        own = image_processor(stored, description).processing if stored else None
-        processing = data.processing(own, images.pixels, images.num_channels)
-        # The file of a model stays as it is; an exported model has one in any case.
-        is_same = stored is not None and stored.fields and processing == own
-        made = ImageProcessor(processing.fields, channels=images.num_channels)
-        processor = stored if is_same else made
     return ImageClassificationTask(
         splits,
-        TrainedModel(processor, description, model_init.execution),
+        TrainedModel(_processor(data, model_init, description), description, model_init.execution),
         labelled_options(config, problem.best_metric),
         problem,
         augmentation=data,
         label_smoothing=data.label_smoothing,
         balanced=bool(data.class_weights),
     )
+
+
+def _processor(
+    data: ImageClassificationData, model_init: ModelInit, description: ModelDescription
+) -> ImageProcessor:
+    """How images become pixels: as the files of the model say, but for keys that are set."""
+    images, stored = description.config.images, model_init.tokenizer
+    if images is None:
+        return image_processor(None, description)  # which refuses it
+    if stored is None:
+        own, start = None, ImageProcessing.of_colours(images.num_channels, images.pixels)
+    else:
+        own = start = image_processor(stored, description).processing
+        if "image_size" in model_init.options.fields:
+            start = start.with_size(*images.pixels)
+    processing = data.processing(start)
+    if isinstance(stored, ImageProcessor) and stored.fields and processing == own:
+        return stored  # whose file stays as it is
+    return ImageProcessor(processing.fields, channels=images.num_channels)
 
 
 TRAIN = TrainSpec(

@@ -139,17 +139,16 @@ def test_the_five_best_labels_count_where_there_are_more(experiment_of):
 def test_a_model_goes_on_at_another_size_with_its_own_file(run, experiment_of):
     same = experiment_of(init_from=str(run / "model")).task
     assert same.processor.fields == bert_jax.load(run).tokenizer.fields
-    larger = experiment_of({"data.image_size": 12}, init_from=str(run / "model")).task
+    larger = experiment_of({"model.image_size": 12}, init_from=str(run / "model")).task
     assert (larger.size, larger.tokens) == ((12, 12), 10)
     assert larger.processor.fields["size"] == {"height": 12, "width": 12}
-    assert larger.description.config.images.image_size == 8
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"model.patch_size": 16}, "model.patch_size is 16; an image has 8: give a smaller patch"),
-        ({"data.image_size": 3}, "size is [3, 3]; it must be at least a patch, 4 × 4 pixels"),
+        ({"model.num_channels": 2}, "model.num_channels is 2; image files have 3 colours, or 1"),
         ({"data.length": 8}, "data.length is 8; all images of a model have the same number of"),
         ({"data.image_mean": (0.5, 0.5)}, "data.image_mean is (0.5, 0.5); give a number for each"),
         ({"data.resample": "cubic"}, "data.resample is 'cubic'; known are nearest, lanczos"),
