@@ -60,6 +60,7 @@ setup(
         "fsspec>=2025.9",
         "filelock>=4,<5",
         "matplotlib>=3.9,<4",
+        "pillow>=11,<14",
     ],
     extras_require={
         "tpu": ["jax[tpu]>=0.10,<0.12"],

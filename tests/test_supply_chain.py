@@ -13,6 +13,7 @@ NAMES = {
     "BSD-2-Clause": "BSD",
     "BSD-3-Clause": "BSD",
     "MIT": "MIT",
+    "MIT-CMU": "MIT-CMU",
     "MPL-2.0": "MPL|Mozilla",
     "PSF": "Python Software Foundation",
 }
