@@ -47,9 +47,15 @@ def _batches(
     # None at the end: TensorFlow never frees `make` and the objects that it refers to.
     current: Callable[[int], Batch] | None = make_batch
 
+    errors: list[Exception] = []  # TensorFlow makes a text of several lines of them
+
     def make(number: int) -> tuple[np.ndarray, ...]:
         call = current
-        return tuple((call(int(number)) if call else example).values())
+        try:
+            return tuple((call(int(number)) if call else example).values())
+        except Exception as error:
+            errors.append(error)
+            raise
 
     def make_tensors(number: object) -> dict[str, object]:
         arrays = tf.numpy_function(make, [number], dtypes)
@@ -63,6 +69,8 @@ def _batches(
     iterator = dataset.prefetch(2).as_numpy_iterator()
     try:
         yield from iterator
+    except tf.errors.OpError as error:
+        raise (errors or [error])[0] from None
     finally:
         # TensorFlow's threads call `make_batch`. If the iterator were dropped in the meantime, they
         # could wait for ever for an interpreter that has ended; so start no more batches, and wait

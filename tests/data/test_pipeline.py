@@ -45,7 +45,7 @@ def test_an_error_in_a_batch_reaches_the_caller():
     for stop in (5, 40):  # made when read, and made ahead
         batches = batches_in_order(fail_at_three, 0, stop)
         assert next(batches)["ids"][0, 0] == 0
-        with pytest.raises(Exception, match="batch three is broken"):
+        with pytest.raises(ValueError, match=r"^batch three is broken$"):
             list(batches)
 
 
