@@ -30,6 +30,19 @@ def metrics_of_bert_jax(
 
     `new` are the parameters that the directory does not have.
     """
+    return trained(task, batches, options, directory, microbatches=microbatches, new=new)[0]
+
+
+def trained(
+    task: Task,
+    batches: list[Batch],
+    options: OptimizerOptions,
+    directory: Path,
+    *,
+    microbatches: int = 1,
+    new: Collection[str] = (),
+) -> tuple[dict[str, np.ndarray], Any]:
+    """`metrics_of_bert_jax`, and the parameters after the last step."""
     mesh = make_mesh(MeshShape(), jax.local_devices()[:1])
     optimizer = make_optimizer(options, len(batches))
     abstract = abstract_state(task, optimizer, mesh)
@@ -52,7 +65,7 @@ def metrics_of_bert_jax(
     for batch in batches:
         state, metrics = step(state, to_global(mesh, batch))
         actual.append(jax.device_get(metrics))
-    return by_name(actual)
+    return by_name(actual), state.params
 
 
 def by_name(steps: Iterable[dict[str, Any]]) -> dict[str, np.ndarray]:
