@@ -123,8 +123,8 @@ def test_a_distillation_needs_a_teacher(experiment_of):
 def test_a_step_computes_the_teacher_and_the_projection(experiment_of, teacher_of, tmp_path):
     teacher = str(teacher_of("classes"))
     kept = experiment_of("classes", teacher=teacher, keep_logits=str(tmp_path)).task
-    student = ComputedModel(kept.description.config)
-    assert kept.computed_models == (student,)
+    student_alone = ComputedModel(kept.description.config, has_global_tokens=True)
+    assert kept.computed_models == (student_alone,)
 
     keys = {"init_from": "", "tokenizer.path": teacher, "model.hidden_size": 8}
     keys |= {"model.num_hidden_layers": 2, "model.num_attention_heads": 2}
@@ -132,7 +132,7 @@ def test_a_step_computes_the_teacher_and_the_projection(experiment_of, teacher_o
     student, teacher = experiment.task.computed_models
     # Embeddings and two layers, each from 8 to 16.
     assert student.flops_per_token == 3 * 2 * 8 * 16
-    assert teacher == ComputedModel(kept.description.config, is_trained=False)
+    assert teacher == dataclasses.replace(student_alone, is_trained=False)
 
 
 def test_layers_that_are_kept():
