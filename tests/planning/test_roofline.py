@@ -61,6 +61,17 @@ def test_gigaflops_of_a_sequence(size, length, predictions, gigaflops):
     assert result / 1e9 == pytest.approx(gigaflops, rel=1e-3)
 
 
+def test_twice_the_masks_cost_the_vocabulary_head_alone():
+    """As in benchmarks/results/pretraining.md."""
+    modern = find_family("modernbert")
+    base = modern.new_config("base", vocab_size=50_368)
+    tiny = modern.new_config("tiny", vocab_size=4096)
+    few, many = (real_flops(base, np.array([1024]), masks) for masks in (154, 307))
+    assert many / few == pytest.approx(1.045, abs=5e-4)
+    few, many = (32 * real_flops(tiny, np.array([64]), masks) for masks in (10, 19))
+    assert (few, many) == (8_688_500_736, 9_622_781_952)
+
+
 BY_HAND = EncoderConfig(
     vocab_size=10,
     hidden_size=2,
