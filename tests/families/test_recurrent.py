@@ -97,6 +97,20 @@ def test_a_classifier_reads_the_last_state_or_the_mean_of_both_directions(bidire
     np.testing.assert_allclose(logits, expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("head", ["causal_lm", "text_to_text"])
+def test_a_classifier_takes_the_encoder_of_a_model_that_writes(head, tmp_path):
+    """Of a language model, and of an autoencoder, whose decoder it leaves out."""
+    source = save(tmp_path / "model", "gru", head)
+    described = model_directory.load_description(source)
+    module = find_head("classification").make(described.config)
+    params, report = model_directory.load_params(source, described, module)
+    assert report.new == ("classifier/kernel",)
+    left_out = [name.split(".")[0] for name in report.unexpected_keys]
+    assert left_out == (["decoder"] * 8 if head == "text_to_text" else [])
+    stored = bert_jax.load(source).params["bert"]
+    jax.tree.map(np.testing.assert_array_equal, params["bert"], stored)
+
+
 @pytest.mark.slow
 def test_a_classifier_starts_from_a_language_model(tmp_path, capsys):
     """It needs no argument beside the directory, and learns which texts are about an animal."""
