@@ -113,7 +113,7 @@ class PairTask:
     """Compares the two vectors of each row, or the first vectors of all rows with the second."""
 
     description = SimpleNamespace(
-        config=SimpleNamespace(intermediate_size=64, num_attention_heads=2)
+        config=EncoderConfig(hidden_size=16, intermediate_size=64, num_attention_heads=2)
     )
 
     module = Pair()
