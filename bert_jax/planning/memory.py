@@ -86,9 +86,8 @@ def trace_activations(task: Task, optimizer: Optimizer) -> Activations:
         return jax.vjp(loss, params)[1], outputs
 
     config, batch = task.description.config, task.batch_shapes()
-    split_axes = {config.intermediate_size, config.num_attention_heads}
-    if config.is_recurrent:
-        split_axes = set()
+    # Recurrent layers have 1 of each, and nothing that is split.
+    split_axes = {config.intermediate_size, config.num_attention_heads} - {1}
     state = abstract_params(task.module), task.constants.abstract_params(one_device_mesh())
     few, many = (
         jax.tree.leaves(jax.eval_shape(backward, *state, with_rows(batch, rows)))
