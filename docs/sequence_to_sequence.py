@@ -32,6 +32,7 @@ MODELS: dict[str, dict[str, Any]] = {
 
 LETTERS = "abcdefghijklmnopqrst"
 LENGTHS = (5, 10, 15, 20, 25, 30)
+TRAINED = 40_000  # texts of 1 to 30 letters
 TEXTS = 50  # of each length
 SEEDS = (0, 1, 2)
 COPY_KEYS: dict[str, Any] = {
@@ -101,7 +102,7 @@ def write_copies(runs: Path) -> dict[str, Any]:
     """Files of random texts to copy: of 1 to 30 letters, and 50 of each of `LENGTHS`."""
     random = np.random.default_rng(0)
     lengths = {
-        "train": random.integers(1, LENGTHS[-1] + 1, 40_000),
+        "train": random.integers(1, LENGTHS[-1] + 1, TRAINED),
         "val": np.repeat(LENGTHS, TEXTS),
     }
     files = {}
@@ -230,6 +231,7 @@ def draw_alignment(model: Any, text: str) -> Figure:
 
 if __name__ == "__main__":
     verb, runs_directory, pictures, *data_directory = sys.argv[1:]
+    Path(pictures).mkdir(parents=True, exist_ok=True)
     if verb == "copy":
         copy(Path(runs_directory), Path(pictures))
     else:

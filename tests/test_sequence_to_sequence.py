@@ -14,6 +14,8 @@ def test_reversing_helps_to_copy_and_attention_solves_it(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "docs")
     program = importlib.import_module("sequence_to_sequence")
     monkeypatch.setattr(program, "SEEDS", (0,))
+    monkeypatch.setattr(program, "TRAINED", 10_000)
+    monkeypatch.setattr(program, "TEXTS", 10)
     program.copy(tmp_path / "runs", tmp_path)
     accuracy, shares = {}, {}
     for name in program.MODELS:
