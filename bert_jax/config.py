@@ -238,7 +238,9 @@ def set_key(config: ConfigDict, key: str, value: Any, *, where: str) -> None:
     if key not in defaults:
         if key in RENAMED_KEYS:
             raise UserError(f"{where}: {key!r} is called {RENAMED_KEYS[key]!r} now; rename it")
-        (near,) = difflib.get_close_matches(key, defaults, n=1, cutoff=0.0)
+        # First the keys that have the whole name, as train.global_batch_size has batch_size.
+        known = [each for each in defaults if each.endswith(key)] or defaults
+        (near,) = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
         raise UserError(f"{where}: unknown key {key!r}; the nearest known is {near!r}")
     if key == "task" and value != config.task:
         raise UserError(
