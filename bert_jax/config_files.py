@@ -90,6 +90,8 @@ def call_config(
         _check_argument(path, parameters[name], arguments, shown=value)
     try:
         return function(**arguments), frozenset(own)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
     except Exception as error:
         for name, value in arguments.items():
             if isinstance(error, KeyError) and error.args == (value,):  # of a table of the file

@@ -145,7 +145,7 @@ def test_google_and_back(model, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"--task": "translate"}, "task 'translate' is unknown; known are attentions, classif"),
+        ({"--task": "translate"}, "task 'translate' is unknown; known are alignments, att"),
         ({"--task": "tagging"}, "task 'tagging' needs a model with the head tagging"),
         ({"--output-format": "xml"}, "--output-format is 'xml'; this task has jsonl"),
         ({"--input-format": "xml"}, "--input-format is 'xml'; known are jsonl, tsv, csv"),

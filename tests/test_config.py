@@ -256,7 +256,10 @@ def test_a_tokenizer_that_differs_from_the_model_is_refused(base_model, pieces, 
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("translation.py:size=huge", "argument size is 'huge', which is unknown"),
+        (
+            "translation.py:size=huge",
+            "translation.py: model.size is 'huge'; known are tiny, small, base, big",
+        ),
         ("gpt.py:family=openai-gpt,source=text:a", "openai-gpt needs tokenizer=DIRECTORY"),
     ],
 )

@@ -68,17 +68,20 @@ class Towers(nn.Module):
             self.document_tower = self.clone(towers=1)  # the name is DOCUMENT_TOWER
 
     def __call__(
-        self, texts: Mapping[str, VectorInputs] | jax.Array, *, deterministic: bool = True
+        self,
+        texts: Mapping[str, VectorInputs] | EncoderInputs | jax.Array,
+        *,
+        deterministic: bool = True,
     ) -> RankedVectors:
         """The vectors of queries and documents.
 
         Args:
-            texts: inputs of both `SIDES`, with arrays [B, T] and [B, K, S]; or `input_ids` of both,
-                to initialise parameters.
+            texts: inputs of both `SIDES`, with arrays [B, T] and [B, K, S]; or `EncoderInputs`, or
+                `input_ids`, of both, to initialise parameters.
             deterministic: False for training, with dropout from the RNG stream "dropout".
         """
         if not isinstance(texts, Mapping):
-            texts = dict.fromkeys(SIDES, VectorInputs(texts))
+            texts = dict.fromkeys(SIDES, VectorInputs.from_call(texts))
         of_documents = self.document_tower if self.towers == 2 else self
         return RankedVectors(
             self.encode(texts[QUERY], deterministic=deterministic),

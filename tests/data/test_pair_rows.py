@@ -19,7 +19,7 @@ PADDING = SimpleNamespace(padding_id=9)
 def sequences(rows):
     ids = np.array([token for row in rows for token in row], np.int32)
     lengths = np.array([len(row) for row in rows], np.int64)
-    return Sequences(ids, np.zeros(len(ids), np.int8), lengths)
+    return Sequences(ids, np.zeros(len(ids), np.int8), lengths, np.zeros(0, np.int32), {})
 
 
 def encoded(sources=SOURCES, targets=TARGETS, source_length=6, target_length=6):

@@ -198,7 +198,9 @@ def test_variables_of_a_model_keep_their_names(name):
 def shapes():
     """The shape of every parameter of any of the models."""
     shapes = {}
-    config = with_fields(CONFIG, {"tie_word_embeddings": False, "use_crf": True})
+    config = with_fields(
+        CONFIG, {"tie_word_embeddings": False, "use_crf": True, "layer_mix": "softmax"}
+    )
     joint = with_fields(config, {"qa_head": "joint"})
     for name, of_head in [
         *((name, config) for name in FAMILY.class_names),
@@ -223,6 +225,8 @@ def test_names_and_shapes_that_google_does_not_have(shapes):
         "crf_transitions": ("crf.transitions", (4, 4)),
         "crf_start": ("crf.start_transitions", (4,)),
         "crf_end": ("crf.end_transitions", (4,)),
+        "layer_mix/weights": ("layer_mix.weights", (CONFIG.num_hidden_layers + 1,)),
+        "layer_mix/scale": ("layer_mix.scale", (1,)),
     }
     for part, shape in {
         "start": (1, 6),

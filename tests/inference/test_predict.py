@@ -285,7 +285,7 @@ def test_lines_on_stderr(ask, tmp_path, capsys):
             "nonsense",
             "",
             {},
-            "task 'nonsense' is unknown; known are attention_rollout, attentions, c",
+            "task 'nonsense' is unknown; known are alignments, attention_rollout, attentions, c",
         ),
     ],
 )

@@ -11,7 +11,8 @@ from bert_jax.models import execution, kernels
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution, resolve_execution
 from bert_jax.models.kernels.definition import attention
-from tests.models.test_kernels import inputs_of, kernel_of, tokens_of
+from tests.models.test_kernel_choice import kernel_of
+from tests.models.test_kernels import inputs_of, tokens_of
 from tests.random_params import random_params
 from tests.recipes import toy_kernel
 
