@@ -10,10 +10,12 @@ import pytest
 from bert_jax.errors import OptionError
 from bert_jax.models import surgery
 from bert_jax.models.encoder import Encoder, abstract_params
+from bert_jax.models.execution import Execution
 from bert_jax.models.head import find_head, with_fields
 from bert_jax.models.layer_mix import LayerMix
 from bert_jax.models.packed_rows import EncoderInputs, PackedRows, Tokens
 from bert_jax.models.transformer_layer import RequestedOutputs
+from bert_jax.tasks.base.model_init import ModelInit, ModelOptions
 from tests.random_params import random_params, small_config
 
 
@@ -117,3 +119,14 @@ def test_a_model_with_fewer_layers_has_the_weights_of_those_that_stay():
     assert kept["layer_mix"]["weights"].tolist() == [weights[0], weights[1], weights[3]]
     expected = abstract_params(find_head("classification").make(fewer))
     assert jax.tree.map(jnp.shape, kept) == jax.tree.map(jnp.shape, expected)
+
+
+def test_a_mix_that_the_head_of_a_training_does_not_read_is_refused(tokenizer):
+    init = ModelInit(Execution(), options=ModelOptions(fields={"layer_mix": "softmax"}))
+    for head in ("classification", "tagging", "multiple_choice"):
+        config = init.describe(tokenizer, head).config
+        assert "layer_mix" in abstract_params(find_head(head).make(config))
+    for head in ("encoder", "question_answering"):
+        message = f"layer_mix is 'softmax'; the head {head} reads the last layer alone: leave it"
+        with pytest.raises(OptionError, match=message):
+            init.describe(tokenizer, head)

@@ -13,14 +13,10 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.checkpoints.sentence_transformers.entries import encoder_directory
 from bert_jax.errors import OptionError, listed
-from bert_jax.families.family import (
-    DEFAULT_MODEL_TYPE,
-    Family,
-    check_padding,
-    find_family,
-)
+from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, check_padding, find_family
 from bert_jax.models import surgery
 from bert_jax.models.config import EncoderConfig, check_fields
+from bert_jax.models.encoder_with_head import Classifier
 from bert_jax.models.execution import Execution, resolve_execution
 from bert_jax.models.head import (
     encoder_keys,
@@ -32,6 +28,7 @@ from bert_jax.models.head import (
 )
 from bert_jax.models.heads.masked_lm import MaskedLMOptions
 from bert_jax.models.image_options import ImageOptions
+from bert_jax.models.layer_mix import MIXES
 from bert_jax.models.vectors import StoredVectors
 from bert_jax.options import differing_names
 from bert_jax.process import say
@@ -210,6 +207,10 @@ class ModelInit:
         """
         family = self.family.with_head(head)
         family.class_name(head)  # the family has this head
+        mix, module = self.options.fields.get("layer_mix", MIXES[0]), find_head(head).module
+        if mix != MIXES[0] and not (isinstance(module, type) and issubclass(module, Classifier)):
+            rule = f"the head {head} reads the last layer alone: leave it out"
+            raise OptionError("model.layer_mix", mix, rule)
         config = self.architecture(tokenizer)
         if num_labels is not None:
             config = dataclasses.replace(config, num_labels=num_labels)
