@@ -193,7 +193,8 @@ def read_config(path: Path, default_type: str = DEFAULT_MODEL_TYPE) -> ModelDesc
     Raises:
         UserError: the file is missing, damaged or incomplete, or describes another model.
     """
-    fields = read_json_object(path, remedy="give a model directory")
+    remedy = "give a model directory, which bert-jax convert makes of Google's and AllenNLP's files"
+    fields = read_json_object(path, remedy=remedy)
     named = fields.get("architectures")
     class_names = named if isinstance(named, list) else []
     if not fields.get("model_type"):

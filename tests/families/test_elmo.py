@@ -12,9 +12,11 @@ from bert_jax.data.padding import Sequences, pad
 from bert_jax.errors import UserError
 from bert_jax.models.decoding import DecoderCache
 from bert_jax.models.encoder import Encoder
+from bert_jax.models.execution import Execution
 from bert_jax.models.packed_rows import EncoderInputs, PackedRows
 from bert_jax.models.transformer_layer import RequestedOutputs
 from bert_jax.planning.roofline import program_flops, real_flops
+from bert_jax.tasks.base.model_init import ModelOptions, model_init
 from bert_jax.tokenization import load_tokenizer
 from tests.families import elmo_files
 
@@ -194,6 +196,12 @@ def test_files_that_are_missing_or_wrong(directory, tmp_path):
         bert_jax.load(lacking)
     assert bert_jax.load(directory / "elmo_tiny_weights.hdf5").report.complete
     assert bert_jax.load(directory / "elmo_tiny_options.json").report.complete
+
+
+def test_a_training_starts_from_converted_files(directory):
+    message = "config.json does not exist; give a model directory, which bert-jax convert makes of"
+    with pytest.raises(UserError, match=message):
+        model_init(ModelOptions(), Execution(), init_from=str(directory))
 
 
 def test_inputs_that_do_not_belong_to_the_model(model, tiny_config):
