@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from bert_jax.errors import OptionError
+from bert_jax.errors import OptionError, UserError, first_line
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -213,10 +213,19 @@ def check_colours(channels: int) -> None:
 
 
 def in_colours(image: "Image", channels: int) -> "Image":
-    """An image upright, as its EXIF data say, in red, green and blue (3) or in grey (1)."""
+    """An image upright, as its EXIF data say, in red, green and blue (3) or in grey (1).
+
+    Raises:
+        UserError: its EXIF data are damaged; the message has no location.
+    """
     from PIL import ImageOps
 
-    upright = ImageOps.exif_transpose(image)
+    try:
+        upright = ImageOps.exif_transpose(image)
+    # Errors of any kind, as AttributeError or struct.error: Pillow writes the data again, too.
+    except Exception as error:
+        problem = f"the EXIF data of the image cannot be read: {first_line(error)}"
+        raise UserError(f"{problem}; save it again without them, or remove it") from error
     return upright.convert(_MODES[channels])
 
 

@@ -1,13 +1,14 @@
 """`preprocessor_config.json`, and the pixels that it describes."""
 
 import json
+import struct
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from bert_jax.errors import OptionError, UserError
-from bert_jax.tokenization.image_processing import ImageProcessing
+from bert_jax.tokenization.image_processing import ImageProcessing, in_colours
 from bert_jax.tokenization.image_processor import read_image_processor
 
 # As google/vit-base-patch16-224 has it, with one number for both sides.
@@ -70,6 +71,20 @@ def test_a_photo_is_turned_as_its_camera_says_and_made_grey():
     pixels = ImageProcessing.from_fields(fields).pixels(image, 1)
     assert pixels.shape == (4, 2, 1)
     assert pixels[0, 0, 0] == 76  # 0.299 of 255
+
+
+def test_damaged_exif_data_are_an_error_of_the_image():
+    # Orientation 6, and a unit of the resolution that is a text.
+    tags = struct.pack(">HHI2H HHI4s", 0x112, 3, 1, 6, 0, 0x128, 2, 2, b"ab")
+    damaged = {
+        b"Exif\0\0XX*\0\x08\0\0\0": "not a TIFF file",
+        b"Exif\0\0MM\0*\0\0\0\x08\0\2" + tags + bytes(4): "required argument is not an integer",
+    }
+    for content, problem in damaged.items():
+        image = Image.new("RGB", (4, 2))
+        image.info["exif"] = content
+        with pytest.raises(UserError, match=f"^the EXIF data of the image .*{problem}.*; save it"):
+            in_colours(image, 3)
 
 
 def test_files_are_written_as_they_were_read(tmp_path):

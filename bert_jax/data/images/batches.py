@@ -52,14 +52,14 @@ class TrainingImages:
         example = self.examples[number]
         processing, channels = self.processor.processing, self.processor.channels
         try:
-            image = decode(example.input)
+            image = in_colours(decode(example.input), 3 if epoch is not None else channels)
         except UserError as error:
             raise UserError(f"{example.location}: {error}") from error
         if epoch is None:
             return processing.pixels(image, channels)
         key = derive_key(self.seed, epoch, number)
         options = self.augmentation
-        image = augmented(in_colours(image, 3), key, options, self.size, processing.resample)
+        image = augmented(image, key, options, self.size, processing.resample)
         if options.crops:  # it has the size of the model already
             processing = dataclasses.replace(processing, do_resize=False, do_center_crop=False)
         return processing.pixels(image, channels)

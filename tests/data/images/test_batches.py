@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from bert_jax.data.images.augmentation import AugmentationOptions
 from bert_jax.data.images.batches import TrainingImages
@@ -48,3 +49,12 @@ def test_a_file_that_was_damaged_meanwhile_is_named(images, tmp_path):
     with pytest.raises(UserError) as caught:
         made.pixels(np.array([1]), epoch=0)
     assert str(caught.value) == f"{file}: it is no image that Pillow can read; replace or remove it"
+
+
+def test_a_file_with_damaged_exif_data_is_named(images, tmp_path):
+    made = images()
+    file, exif = tmp_path / "photos" / "dark" / "1.png", b"Exif\0\0XX*\0\x08\0\0\0"
+    Image.fromarray(drawn("dark", 1)).save(file, "PNG", exif=exif)
+    for epoch in (None, 0):
+        with pytest.raises(UserError, match="^.*dark/1.png: the EXIF data of the image cannot be"):
+            made.pixels(np.array([1]), epoch)
