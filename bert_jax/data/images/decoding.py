@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from bert_jax.data.examples import ImageFile
 from bert_jax.errors import UserError, first_line
-from bert_jax.files import as_path, reachable
+from bert_jax.files import as_path, is_remote, reachable
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -26,7 +26,7 @@ def check(image: ImageFile) -> None:
     Raises:
         UserError: it is no image; the message has no location.
     """
-    if image.content or image.size:
+    if not is_remote(image.path):
         _opened(image, is_whole=False)
 
 

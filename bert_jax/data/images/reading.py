@@ -65,6 +65,9 @@ def read_images(
                 if needs_labels:
                     raise _no_labels(source, options)
                 label = None
+            if isinstance(label, list | tuple | dict):
+                problem = f"the label is {label!r:.80}, and an image has one class"
+                raise UserError(f"{example.location}: {problem}; give a string")
             try:
                 check(example.input)
             except UserError as error:
@@ -175,12 +178,17 @@ def _folder(folder: Path) -> Iterator[Example[ImageFile]]:
     others: list[Path] = []
 
     def images_of(paths: Iterable[Path]) -> list[Path]:
-        files = [path for path in paths if not path.name.startswith(".") and path not in classes]
-        images = [path for path in files if path.suffix.lower() in ENDINGS]
-        others.extend(path for path in files if path.suffix and path not in {*images})
+        images: list[Path] = []
+        for path in paths:
+            if any(part.startswith(".") for part in path.relative_to(folder).parts):
+                continue
+            if path.suffix.lower() in ENDINGS:
+                images.append(path)
+            elif not path.is_dir():
+                others.append(path)
         return images
 
-    found = [("", path) for path in images_of(entries)]
+    found = [("", path) for path in images_of(entries) if path not in classes]
     if classes and found:
         rule = "move it into the folder of its class"
         raise UserError(f"{found[0][1]} is beside the folders of classes; {rule}")

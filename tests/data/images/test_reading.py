@@ -25,7 +25,10 @@ def test_a_folder_has_a_folder_for_each_class(tmp_path, capsys):
     (folder / "dark" / "more").mkdir()
     (folder / "dark" / "more" / "2.JPG").write_bytes(encoded(drawn("dark", 2), "JPEG"))
     (folder / "dark" / "notes.txt").write_text("seen in May")
-    (folder / ".cache").mkdir()
+    (folder / "dark" / "README").write_text("seen in May")
+    for hidden in (folder / ".cache", folder / "dark" / ".cache"):
+        hidden.mkdir()
+        (hidden / "0.png").write_bytes(encoded(drawn("dark", 0)))
     assert labelled(folder) == [
         ("dark/0.png", "dark"),
         ("dark/1.png", "dark"),
@@ -33,7 +36,7 @@ def test_a_folder_has_a_folder_for_each_class(tmp_path, capsys):
         ("light/0.png", "light"),
         ("light/1.png", "light"),
     ]
-    said = f"1 files that are no images are left out; the first: {folder}/dark/notes.txt"
+    said = f"2 files that are no images are left out; the first: {folder}/dark/README"
     assert said in capsys.readouterr().err
 
 
@@ -78,6 +81,11 @@ def no_image(folder):
     return folder, f"{folder}/dark/0.png: it is no image that Pillow can read; replace or remove it"
 
 
+def empty_file(folder):
+    (folder / "dark" / "0.png").write_bytes(b"")
+    return folder, f"{folder}/dark/0.png: it is no image that Pillow can read; replace or remove it"
+
+
 def empty_class(folder):
     (folder / "empty").mkdir()
     return folder, f"{folder}/empty is the folder of a class and has no images; remove the folder"
@@ -110,6 +118,12 @@ def no_label(folder):
     return folder / "list.jsonl", f"{folder}/list.jsonl:2: the image has no label; give every image"
 
 
+def several_labels(folder):
+    (folder / "list.jsonl").write_text('{"image": "dark/0.png", "label": ["x", "y"]}\n')
+    problem = "the label is ['x', 'y'], and an image has one class; give a string"
+    return folder / "list.jsonl", f"{folder}/list.jsonl:1: {problem}"
+
+
 def no_column(folder):
     (folder / "list.csv").write_text("photo,label\n0.png,x\n")
     problem = "there is no column of the image, only 'photo', 'label'; set data.image_column"
@@ -118,7 +132,10 @@ def no_column(folder):
 
 @pytest.mark.parametrize(
     "damage",
-    [no_image, empty_class, beside_classes, no_classes, splits, no_file, no_label, no_column],
+    [
+        *(no_image, empty_file, empty_class, beside_classes, no_classes, splits),
+        *(no_file, no_label, several_labels, no_column),
+    ],
     ids=lambda damage: damage.__name__,
 )
 def test_errors_name_the_file_and_the_remedy(tmp_path, damage):
