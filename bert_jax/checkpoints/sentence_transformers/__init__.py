@@ -24,12 +24,15 @@ ROUTER = "router_config.json"
 METADATA = "artifact.metadata"
 """A file of Stanford's ColBERT, see `colbert`."""
 
-# Version 0 has a class, and a name of this file, for each family.
+# Version 0 has a class, and a name of this file, for each family; its LSTM is a later module.
 ENCODER_FILES = (
     ENCODER,
     *(f"sentence_{name.replace('_', '-')}_config.json" for name in family_names()),
 )
-ENCODERS = ("transformer", *(name.replace("_", "") for name in family_names()))
+ENCODERS = (
+    "transformer",
+    *(name.replace("_", "") for name in family_names() if name != "lstm"),
+)
 
 MLM_ENCODER = "MLMTransformer"
 """The class of an encoder with the head of the masked language model; since version 5.4 also
