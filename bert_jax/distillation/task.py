@@ -295,15 +295,33 @@ def _refuse_kept_scores(teacher: Teacher, options: DistillationOptions) -> None:
     raise OptionError("distillation.teacher", str(teacher.directory), rule, problem)
 
 
+def _scores_only(options: DistillationOptions, problem: str) -> OptionError:
+    """The error of layers that cannot be compared."""
+    weights = [f"{{distillation.{part}_weight}}" for part in options.parts.keys() - {*SCORE_PARTS}]
+    rule = f"compare only scores: leave out {listed(sorted(weights), len(weights))}"
+    return OptionError("distillation.teacher", options.teacher, rule, problem)
+
+
 def _compared_layers(
     student: ModelDescription, teacher: ModelDescription, options: DistillationOptions
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The compared layers of the student, from 1, and the corresponding layers of the teacher.
 
     Raises:
-        OptionError: layers that are compared do not exist, or have other sizes.
+        OptionError: layers that are compared do not exist, or have other sizes or tokens.
     """
     own, other = student.config, teacher.config
+    patches = [
+        (images.patch, images.num_leading_tokens)
+        for images in (own.images, other.images)
+        if images is not None
+    ]
+    if options.compares_layers and len({*patches}) > 1:
+        problem = (
+            f"the teacher {options.teacher} has other tokens of an image than the student, by the "
+            "size of a patch or the distillation token: their states cannot be compared"
+        )
+        raise _scores_only(options, problem)
     count, most = own.num_hidden_layers, other.num_hidden_layers
     layers = options.layer_map or tuple(
         max(1, round(layer * most / count)) for layer in range(1, count + 1)
@@ -370,13 +388,9 @@ def distilled(
     reader = task if teacher.reads_rows_of(task) else teacher.reader(partial(create, config), task)
     rows = reader if teacher.makes_rows_for(task) else task
     if reader is not rows and options.compares_layers:
-        weights = [
-            f"{{distillation.{part}_weight}}" for part in options.parts if part not in SCORE_PARTS
-        ]
-        rule = f"compare only scores: leave out {listed(weights, len(weights))}"
         problem = (
             f"the teacher {options.teacher} has another tokenizer than the student: the states of "
             "their tokens cannot be compared"
         )
-        raise OptionError("distillation.teacher", options.teacher, rule, problem)
+        raise _scores_only(options, problem)
     return DistilledTask(task, teacher, options, reader, rows)

@@ -66,6 +66,16 @@ def test_scores_are_those_of_the_changed_images(deit, changes, keys, message):
         assert deit(changes, **keys).task
 
 
+@pytest.mark.parametrize(
+    "changes", [{}, {"model.family": "vit", "model.patch_size": 2}], ids=["token", "patches"]
+)
+def test_states_of_other_tokens_are_not_compared(deit, changes):
+    """A ViT has no distillation token, and each size of a patch its own number of tokens."""
+    message = "other tokens of an image than the student.*leave out distillation.hidden_weight"
+    with pytest.raises(OptionError, match=message):
+        assert deit(changes, hidden_weight=1.0, soft_weight=1.0).task
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ["soft", "hard"])
 def test_a_student_trains_and_is_exported_with_both_heads(deit, tmp_path, part):
