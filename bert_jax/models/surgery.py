@@ -101,8 +101,13 @@ def extend_positions(params: Any, config: EncoderConfig, length: int) -> tuple[A
 
     Raises:
         UserError: `length` is smaller; positions cannot be removed, and shorter texts need no
-            change.
+            change. Or the model reads images.
     """
+    if config.images is not None:
+        raise UserError(
+            "the positions of a model of images are interpolated for images of another size, "
+            "without a new table; for a training with such images set model.image_size"
+        )
     if length < config.max_length:
         raise UserError(
             f"positions is {length}, but the model has {config.max_length} and "

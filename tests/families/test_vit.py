@@ -129,6 +129,11 @@ def test_verbs_for_texts_are_refused_in_one_line(model, verb):
     )
 
 
+def test_positions_for_longer_texts_are_refused(model):
+    with pytest.raises(UserError, match="interpolated for images of .* set model.image_size$"):
+        model.extend_positions(64)
+
+
 def test_a_server_and_tasks_for_texts_refuse_it(model, refused, tmp_path):
     directory = model.origin.directory
     assert refused("serve", "--model", directory, "--port", "0").endswith(
