@@ -48,7 +48,7 @@ from bert_jax.tokenization.image_processor import ImageProcessor
 _TOP = 5
 _SPLIT_FOLDERS = {
     "train": ("train",),
-    "validation": ("validation", "val"),
+    "validation": ("validation", "val", "valid"),
     "test": ("test",),
 }
 

@@ -175,3 +175,11 @@ def test_one_class_is_refused(tmp_path, experiment_of):
     changes = {"data.directory": "", "data.train": str(folder / "list.csv")}
     with pytest.raises(UserError, match=r"the training images have 1 class \(dark\); give images"):
         experiment_of(changes).check()
+
+
+@pytest.mark.parametrize("name", ["validation", "val", "valid"])
+def test_usual_names_of_the_folder_of_validation(experiment_of, tmp_path, name):
+    folder = write_images(tmp_path / "photos", count=3, splits=("train", name))
+    task = experiment_of({"data.directory": str(folder)}).task
+    assert len(task.splits.train) == 6
+    assert [eval_set.source for eval_set in task.splits.validation] == [str(folder / name)]
