@@ -15,7 +15,7 @@ from bert_jax.training.logs import RESUMED, read_metrics
 from bert_jax.workdir import finished_result, run_sections
 
 _OF_RUNS = (RUN_CONFIG, SEVERAL_RUNS)
-_PREDICTIONS, _WARNINGS = "predictions", "warnings"
+_PREDICTIONS, _WARNINGS, _EXPORTED_STEP = "predictions", "warnings", "exported_step"
 
 
 def report(workdirs: Sequence[str | Path]) -> Page:
@@ -61,6 +61,7 @@ def _run(workdir: Path, name: str) -> Run:
     sections = run_sections(workdir)
     result = finished_result(workdir) or {}
     warnings = result.pop(_WARNINGS, ())
+    result.pop(_EXPORTED_STEP, None)  # no metric
     return Run(
         name,
         dict(_flat(sections.keys)),

@@ -29,7 +29,8 @@ def make_run(tmp_path):
             {"step": 2, "split": "validation", "loss": loss, "accuracy": 0.5},
         ]
         (workdir / "metrics.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in lines))
-        result = {"loss": loss, "accuracy": 0.5, "warnings": [f"warning {HOSTILE}"]}
+        result = {"loss": loss, "accuracy": 0.5, "exported_step": 2}
+        result["warnings"] = [f"warning {HOSTILE}"]
         (workdir / "result.json").write_text(json.dumps(result))
         predictions = [
             {"text": "nice & fine", "expected": "good", "label": HOSTILE, "score": 0.75},
@@ -52,6 +53,7 @@ def test_runs_side_by_side(make_run, tmp_path, capsys):
     html = target.read_text()
     assert "<td>loss</td><td>0.5</td><td>0.25</td>" in html
     assert re.search(r"<td>seed</td><td><bdi>\d+</bdi></td><td><bdi>7</bdi></td>", html)
+    assert "exported_step" not in html
     assert html.count("<figure>") == 3  # loss, learning rate, accuracy
     assert "learning rate over the steps; at the end" in html
     assert html.count("stroke-dasharray: 0.8,1.32") == 3 * 2  # where each was resumed
