@@ -5,7 +5,7 @@ import json
 import h5py
 import numpy as np
 
-WIDTH, CELL, CLIP = 6, 5, 0.4
+WIDTH, CELL, CLIP = 6, 7, 0.4
 OPTIONS = {
     "lstm": {
         "cell_clip": CLIP,

@@ -103,6 +103,9 @@ def test_every_rule_is_some_parameter_s_first():
     )
     positions = {"share_att_key": False, "conv_kernel_size": 3, "position_buckets": 8}
     deberta = find_family("deberta-v2").new_config("tiny", **positions)
+    mixed, elmo = with_fields(CONFIG, {"layer_mix": "softmax"}), find_family("elmo")
+    recurrent = find_family("lstm").new_config("base")
+    attending = with_fields(recurrent, {"decoder_attention": "additive"})
     models = [
         *((CONFIG, head) for head in HEADS),
         (joint, "question_answering"),
@@ -113,6 +116,12 @@ def test_every_rule_is_some_parameter_s_first():
         (find_family("marian").new_config("tiny"), "text_to_text"),
         (modern, "classification"),
         (deberta, "masked_lm"),
+        (mixed, "classification"),
+        (elmo.new_config("tiny"), "tagging"),
+        (recurrent, "causal_lm"),
+        (attending, "text_to_text"),
+        (find_family("deit").new_config("tiny"), "image_classification_with_teacher"),
+        (find_family("vit").new_config("tiny"), "image_classification"),
     ]
     names = {name for model in models for name in flatten_dict(shapes_of(*model), sep="/")}
     student = ProjectedStudent(CONFIG, find_head("masked_lm").make(CONFIG), width=8)

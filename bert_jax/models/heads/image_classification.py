@@ -7,7 +7,7 @@ import jax
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.encoder_with_head import EncoderWithHead, output_layer
-from bert_jax.models.head import Head, dense_axes
+from bert_jax.models.head import Head
 from bert_jax.models.heads import classification
 
 
@@ -25,9 +25,8 @@ class ImageClassificationModel(EncoderWithHead):
 
 
 HEAD = Head(
-    ImageClassificationModel,
+    ImageClassificationModel,  # heads/classification.py has the axes of "classifier"
     makes_vectors=False,
-    axes=dense_axes("classifier"),
     shown_by=((f"{ENCODER_SCOPE}/embeddings/patches/kernel", "classifier/kernel"),),
     label_parameters=("classifier/",),
     label_kernels=("classifier/kernel",),
