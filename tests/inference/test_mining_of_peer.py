@@ -90,7 +90,8 @@ def test_the_same_negatives_and_scores(files, peer, options, monkeypatch, tmp_pa
 
     directory, rows, corpus = files
     monkeypatch.setattr(hard_negatives, "is_datasets_available", lambda: True)
-    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(Dataset=Dataset))
+    library = types.SimpleNamespace(Dataset=Dataset, __version__="0")  # a model card names it
+    monkeypatch.setitem(sys.modules, "datasets", library)
     dataset = Dataset(query=[row[0] for row in rows], positive=[row[1] for row in rows])
     options, rescoring = dict(options), {}
     if options.pop("reranker", False):
