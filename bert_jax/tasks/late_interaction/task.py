@@ -1,17 +1,71 @@
-"""The task of a config, whose texts have the lengths in the description of its model."""
+"""The vectors of tokens, compared by MaxSim; their lengths are in the model's description."""
 
 import dataclasses
+from typing import Any
 
-from bert_jax.models.vectors import DOCUMENT, QUERY
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.models.execution import Execution
+from bert_jax.models.heads.token_vectors import MEAN_MAXSIM, TokenTowers, TokenVectors
+from bert_jax.models.maxsim import jax_maxsim
+from bert_jax.models.vectors import DOCUMENT, QUERY, Normalize
 from bert_jax.tasks.base.labelled_task import TrainedModel
 from bert_jax.tasks.base.model_init import ModelInit
+from bert_jax.tasks.base.retrieval.interaction import Interaction
 from bert_jax.tasks.base.retrieval.spec import retrieval_spec
 from bert_jax.tasks.base.retrieval.task import RetrievalTask
 from bert_jax.tasks.base.train_spec import TaskConfig
-from bert_jax.tasks.late_interaction.interaction import LateInteraction
+from bert_jax.tasks.embed import TextPreparation
 from bert_jax.tasks.late_interaction.options import LateInteractionData
-from bert_jax.tasks.token_vectors import token_vectors_of
+from bert_jax.tasks.token_vectors import TokenRows, token_vectors_of
 from bert_jax.tokenization import Tokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class LateInteraction(Interaction):
+    """The vectors of tokens, compared by MaxSim.
+
+    Attributes:
+        description, tokenizer: see `Interaction`.
+    """
+
+    cosine_remedy = "{data.similarity=maxsim}, or {data.normalize=false}"
+
+    description: ModelDescription
+    tokenizer: Tokenizer
+
+    @property
+    def stored(self) -> TokenVectors:
+        """How vectors are made."""
+        return token_vectors_of(self.description)
+
+    @property
+    def are_cosines(self) -> bool:
+        """The means of cosines; their sums are none."""
+        is_normal = self.stored.modules[-1:] == (Normalize(),)
+        return self.stored.similarity == MEAN_MAXSIM and is_normal
+
+    def make_module(self, execution: Execution) -> nn.Module:
+        return TokenTowers(self.description.config, execution, modules=self.stored.modules)
+
+    def prepare(self, side: str) -> TextPreparation:
+        return TokenRows(self.stored, self.tokenizer, side).prepare
+
+    def arrays(self, side: str, rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return TokenRows(self.stored, self.tokenizer, side).arrays(rows)
+
+    def scores(self, query: Any, document: Any) -> jax.Array:
+        vectors, mask = query  # BTX, BT
+        # CKSX → MSX
+        documents, counts = (array.reshape(-1, *array.shape[2:]) for array in document)
+        scores = jax_maxsim(vectors, mask > 0, documents, counts > 0)
+        if self.stored.similarity == MEAN_MAXSIM:
+            return scores / jnp.maximum(mask.sum(axis=1, keepdims=True), 1)
+        return scores
 
 
 class LateInteractionTask(RetrievalTask):

@@ -15,7 +15,7 @@ from bert_jax.experiment import Experiment
 from bert_jax.inference.evaluation import write_result
 from bert_jax.metrics.ranking import ranking_metrics
 from bert_jax.sharding.mesh import one_device_mesh
-from bert_jax.tasks.retrieval.interaction import DualInteraction
+from bert_jax.tasks.retrieval.task import DualInteraction
 
 LISTS = [
     {"query": "a cat", "positives": ["the cat sat ."], "negatives": ["the sea was low ."]},

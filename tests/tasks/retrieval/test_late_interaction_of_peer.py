@@ -9,8 +9,8 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.models.dual_encoder import RankedVectors
 from bert_jax.models.heads.token_vectors import MEAN_MAXSIM, TokenVectors
 from bert_jax.tasks.base.retrieval.objectives import find_objective
-from bert_jax.tasks.late_interaction.interaction import LateInteraction
 from bert_jax.tasks.late_interaction.options import LateInteractionData
+from bert_jax.tasks.late_interaction.task import LateInteraction
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ from bert_jax.models.dual_encoder import RankedVectors
 from bert_jax.models.heads.text_vectors import TextVectors
 from bert_jax.tasks.base.retrieval.objectives import find_objective
 from bert_jax.tasks.base.retrieval.options import DIRECTIONS
-from bert_jax.tasks.retrieval.interaction import DualInteraction
 from bert_jax.tasks.retrieval.options import DualEncoderData
+from bert_jax.tasks.retrieval.task import DualInteraction
 
 # Vectors of 4 queries with 3 documents each, the positive first, and a teacher's scores.
 DRAW = np.random.default_rng(0)

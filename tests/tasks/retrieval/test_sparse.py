@@ -12,8 +12,8 @@ from bert_jax import cli
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.models.dual_encoder import RankedVectors
 from bert_jax.tasks.base.retrieval.objectives import find_objective
-from bert_jax.tasks.sparse_retrieval.interaction import SparseInteraction, flops
 from bert_jax.tasks.sparse_retrieval.options import SparseData
+from bert_jax.tasks.sparse_retrieval.task import SparseInteraction, flops
 from tests.runs import assert_same_metrics, run_on_devices
 
 # Vectors of 3 queries with 2 documents each, the positive first.
