@@ -20,8 +20,7 @@ from bert_jax.tasks.base.labelled_options import (
 )
 from bert_jax.tasks.base.labelled_task import TrainedModel, TrainingRows, encode_in_chunks
 from bert_jax.tasks.base.model_init import ModelInit
-from bert_jax.tasks.base.ranked_task import RankedTask
-from bert_jax.tasks.base.ranking_options import RankedData
+from bert_jax.tasks.base.ranked_task import RankedData, RankedTask
 from bert_jax.tasks.base.splits import Splits, read_splits
 from bert_jax.tasks.base.task import Sums, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder

@@ -6,7 +6,7 @@ from typing import ClassVar
 from bert_jax.errors import OptionError, require_at_least, require_between, require_one_of
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.vectors import DOCUMENT, QUERY, StoredVectors
-from bert_jax.tasks.base.ranking_options import DEFAULT_LENGTH, RankedData
+from bert_jax.tasks.base.ranked_task import DEFAULT_LENGTH, RankedData
 from bert_jax.tokenization import Tokenizer
 
 LOSSES = ("multiple_negatives", "margin_mse", "kl_divergence", "triplet", "contrastive", "cosent")

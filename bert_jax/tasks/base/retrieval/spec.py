@@ -11,7 +11,7 @@ from bert_jax.models.execution import Execution
 from bert_jax.tasks.base.labelled_options import labelled_defaults, model_tokenizer
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.planning_tokenizer import planning_tokenizer
-from bert_jax.tasks.base.ranking_options import DEFAULT_LENGTH
+from bert_jax.tasks.base.ranked_task import DEFAULT_LENGTH
 from bert_jax.tasks.base.retrieval.interaction import Interaction
 from bert_jax.tasks.base.retrieval.options import RetrievalData
 from bert_jax.tasks.base.retrieval.sets import read_collection, read_set
