@@ -40,7 +40,7 @@ class TeacherScores(Constants):
     """The scores of one teacher for the training examples of one task; no parameters in a step."""
 
     def __init__(self, task: Any, teacher: Teacher, directory: str) -> None:
-        """Nothing is computed before `ready`.
+        """Nothing is computed before `params`.
 
         Args:
             task: the `LabelledTask` that makes the teacher's batches; it is `Distillable`.
@@ -58,13 +58,9 @@ class TeacherScores(Constants):
         self._scores: np.ndarray | None = None
 
     def params(self, mesh: Mesh) -> None:
-        """Maps the scores into memory for `of`; there are no parameters."""
-        self.ready(mesh)
+        """Maps the scores into memory for `of`; there are no parameters.
 
-    def ready(self, mesh: Mesh) -> None:
-        """Maps the scores into memory, after computing them if the disk does not have them.
-
-        All hosts call it.
+        They are computed first if the disk does not have them. All hosts call it.
 
         Raises:
             UserError: they cannot be read or written.
@@ -98,7 +94,7 @@ class TeacherScores(Constants):
             length: T of the batch.
 
         Raises:
-            OptionError: the scores are not in memory: `ready` was not called.
+            OptionError: the scores are not in memory: `params` was not called.
         """
         if self._scores is None:
             rule = "leave {distillation.keep_logits} out to time a step"
