@@ -84,7 +84,6 @@ class TaggedRows:
 
     Attributes:
         sequences: tokens of the n rows.
-        lengths: int64 [n], number of tokens of each row.
     """
 
     def __init__(
@@ -117,15 +116,11 @@ class TaggedRows:
                 yield from of_example
 
         self.sequences = Sequences.of(encodings(), tokenizer)
-        self.lengths = self.sequences.lengths
         counts = np.zeros(len(tag_set.labels), np.int64)
         for row in self._rows:
             np.add.at(counts, row.labels, 1)
         ones = np.ones(len(counts), np.float32)
         self._weights = balanced_weights(counts) if balanced else ones
-
-    def __len__(self) -> int:
-        return len(self._rows)
 
     def batch(self, rows: np.ndarray, length: int) -> Batch:
         """Rows as a batch.
@@ -355,7 +350,7 @@ class TaggingTask(LabelledTask[Sentence], Distillable):
         examples = [example for example in self.splits.train if example.input.words]
         length, balanced = self.options.length, self.balanced
         rows = TaggedRows(examples, self._tag_set, self.tokenizer, length, balanced=balanced)
-        return TrainingRows(rows.sequences, rows.lengths, rows.batch)
+        return TrainingRows(rows.sequences, rows.sequences.lengths, rows.batch)
 
     def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
         """The loss, and the number of words with the correct tag."""

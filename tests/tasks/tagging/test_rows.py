@@ -28,7 +28,7 @@ def test_a_batch_by_hand(tokenizer):
         tokenizer,
         16,
     )
-    assert rows.lengths.tolist() == [7, 3]
+    assert rows.sequences.lengths.tolist() == [7, 3]
     batch = rows.batch(np.array([0, -1, 1]), 8)
     assert batch["input_ids"].shape == (3, 8)
     assert batch["attention_mask"].sum(axis=1).tolist() == [7, 0, 3]
@@ -80,7 +80,7 @@ def test_balanced_weights_have_the_mean_1(tokenizer):
 def test_no_entity_is_lost_however_short_the_rows(tokenizer, tagged, length):
     words, tags = zip(*tagged, strict=True)
     rows = TaggedRows([sentence(words, tags)], TAGS, tokenizer, length)
-    batch = rows.batch(np.arange(len(rows)), length)
+    batch = rows.batch(np.arange(len(rows.sequences.lengths)), length)
     learned = [LABELS[label] for label in batch["labels"].ravel() if label >= 0]
     assert spans(learned) == spans(tags)
     assert int(batch["weights"].sum()) == len(words)
