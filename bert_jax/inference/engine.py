@@ -22,7 +22,7 @@ from bert_jax.data.prediction_batches import (
 from bert_jax.errors import NotFiniteError, UserError
 from bert_jax.inference.output_cache import OutputCache
 from bert_jax.sharding.hosts import fetch, same_on_all_hosts
-from bert_jax.sharding.mesh import explain_out_of_memory, programs_may_overlap
+from bert_jax.sharding.mesh import batch_parts, explain_out_of_memory, programs_may_overlap
 from bert_jax.sharding.rules import on_mesh
 from bert_jax.tasks.base.predictor import EncodedExample, ExampleError, Notes, Predictor
 
@@ -171,7 +171,7 @@ class Engine(Generic[Example, Prediction]):
         self.predictor = predictor
         self._mesh = predictor.model.mesh
         # B is a multiple of the number of devices that share the rows.
-        self._row_multiple = self._mesh.shape["data"] * self._mesh.shape["fsdp"]
+        self._row_multiple = batch_parts(self._mesh)
 
     def predict(self, examples: Sequence[Example]) -> list[Prediction | ExampleError]:
         """The prediction of each example, in their order, or why it has none.

@@ -8,7 +8,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.models.encoder import abstract_params
-from bert_jax.sharding.mesh import array_bytes, one_device_mesh
+from bert_jax.sharding.mesh import array_bytes, batch_parts, one_device_mesh
 from bert_jax.tasks.base.task import Task, means, with_rows
 from bert_jax.training.optimizer import Optimizer
 
@@ -60,7 +60,7 @@ class Activations:
         """Bytes on one device for `rows` rows of a micro-batch; all are compared with all."""
         tensor = mesh.shape["tensor"]
         whole = self.per_row - self.per_row_split
-        all_rows = rows * mesh.shape["data"] * mesh.shape["fsdp"]
+        all_rows = rows * batch_parts(mesh)
         return (
             rows * (whole + self.per_row_split // tensor)
             + rows * all_rows * microbatches**2 * self.per_two_rows

@@ -11,7 +11,7 @@ import jax
 from bert_jax.planning.collectives import Collective, collectives_of
 from bert_jax.planning.memory import Activations, Memory, trace_activations
 from bert_jax.sharding.hosts import check_batch_size
-from bert_jax.sharding.mesh import AXES, MeshShape, device_bytes, make_mesh
+from bert_jax.sharding.mesh import AXES, MeshShape, batch_parts, device_bytes, make_mesh
 from bert_jax.tasks.base.task import Task, with_rows
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.step import TrainStep, abstract_state, make_train_step
@@ -88,8 +88,7 @@ class TrainingOnMesh:
     @property
     def _parts(self) -> int:
         """The number of parts of a global batch: micro-batches of all devices."""
-        shape = self.mesh.shape
-        return shape["data"] * shape["fsdp"] * self.training.options.microbatches
+        return batch_parts(self.mesh) * self.training.options.microbatches
 
     @functools.cached_property
     def step(self) -> TrainStep:

@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 
 from bert_jax.errors import OptionError
 from bert_jax.sharding.distributed import A_WEEK, coordination
-from bert_jax.sharding.mesh import BatchShare, share_of
+from bert_jax.sharding.mesh import BatchShare, batch_parts, share_of
 from bert_jax.sharding.rules import batch_sharding
 
 _barriers, _values = itertools.count(), itertools.count()
@@ -92,7 +92,7 @@ def check_batch_size(global_batch_size: int, mesh: Mesh, microbatches: int = 1) 
     Raises:
         UserError: the mesh, the micro-batches or the hosts do not divide the batch.
     """
-    parts = mesh.shape["data"] * mesh.shape["fsdp"]
+    parts = batch_parts(mesh)
     if global_batch_size % (parts * microbatches):
         raise OptionError(
             "train.global_batch_size",

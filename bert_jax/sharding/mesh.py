@@ -81,6 +81,11 @@ def check_mesh(mesh: Mesh) -> None:
         )
 
 
+def batch_parts(mesh: Mesh) -> int:
+    """The number of parts that devices have of a global batch: `data` × `fsdp`."""
+    return mesh.shape["data"] * mesh.shape["fsdp"]
+
+
 @dataclasses.dataclass(frozen=True)
 class BatchShare:
     """The rows of each global batch that a process makes.

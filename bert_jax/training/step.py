@@ -18,6 +18,7 @@ from bert_jax.errors import OptionError
 from bert_jax.models.encoder import abstract_params, init_params
 from bert_jax.models.parameter_sharding import gathered, sharded_shapes, state_shardings
 from bert_jax.sharding.mesh import (
+    batch_parts,
     explain_out_of_memory,
     lack_of_memory,
     programs_may_overlap,
@@ -110,7 +111,7 @@ def check_memory(task: Task, abstract: TrainState, options: TrainOptions, mesh: 
     _check_state(abstract, task.constants.abstract_params(mesh))
     # Three int32 arrays of the batch, and hidden states of a micro-batch in bfloat16.
     of_token = 12 + 2 * task.description.config.hidden_size / options.microbatches
-    rows = options.global_batch_size / (mesh.shape["data"] * mesh.shape["fsdp"])
+    rows = options.global_batch_size / batch_parts(mesh)
     needed = rows * _FEWEST_TOKENS * of_token
     available = reported_memory(list(mesh.devices.flat))
     if available is not None and needed > available:
@@ -308,7 +309,7 @@ def explain_step_out_of_memory(
 ) -> contextlib.AbstractContextManager[None]:
     """Adds to an error of lacking memory how to make a training step smaller."""
     rows = options.global_batch_size // options.microbatches
-    parts = mesh.shape["data"] * mesh.shape["fsdp"]
+    parts = batch_parts(mesh)
     return explain_out_of_memory(
         f"{rows // parts} rows at a time (global batch of {options.global_batch_size}, "
         f"{options.microbatches} micro-batches, {parts} parts of the batch)",

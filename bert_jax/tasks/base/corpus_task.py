@@ -18,7 +18,7 @@ from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.metrics import baseline_warning
 from bert_jax.models.execution import Execution
 from bert_jax.sharding.hosts import batch_share
-from bert_jax.sharding.mesh import explain_out_of_memory
+from bert_jax.sharding.mesh import batch_parts, explain_out_of_memory
 from bert_jax.tasks.base.corpora import Corpora, CorpusOptions
 from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.base.summary import DataSummary, TokenCounts
@@ -183,7 +183,7 @@ class LossEvaluator(Evaluator):
 
     def _means(self, examples: CorpusExamples, model: Model) -> dict[str, float]:
         task, mesh = self.task, model.mesh
-        share, divisor = batch_share(mesh), mesh.shape["data"] * mesh.shape["fsdp"]
+        share, divisor = batch_share(mesh), batch_parts(mesh)
         batches = task.evaluation_batches(
             host=share.index, hosts=share.count, divisor=divisor, examples=examples
         )

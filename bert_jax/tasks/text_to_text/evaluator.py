@@ -12,7 +12,7 @@ from bert_jax.data.pair_rows import PairRows
 from bert_jax.data.pipeline import Batch
 from bert_jax.metrics.generated_texts import CorpusScore, text_scores
 from bert_jax.sharding.hosts import batch_share
-from bert_jax.sharding.mesh import explain_out_of_memory, one_device_mesh
+from bert_jax.sharding.mesh import batch_parts, explain_out_of_memory, one_device_mesh
 from bert_jax.tasks.base.generation_options import GenerationOptions
 from bert_jax.tasks.base.labelled_evaluator import (
     LabelledEvaluator,
@@ -122,7 +122,7 @@ class TextToTextEvaluator(LabelledEvaluator[str, list[Generation]]):
 
     def _batches(self, examples: list[Example[str]], mesh: Mesh) -> Iterator[Batch]:
         """Batches with each pair once; rows of padding have the weight 0."""
-        share, divisor = batch_share(mesh), mesh.shape["data"] * mesh.shape["fsdp"]
+        share, divisor = batch_share(mesh), batch_parts(mesh)
         pairs, _ = self.encode(examples)
         rows = PairRows(pairs, packed=False, seed=0)
         batches = LabelledBatches(
