@@ -27,7 +27,8 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").g
 
 def commands(text: str) -> list[list[str]]:
     """The arguments of every `bert-jax` in an indented block, also behind `launch/*.sh … --`."""
-    lines = [line for line in text.splitlines() if line.startswith("    ")]
+    joined = re.sub(r" \\\n +", " ", text)  # a command that goes on after a backslash
+    lines = [line for line in joined.splitlines() if line.startswith("    ")]
     listed = []
     for line in lines:
         if "bert-jax " not in line and "launch/" not in line:
