@@ -136,7 +136,7 @@ def complete_config(keys: Any, *, where: str) -> ConfigDict:
     if not isinstance(keys, Mapping | ConfigDict):
         raise UserError(f"{where}: the config is {keys!r}, not a mapping of keys")
     config = default_config(keys.get("task", DEFAULT_TASK))
-    return set_keys(config, dict(_flat(keys)), where=where)
+    return set_keys(config, dict(flat_keys(keys)), where=where)
 
 
 def override_keys(
@@ -270,7 +270,7 @@ def set_key(config: ConfigDict, key: str, value: Any, *, where: str) -> None:
 
 def differing_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
     """Dotted keys with different values, and both values (None where a key is missing)."""
-    before, after = dict(_flat(old)), dict(_flat(new))
+    before, after = dict(flat_keys(old)), dict(flat_keys(new))
     return [
         (key, before.get(key), after.get(key))
         for key in sorted(before | after)
@@ -349,12 +349,13 @@ _QUOTED = ("[", "(", "'", '"')
 
 @functools.cache
 def _flat_defaults(task: str) -> dict[str, Any]:
-    return dict(_flat(default_config(task)))
+    return dict(flat_keys(default_config(task)))
 
 
-def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat_keys(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The dotted keys of a config, as "train.steps", and their values."""
     for key, value in config.items():
         if isinstance(value, Mapping | ConfigDict):
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from flat_keys(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value

@@ -49,10 +49,7 @@ from bert_jax.training.loop import train as train_loop
 from bert_jax.training.optimizer import Optimizer, make_optimizer
 from bert_jax.training.step import abstract_state, check_memory, explain_step_out_of_memory
 from bert_jax.training_options import TrainOptions
-
-PREDICTIONS = "predictions"
-WARNINGS, EXPORTED_STEP = "warnings", "exported_step"
-"""The keys of `result.json` that are no metrics."""
+from bert_jax.workdir import EXPORTED_STEP, PREDICTIONS, WARNINGS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,11 +190,7 @@ class Experiment:
                 run_directory.init_workdir(workdir, self.sections, self.task)
             if result := from_main_host(run_directory.finished_result(workdir)):
                 say(f"{workdir} is finished already: nothing to do")
-                return {
-                    name: value
-                    for name, value in result.items()
-                    if name not in (WARNINGS, EXPORTED_STEP)
-                }
+                return run_directory.metrics_in(result)
             if describe:
                 self.describe_data()
             is_new = from_main_host(newest_step(workdir) is None)

@@ -1,10 +1,11 @@
 """Reports of training runs: what their work directories say, as one HTML page."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bert_jax.config import flat_keys
 from bert_jax.errors import UserError
 from bert_jax.files import as_path, is_there, open_regular, reachable
 from bert_jax.files.paths import MODEL, RUN_CONFIG, SEVERAL_RUNS
@@ -12,10 +13,7 @@ from bert_jax.pictures.mistakes import mistakes
 from bert_jax.pictures.page import Page
 from bert_jax.pictures.run_report import Run, report_page
 from bert_jax.training.logs import RESUMED, read_metrics
-from bert_jax.workdir import finished_result, run_sections
-
-_OF_RUNS = (RUN_CONFIG, SEVERAL_RUNS)
-_PREDICTIONS, _WARNINGS, _EXPORTED_STEP = "predictions", "warnings", "exported_step"
+from bert_jax.workdir import PREDICTIONS, WARNINGS, finished_result, metrics_in, run_sections
 
 
 def report(workdirs: Sequence[str | Path]) -> Page:
@@ -49,7 +47,8 @@ def _runs_in(workdir: Path) -> list[Path]:
     runs = [
         run
         for folder in folders
-        if folder.name != MODEL and any(is_there(folder / name) for name in _OF_RUNS)
+        if folder.name != MODEL
+        and any(is_there(folder / name) for name in (RUN_CONFIG, SEVERAL_RUNS))
         for run in _runs_in(folder)
     ]
     if not runs:
@@ -60,27 +59,16 @@ def _runs_in(workdir: Path) -> list[Path]:
 def _run(workdir: Path, name: str) -> Run:
     sections = run_sections(workdir)
     result = finished_result(workdir) or {}
-    warnings = result.pop(_WARNINGS, ())
-    result.pop(_EXPORTED_STEP, None)  # no metric
     return Run(
         name,
-        dict(_flat(sections.keys)),
+        dict(flat_keys(sections.keys)),
         read_metrics(workdir, "train"),
         read_metrics(workdir, "validation"),
-        result,
+        metrics_in(result),
         [line["step"] for line in read_metrics(workdir, RESUMED)],
-        warnings,
-        dict(_mistakes(workdir / _PREDICTIONS)),
+        result.get(WARNINGS, ()),
+        dict(_mistakes(workdir / PREDICTIONS)),
     )
-
-
-def _flat(keys: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """The keys of a config and of its sections, "train.steps"."""
-    for key, value in keys.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{before}{key}.")
-        else:
-            yield f"{before}{key}", value
 
 
 def _mistakes(directory: Path) -> Iterator[tuple[str, str]]:

@@ -60,12 +60,14 @@ from bert_jax.training_options import OptimizerOptions
 
 DATA = "data.json"
 DATA_SUMMARY, _CHECKSUMS = "data_summary.json", "checksums.json"
-TOKENIZER, _VECTORS = "tokenizer", "vectors"
+TOKENIZER, _VECTORS, PREDICTIONS = "tokenizer", "vectors", "predictions"
+WARNINGS, EXPORTED_STEP = "warnings", "exported_step"
+"""The keys of `result.json` that are no metrics."""
 
 # Files and directories that a run writes after its config.
 _NAMES = (
     *("checkpoints", DATA, MODEL_CONFIG, TOKENIZER, "metrics.jsonl", "tensorboard", "curves.png"),
-    *("predictions", RESULT, MODEL, DATA_SUMMARY, _VECTORS),
+    *(PREDICTIONS, RESULT, MODEL, DATA_SUMMARY, _VECTORS),
 )
 
 # Keys that may change when a run continues: they do not change the result of a step.
@@ -275,6 +277,11 @@ def finished_result(workdir: Path) -> dict[str, Any] | None:
         return None
     check_undamaged(workdir, [RESULT], _CHECKSUMS)
     return read_json_object(workdir / RESULT, remedy="remove it and run again")
+
+
+def metrics_in(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics in the content of `result.json`."""
+    return {name: value for name, value in result.items() if name not in (WARNINGS, EXPORTED_STEP)}
 
 
 def check_unchanged(workdir: Path, task: Task) -> None:

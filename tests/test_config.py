@@ -9,10 +9,10 @@ from bert_jax import workdir as run_directory
 from bert_jax.config import (
     RENAMED_KEYS,
     Sections,
-    _flat,
     complete_config,
     default_config,
     differing_keys,
+    flat_keys,
     get_key,
     load_config,
     override_keys,
@@ -196,7 +196,7 @@ def test_differences_between_configs():
 
 
 def test_free_keys_are_keys_and_change_no_number(config):
-    known = {key for key, _ in _flat(config)}
+    known = {key for key, _ in flat_keys(config)}
     assert known >= run_directory.FREE_KEYS
     assert not run_directory.FREE_KEYS & {
         "seed", "train.steps", "train.global_batch_size", "train.microbatches", "precision",
@@ -218,7 +218,7 @@ def test_a_section_takes_the_name_of_a_boolean_key():
 def test_the_error_for_an_old_key_names_the_new_one():
     config = default_config("classification")
     for old, new in RENAMED_KEYS.items():
-        assert new in dict(_flat(config))
+        assert new in dict(flat_keys(config))
         with pytest.raises(UserError) as error:
             override_keys(config, [(old, "x")])
         assert str(error.value) == f"--config: '{old}' is called '{new}' now; rename it"

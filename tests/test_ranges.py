@@ -15,7 +15,7 @@ import bert_jax
 from bert_jax.bench import BenchOptions
 from bert_jax.cli import VERBS
 from bert_jax.cli.metrics import Measure
-from bert_jax.config import TEXT_LISTS, _flat, complete_config, default_config, set_keys
+from bert_jax.config import TEXT_LISTS, complete_config, default_config, flat_keys, set_keys
 from bert_jax.data.pretraining.options import PrepareOptions, PretrainingOptions, VocabularyOptions
 from bert_jax.data.pretraining.preparation.prepare import prepare
 from bert_jax.data.pretraining.sources import SourceSpec
@@ -67,7 +67,7 @@ def numbers_among(task: str) -> dict:
     fields = {f"model.{name}": value for name, value in fields_of(EncoderConfig()).items()}
     examples = fields | {"model.classifier_dropout": 0.1}
     examples |= {"train.seeds": 1, "data.label_range": 1.0}
-    keys = _flat(default_config(task))
+    keys = flat_keys(default_config(task))
     actual = {key: examples.get(key, value) for key, value in keys if key not in TEXT_LISTS}
     return {key: value for key, value in actual.items() if is_number(value) or value == ()}
 
