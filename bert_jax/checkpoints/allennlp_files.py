@@ -18,7 +18,6 @@ from bert_jax.families import elmo
 from bert_jax.files import check_undamaged, is_there, read_json_object
 from bert_jax.files.paths import DESCRIPTION
 from bert_jax.models.head import BARE_ENCODER
-from bert_jax.sharding.mesh import one_device_mesh
 
 _OPTIONS, _WEIGHTS = "options.json", "weights.hdf5"
 
@@ -110,10 +109,5 @@ def load_params(
     check_undamaged(files.directory, [files.prefix.name])
     with HDF5File(files.prefix) as file:
         return read_parameters(
-            file,
-            elmo.ALLENNLP,
-            module,
-            mesh=mesh or one_device_mesh(),
-            seed=seed,
-            reinitialize=reinitialize,
+            file, elmo.ALLENNLP, module, mesh=mesh, seed=seed, reinitialize=reinitialize
         )

@@ -47,7 +47,6 @@ from bert_jax.files.paths import DESCRIPTION
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import fields_of, find_head
-from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tokenization import SentencePieceTokenizer, Tokenizer, WordPieceTokenizer
 from bert_jax.tokenization.interface import SENTENCEPIECE
 
@@ -180,8 +179,6 @@ def load_params(
     Raises:
         UserError: the encoder is incomplete, or a variable has another shape.
     """
-    if mesh is None:
-        mesh = one_device_mesh()
     check_undamaged(files.directory, [f"{files.prefix.name}.*"])
     names = _names(files.directory, description)
     with _open(files, names) as file:

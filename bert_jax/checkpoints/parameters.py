@@ -22,7 +22,7 @@ from bert_jax.models.parameter_sharding import sharded_shapes, state_shardings
 from bert_jax.models.surgery import WORD_ROWS
 from bert_jax.models.vectors import TEXT_VECTORS
 from bert_jax.sharding.hosts import fetch
-from bert_jax.sharding.mesh import lack_of_memory
+from bert_jax.sharding.mesh import lack_of_memory, one_device_mesh
 
 ENCODER = f"{ENCODER_SCOPE}/"
 POOLER = f"{ENCODER}pooler/dense/kernel"
@@ -186,7 +186,7 @@ def read_parameters(
     names: TensorNames,
     module: nn.Module,
     *,
-    mesh: Mesh,
+    mesh: Mesh | None,
     seed: int = 0,
     reinitialize: tuple[str, ...] = (),
 ) -> tuple[Any, LoadReport]:
@@ -200,7 +200,7 @@ def read_parameters(
         file: file with the tensors.
         names: name table of the file's format.
         module: the model.
-        mesh: devices for the parameters.
+        mesh: devices for the parameters; None: one device.
         seed: seed of new parameters.
         reinitialize: prefixes of parameters that are initialised even if the file has them.
 
@@ -209,6 +209,7 @@ def read_parameters(
         UserError: the encoder is incomplete, one of its tensors has another shape or dtype, or the
             devices have too little memory.
     """
+    mesh = mesh or one_device_mesh()
     located = locate(file, names, module.config)
     prefix = ENCODER if isinstance(module, Encoder) else ""
     abstract = abstract_params(module)
