@@ -21,6 +21,7 @@ from bert_jax.checkpoints.sentence_transformers import (
 )
 from bert_jax.checkpoints.sentence_transformers.layout import Entries, Layout
 from bert_jax.checkpoints.sentence_transformers.parts import (
+    PROMPTS,
     check_known,
     check_size,
     module_fields,
@@ -50,6 +51,7 @@ DEFAULT_LENGTH = 32
 def _read(directory: Path, entries: Entries, model: Mapping[str, Any]) -> TokenVectors:
     encoder = read_encoder(directory / entries[0]["path"], directory)
     encoder.check_output()
+    encoder.check_task()
     fields = dict(encoder.other)
     lengths = {f"{side}_length": fields.pop(f"{side}_length", None) for side in SIDES}
     for key, value in lengths.items():
@@ -171,11 +173,7 @@ def _modules(vectors: TokenVectors, hidden_size: int) -> list[tuple[str, dict[st
 LAYOUT = Layout(
     TokenVectors,
     _read,
-    of_model={
-        "prompts": "prompts",
-        "default_prompt_name": "default_prompt_name",
-        "similarity_fn_name": "similarity",
-    },
+    of_model=PROMPTS | {"similarity_fn_name": "similarity"},
     encoder=_encoder,
     modules=_modules,
 )

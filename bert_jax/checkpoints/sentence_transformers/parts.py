@@ -24,6 +24,9 @@ MODULE_KINDS: dict[str, type[Module]] = {
 }
 """The modules after an encoder that have no other meaning than their class."""
 
+PROMPTS = {name: name for name in ("prompts", "default_prompt_name")}
+"""Field of MODEL → field of the description, of all layouts; see `read_prompts`."""
+
 # Fields with arguments of transformers, for its model, its config and its tokenizer.
 _ARGUMENTS = (
     *("model_args", "config_args", "tokenizer_args"),
@@ -105,11 +108,14 @@ class EncoderFile:
         """The other fields as a part of `StoredVectors.other`."""
         return {ENCODER: self.other} if self.other else {}
 
-    def check_output(self) -> None:
-        """Raises NotSupportedError unless the encoder returns its last hidden states."""
-        if self.output not in ((None, None), (TO_TOKENS, "token_embeddings")):
+    def check_output(self, modality: Mapping[str, Any] = TO_TOKENS) -> None:
+        """Raises NotSupportedError unless the encoder returns this, its last hidden states."""
+        if self.output not in ((None, None), (modality, "token_embeddings")):
             raise not_supported(self.path, f"modality_config {self.output[0]} for {self.output[1]}")
-        if self.task != "feature-extraction":
+
+    def check_task(self, task: str = "feature-extraction") -> None:
+        """Raises NotSupportedError unless the model is of this class."""
+        if self.task != task:
             raise not_supported(self.path, f"transformer_task {self.task!r}")
 
 

@@ -16,6 +16,7 @@ from bert_jax.checkpoints.sentence_transformers import (
 from bert_jax.checkpoints.sentence_transformers.layout import Entries, Layout
 from bert_jax.checkpoints.sentence_transformers.parts import (
     MODULE_KINDS,
+    PROMPTS,
     check_known,
     check_size,
     module_fields,
@@ -41,6 +42,7 @@ def _read(directory: Path, entries: Entries, model: Mapping[str, Any]) -> TextVe
     is_pooled = encoder.output == (TO_POOLER, _SENTENCE)
     if not is_pooled:
         encoder.check_output()
+        encoder.check_task()
     rest, path = entries[1:], directory / MODULES
     pooling: dict[str, Any] = {"poolings": (POOLER,)}
     if not is_pooled:
@@ -112,12 +114,7 @@ def _pooling(vectors: TextVectors, hidden_size: int) -> dict[str, Any]:
 LAYOUT = Layout(
     TextVectors,
     _read,
-    of_model={
-        "prompts": "prompts",
-        "default_prompt_name": "default_prompt_name",
-        "similarity_fn_name": "similarity",
-        "truncate_dim": "truncate_dim",
-    },
+    of_model=PROMPTS | {"similarity_fn_name": "similarity", "truncate_dim": "truncate_dim"},
     encoder=_encoder,
     modules=_modules,
 )

@@ -15,6 +15,7 @@ from bert_jax.checkpoints.sentence_transformers import (
 )
 from bert_jax.checkpoints.sentence_transformers.layout import Entries, Layout
 from bert_jax.checkpoints.sentence_transformers.parts import (
+    PROMPTS,
     check_known,
     check_size,
     read_encoder,
@@ -33,11 +34,9 @@ def _read(directory: Path, entries: Entries, model: Mapping[str, Any]) -> Sparse
         kinds = ", ".join(entry["type"] for entry in entries)
         raise not_supported(directory / MODULES, f"the list of modules {kinds}")
     encoder = read_encoder(directory / entries[0]["path"], directory)
-    if kind_of(entries[0]) != MLM_ENCODER and encoder.task != "fill-mask":
-        raise not_supported(encoder.path, f"transformer_task {encoder.task!r}")
-    if encoder.output not in ((None, None), (TO_LOGITS, "token_embeddings")):
-        what = f"modality_config {encoder.output[0]} for {encoder.output[1]}"
-        raise not_supported(encoder.path, what)
+    if kind_of(entries[0]) != MLM_ENCODER:
+        encoder.check_task("fill-mask")
+    encoder.check_output(TO_LOGITS)
     path = directory / MODEL
     if (similarity := model.get("similarity_fn_name")) not in (None, "dot"):
         raise not_supported(path, f"similarity_fn_name {similarity!r}")
@@ -69,11 +68,7 @@ def _modules(vectors: SparseVectors, hidden_size: int) -> list[tuple[str, dict[s
 LAYOUT = Layout(
     SparseVectors,
     _read,
-    of_model={
-        "prompts": "prompts",
-        "default_prompt_name": "default_prompt_name",
-        "max_active_dims": "max_active_dims",
-    },
+    of_model=PROMPTS | {"max_active_dims": "max_active_dims"},
     encoder=lambda vectors: {},
     modules=_modules,
     encoder_kind=MLM_ENCODER,
