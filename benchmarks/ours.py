@@ -22,7 +22,6 @@ from benchmarks.texts import (
     uneven_texts,
     words,
 )
-from bert_jax.bench import make_step
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config import load_config
@@ -31,6 +30,7 @@ from bert_jax.families import bert, gpt2
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import init_params
 from bert_jax.models.execution import Execution
+from bert_jax.planning.bench import make_step
 from bert_jax.tasks.generate import GenerationOptions
 from bert_jax.tasks.question_answering.predict import AnswerOptions
 from bert_jax.tokenization import BertSwitches, WordPieceTokenizer

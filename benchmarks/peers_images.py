@@ -19,7 +19,7 @@ import torch
 import transformers
 
 from bert_jax.experiment import Experiment
-from bert_jax.workdir import run_sections
+from bert_jax.experiment.workdir import run_sections
 
 _NO_DECAY = ("bias", "layernorm", "cls_token", "position_embeddings")
 

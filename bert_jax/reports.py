@@ -7,13 +7,19 @@ from typing import Any
 
 from bert_jax.config import flat_keys
 from bert_jax.errors import UserError
+from bert_jax.experiment.workdir import (
+    PREDICTIONS,
+    WARNINGS,
+    finished_result,
+    metrics_in,
+    run_sections,
+)
 from bert_jax.files import as_path, is_there, open_regular, reachable
 from bert_jax.files.paths import MODEL, RUN_CONFIG, SEVERAL_RUNS
 from bert_jax.pictures.mistakes import mistakes
 from bert_jax.pictures.page import Page
 from bert_jax.pictures.run_report import Run, report_page
 from bert_jax.training.logs import RESUMED, read_metrics
-from bert_jax.workdir import PREDICTIONS, WARNINGS, finished_result, metrics_in, run_sections
 
 
 def report(workdirs: Sequence[str | Path]) -> Page:

@@ -15,6 +15,7 @@ from bert_jax.config import config_with
 from bert_jax.data.record_files import write_records
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
+from bert_jax.experiment.sweep import train_seeds
 from bert_jax.files import as_path, fetch, is_remote, is_there, reachable, read_json_object
 from bert_jax.files.paths import MODEL, RESULT, RUN_CONFIG, SEVERAL_RUNS
 from bert_jax.inference.loading import load
@@ -25,7 +26,6 @@ from bert_jax.reports import report
 from bert_jax.sharding.hosts import is_main_host, main_host_first
 from bert_jax.sharding.runtime import use_compilation_cache
 from bert_jax.sharding.stopping import Interrupted
-from bert_jax.sweep import train_seeds
 
 RECORDS = "records"
 """The folder of a run with the files of the records that it was given."""

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from bert_jax import cli
-from bert_jax.bench import BenchOptions, Timing, row_lengths, time_steps
 from bert_jax.config import load_config
 from bert_jax.errors import OptionError
 from bert_jax.experiment import Experiment
 from bert_jax.models.config import EncoderConfig
+from bert_jax.planning.bench import BenchOptions, Timing, row_lengths, time_steps
 
 TEXT = EncoderConfig()
 

@@ -5,7 +5,6 @@ import dataclasses
 import pytest
 from ml_collections import ConfigDict
 
-from bert_jax import workdir as run_directory
 from bert_jax.config import (
     RENAMED_KEYS,
     Sections,
@@ -20,6 +19,7 @@ from bert_jax.config import (
 )
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
+from bert_jax.experiment import workdir as run_directory
 from bert_jax.families import bert
 from bert_jax.models.config import EncoderConfig
 

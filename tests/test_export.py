@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax import workdir as run_directory
 from bert_jax.checkpoints.runs import RunCheckpoints
 from bert_jax.cli import main
 from bert_jax.config import load_config
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
-from bert_jax.export import export
+from bert_jax.experiment import workdir as run_directory
+from bert_jax.experiment.export import export
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.step import TrainState, abstract_state

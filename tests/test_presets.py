@@ -7,16 +7,15 @@ from pathlib import Path
 import jax
 import pytest
 
-from bert_jax import presets
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.config import _flat_defaults, complete_config, load_config, override_keys
+from bert_jax.config import _flat_defaults, complete_config, load_config, override_keys, presets
+from bert_jax.config.presets import PRESETS, keys_of_preset
 from bert_jax.errors import OptionError
 from bert_jax.experiment import Experiment
 from bert_jax.families.family import find_family
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import init_params
 from bert_jax.models.execution import Execution
-from bert_jax.presets import PRESETS, keys_of_preset
 from bert_jax.tasks import task_names
 
 FAMILIES = {

@@ -12,7 +12,6 @@ from fractions import Fraction
 import pytest
 
 import bert_jax
-from bert_jax.bench import BenchOptions
 from bert_jax.cli import VERBS
 from bert_jax.cli.metrics import Measure
 from bert_jax.config import TEXT_LISTS, complete_config, default_config, flat_keys, set_keys
@@ -29,6 +28,7 @@ from bert_jax.models.execution import Execution
 from bert_jax.models.head import fields_of
 from bert_jax.models.heads.multiple_choice import ChoiceHeadOptions
 from bert_jax.models.heads.question_answering import QuestionAnsweringOptions
+from bert_jax.planning.bench import BenchOptions
 from bert_jax.planning.plan import PlanOptions
 from bert_jax.serving.limits import ServerLimits
 from bert_jax.sharding.distributed import ProcessOptions

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax import sweep
 from bert_jax.config import default_config, set_key, set_keys
 from bert_jax.errors import UserError
-from bert_jax.experiment import Experiment
+from bert_jax.experiment import Experiment, sweep
+from bert_jax.experiment.workdir import run_config
 from bert_jax.training.loop import DivergedError
-from bert_jax.workdir import run_config
 
 ANIMALS = ("cat", "dog")
 VERBS = ("sat", "ran", "sang", "went", "play", "walk")

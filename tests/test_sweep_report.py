@@ -5,8 +5,8 @@ import math
 
 import pytest
 
-from bert_jax import sweep_report
-from bert_jax.sweep_report import Outcome, Report
+from bert_jax.experiment import sweep_report
+from bert_jax.experiment.sweep_report import Outcome, Report
 
 BASELINES = {"accuracy_majority": 0.5}
 OUTCOMES = (

@@ -38,9 +38,9 @@ def teraflops(text: str) -> float:
 
 def run(options: argparse.Namespace) -> int:
     """Times the work; prints JSON on the last line."""
-    from bert_jax.bench import BenchOptions, as_text
     from bert_jax.config import load_config
     from bert_jax.experiment import Experiment
+    from bert_jax.planning.bench import BenchOptions, as_text
     from bert_jax.sharding.runtime import use_compilation_cache
 
     use_compilation_cache()

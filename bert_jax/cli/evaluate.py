@@ -29,8 +29,8 @@ def run(options: argparse.Namespace) -> int:
     """Evaluates; prints the metrics on the last line."""
     from bert_jax.config import load_config, override_keys
     from bert_jax.experiment import Experiment
+    from bert_jax.experiment.workdir import run_config
     from bert_jax.sharding.runtime import use_compilation_cache
-    from bert_jax.workdir import run_config
 
     use_compilation_cache()
     if options.config is not None:

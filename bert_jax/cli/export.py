@@ -31,7 +31,7 @@ def add_arguments(parser: Parser) -> None:
 @on_all_hosts
 def run(options: argparse.Namespace) -> int:
     """Writes a checkpoint of a run as a model directory."""
-    from bert_jax.export import export, export_notes
+    from bert_jax.experiment.export import export, export_notes
 
     step = export(options.workdir, options.output, which=options.step, part=options.part)
     show(f"{options.output}: step {step} of {options.workdir}")

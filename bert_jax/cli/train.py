@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     config = load_config(options.config, options.overrides)
     try:
         if options.sweep is not None or config.train.seeds:
-            from bert_jax.sweep import parse_grid, sweep, train_seeds
+            from bert_jax.experiment.sweep import parse_grid, sweep, train_seeds
 
             if options.sweep is not None:
                 metrics = sweep(config, options.workdir, parse_grid(options.sweep, config))

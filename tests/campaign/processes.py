@@ -24,7 +24,7 @@ _OF_THE_INTERPRETER = re.compile(
     r"Traceback \(most recent|Exception (in thread|ignored)|never awaited|Fatal Python error"
 )
 _PATIENCE = 600.0  # seconds after which a process counts as hanging
-_IMPORTED = ["tests.campaign.processes", "bert_jax.cli", "bert_jax.experiment", "bert_jax.workdir",
+_IMPORTED = ["tests.campaign.processes", "bert_jax.cli", "bert_jax.experiment",
              "bert_jax.inference.predict", "bert_jax.data.pretraining.preparation.prepare",
              "tensorflow", "matplotlib.figure", "tensorboardX", "sentencepiece"]  # fmt: skip
 

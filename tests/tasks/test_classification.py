@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax import workdir as run_directory
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.errors import UserError
-from bert_jax.export import export
+from bert_jax.experiment import workdir as run_directory
+from bert_jax.experiment.export import export
 from bert_jax.inference.evaluation import evaluate
 from bert_jax.models.execution import Execution
 from bert_jax.sharding.mesh import one_device_mesh

@@ -5,10 +5,10 @@ import shutil
 
 import pytest
 
-from bert_jax import workdir as run_directory
 from bert_jax.config import complete_config
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
+from bert_jax.experiment import workdir as run_directory
 
 
 def test_a_run_of_numbers_continues(task, write_table, tmp_path):

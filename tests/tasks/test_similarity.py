@@ -10,7 +10,7 @@ import pytest
 
 import bert_jax
 from bert_jax.errors import OptionError, UserError
-from bert_jax.export import export
+from bert_jax.experiment.export import export
 from bert_jax.inference.evaluation import evaluate, write_result
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.heads.text_vectors import TextPooling, TextVectors

@@ -9,6 +9,7 @@ import pytest
 
 import bert_jax
 from bert_jax.config import complete_config
+from bert_jax.config.presets import keys_of_preset
 from bert_jax.errors import OptionError
 from bert_jax.experiment import Experiment
 from bert_jax.metrics.similarity import NO_TOKENS
@@ -24,7 +25,6 @@ from bert_jax.models.heads.token_vectors import (
     TokenVectors,
 )
 from bert_jax.models.vectors import Dense, Normalize
-from bert_jax.presets import keys_of_preset
 from bert_jax.tasks.token_vectors import TokenVectorsOfText
 
 IDENTITY = "torch.nn.modules.linear.Identity"

@@ -9,7 +9,7 @@ import pytest
 import bert_jax
 from bert_jax.data.runs import read_run
 from bert_jax.errors import OptionError
-from bert_jax.export import export
+from bert_jax.experiment.export import export
 
 
 @pytest.fixture

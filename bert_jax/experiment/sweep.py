@@ -24,16 +24,16 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from bert_jax import workdir as run_directory
 from bert_jax.checkpoints.tensors import SAFETENSORS
 from bert_jax.config import announce_replaced, get_key, parse_value, set_keys
 from bert_jax.errors import OptionError, UserError
 from bert_jax.experiment import Experiment
+from bert_jax.experiment import workdir as run_directory
+from bert_jax.experiment.sweep_report import Outcome, Report
 from bert_jax.files import atomic_directory, fetch, is_there, read_json_object, write_atomically
 from bert_jax.files.paths import DESCRIPTION, MODEL, RESULT, RUN_CONFIG, SEVERAL_RUNS
 from bert_jax.process import say, show
 from bert_jax.sharding.hosts import from_main_host, is_main_host, main_host_first
-from bert_jax.sweep_report import Outcome, Report
 from bert_jax.training.loop import DivergedError
 
 Grid = Mapping[str, Sequence[Any]]

@@ -15,13 +15,13 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from bert_jax.config_files import call_config, config_path, package_configs, parse, with_point
+from bert_jax.config.files import call_config, config_path, package_configs, parse, with_point
+from bert_jax.config.presets import keys_of_preset, model_fields
 from bert_jax.distillation.options import DistillationOptions
 from bert_jax.errors import OptionError, UserError, require_at_least
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import model_keys
 from bert_jax.options import from_keys, keys_of
-from bert_jax.presets import keys_of_preset, model_fields
 from bert_jax.process import say
 from bert_jax.sharding.mesh import MeshShape
 from bert_jax.tasks import DEFAULT_TASK, find_task, task_names

@@ -7,11 +7,11 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.hub import check_not_of_run
 from bert_jax.config import Sections
 from bert_jax.errors import OptionError
+from bert_jax.experiment.workdir import TOKENIZER, description_of, restore_params, run_sections
 from bert_jax.files.paths import MODEL
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.surgery import without_padding
 from bert_jax.tasks.base.train_spec import TrainedPart
-from bert_jax.workdir import TOKENIZER, description_of, restore_params, run_sections
 
 
 def export(workdir: Path, output: Path, *, which: str = "", part: str = "") -> int:

@@ -29,7 +29,7 @@ def config_path(name: str) -> Path:
 
 def package_configs() -> dict[str, Path]:
     """The configs that come with the package, by name: of an installed one, else of a clone."""
-    package = Path(__file__).parent
+    package = Path(__file__).parents[1]
     folders = (package / "configs", package.parent / "configs")
     directory = next(filter(Path.is_dir, folders), package)
     return {file.stem: file for file in sorted(directory.glob("*.py"))}

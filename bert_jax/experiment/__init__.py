@@ -16,24 +16,24 @@ from typing import Any
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from bert_jax import presets
-from bert_jax import workdir as run_directory
-from bert_jax.bench import BenchOptions, Workload, time_work
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription, config_bytes
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.checkpoints.runs import newest_step
-from bert_jax.config import Sections
+from bert_jax.config import Sections, presets
 from bert_jax.data.pretraining.options import PrepareOptions
 from bert_jax.distillation.report import compare
 from bert_jax.distillation.task import DistilledTask, distilled
 from bert_jax.errors import OptionError, UserError, as_retryable
-from bert_jax.export import export
+from bert_jax.experiment import workdir as run_directory
+from bert_jax.experiment.export import export
+from bert_jax.experiment.workdir import EXPORTED_STEP, PREDICTIONS, WARNINGS
 from bert_jax.files import atomic_directory, is_there, reachable
 from bert_jax.files.manifest import MANIFEST
 from bert_jax.files.paths import MODEL, MODEL_CONFIG, RESULT
 from bert_jax.inference.evaluation import evaluate, write_result
 from bert_jax.inference.output_cache import cached_beside, model_fingerprint
+from bert_jax.planning.bench import BenchOptions, Workload, time_work
 from bert_jax.planning.hardware import Slice
 from bert_jax.planning.meshes import auto_mesh
 from bert_jax.planning.plan import PlanOptions, make_plans
@@ -49,7 +49,6 @@ from bert_jax.training.loop import train as train_loop
 from bert_jax.training.optimizer import Optimizer, make_optimizer
 from bert_jax.training.step import abstract_state, check_memory, explain_step_out_of_memory
 from bert_jax.training_options import TrainOptions
-from bert_jax.workdir import EXPORTED_STEP, PREDICTIONS, WARNINGS
 
 
 @dataclasses.dataclass(frozen=True)
