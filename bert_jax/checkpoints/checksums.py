@@ -22,8 +22,8 @@ def checksums(tree: Any) -> dict[str, int]:
     sums = np.array([_sum_of_own_shards(leaf) for _, leaf in leaves], np.uint32)
     if jax.process_count() > 1:
         is_whole = [leaf.is_fully_addressable for _, leaf in leaves]  # each host has all of it
-        of_all = np.asarray(process_allgather(sums)).sum(axis=0, dtype=np.uint32)
-        sums = np.where(is_whole, sums, of_all)
+        all_hosts = np.asarray(process_allgather(sums)).sum(axis=0, dtype=np.uint32)
+        sums = np.where(is_whole, sums, all_hosts)
     return dict(zip(names, sums.tolist(), strict=True))
 
 

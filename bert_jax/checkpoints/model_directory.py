@@ -76,8 +76,8 @@ _OBSOLETE = (
     *OBSOLETE,
 )
 # How `atomic_directory` replaces a model, and one with several encoders.
-_OF_ONE: dict[str, Any] = {"marker": DESCRIPTION, "last": SAFETENSORS, "obsolete": _OBSOLETE}
-_OF_ROUTES: dict[str, Any] = {"marker": ROUTER, "last": MODULES, "obsolete": OBSOLETE_ROUTES}
+_ONE_MODEL: dict[str, Any] = {"marker": DESCRIPTION, "last": SAFETENSORS, "obsolete": _OBSOLETE}
+_WITH_ROUTES: dict[str, Any] = {"marker": ROUTER, "last": MODULES, "obsolete": OBSOLETE_ROUTES}
 
 SavedModel = tuple[ModelDescription, Any, Tokenizer]
 """Description, parameters and tokenizer."""
@@ -109,7 +109,7 @@ def save(
     contents = {"": _Content.of(description, params, tokenizer)}
     contents |= {side: _Content.of(*model) for side, model in (sides or {}).items()}
     if is_main_host():
-        how = _OF_ROUTES if sides else _OF_ONE
+        how = _WITH_ROUTES if sides else _ONE_MODEL
         with atomic_directory(directory, **how) as partial:
             if sides:
                 own = next((side for side in SIDES if side not in sides), "other")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "a model's positions, or a map of its vectors, as one HTML page"
 
-_OF_A_MAP = ("input", "method")
+_MAP_OPTIONS = ("input", "method")
 
 
 def add_arguments(parser: Parser) -> None:
@@ -44,7 +44,7 @@ def _check(options: argparse.Namespace) -> None:
     is_map = options.picture == "map"
     if is_map and not options.input:
         raise OptionError("input", None, "give {input}, a file of texts", "a map needs texts")
-    for name in () if is_map else _OF_A_MAP:
+    for name in () if is_map else _MAP_OPTIONS:
         if value := getattr(options, name):
             raise OptionError(name, value, "it is for a map; leave it out")
 

@@ -92,8 +92,8 @@ def _train_vocabulary(
     """Trains a tokenizer; options of a corpus are refused."""
     from bert_jax.data.pretraining.preparation.vocabulary import train_tokenizer
 
-    of_corpus = ("workers", "runner_options", "limit", "show")
-    given = [name for name in of_corpus if getattr(options, name) is not None]
+    corpus_options = ("workers", "runner_options", "limit", "show")
+    given = [name for name in corpus_options if getattr(options, name) is not None]
     given += ["dry_run"] if options.dry_run else []
     given += ["runner"] if options.runner != "local" else []
     if given:

@@ -51,13 +51,13 @@ def run(options: argparse.Namespace) -> int:
     from bert_jax.inference.reranking import FirstSearch, rerank, run_in
     from bert_jax.sharding.stopping import StopSignals
 
-    of_search = (options.queries, options.documents, options.first)
+    search_files = (options.queries, options.documents, options.first)
     measure = measure_of(options)
-    of_first = (*of_search, options.judgements, options.top_k)
-    if options.input and all(value is None for value in of_first):
+    search_options = (*search_files, options.judgements, options.top_k)
+    if options.input and all(value is None for value in search_options):
         source = options.input
-    elif all(of_search) and not options.input:
-        source = FirstSearch(*of_search, options.top_k, measure.judgements if measure else None)
+    elif all(search_files) and not options.input:
+        source = FirstSearch(*search_files, options.top_k, measure.judgements if measure else None)
         if measure:
             _check(measure, source, options.output)
     else:

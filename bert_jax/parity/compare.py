@@ -190,16 +190,16 @@ def compute(model: LoadedModel, batch: ParityInput) -> Values:
 
     def loss(params: Any) -> tuple[jax.Array, tuple[dict[str, jax.Array], dict[str, jax.Array]]]:
         output: Any = model.module.apply({"params": params}, **features)
-        of_head = compared.named_losses(output, labels, problem_type(model.description))
-        return list(of_head.values())[-1], (compared.named_logits(output), of_head)
+        losses = compared.named_losses(output, labels, problem_type(model.description))
+        return list(losses.values())[-1], (compared.named_logits(output), losses)
 
     # TPUs and GPUs would otherwise round the factors of a product to fewer bits.
     with jax.default_matmul_precision("highest"):
-        gradients, (logits, of_head) = jax.jit(jax.grad(loss, has_aux=True))(model.params)
+        gradients, (logits, losses) = jax.jit(jax.grad(loss, has_aux=True))(model.params)
     return named_values(
         hidden_states(model.config, model.params, batch),
         {name: np.asarray(value) for name, value in logits.items()},
-        {name: float(value) for name, value in of_head.items()},
+        {name: float(value) for name, value in losses.items()},
         to_tensors(gradients, model.description.family.huggingface, model.module),
         _decoder_states(model, features) if compared.has_decoder else None,
     )

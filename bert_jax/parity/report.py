@@ -185,12 +185,12 @@ class ParityReport:
         for entry in self.differences:
             groups[entry.quantity].setdefault(_group(entry), []).append(entry)
         lines = []
-        for quantity, of_quantity in groups.items():
-            if not of_quantity:  # no decoder
+        for quantity, by_label in groups.items():
+            if not by_label:  # no decoder
                 continue
             relative = ": their worst is relative to the largest value of the reference's"
             lines.append(f"gradients{relative}" if quantity == GRADIENT else quantity)
-            lines += [self._line(group, entries) for group, entries in of_quantity.items()]
+            lines += [self._line(group, entries) for group, entries in by_label.items()]
         return "\n".join((*head, *lines, "", *self._verdict()))
 
     def as_dict(self) -> dict[str, Any]:

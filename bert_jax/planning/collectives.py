@@ -207,12 +207,12 @@ def traffic(collectives: list[Collective]) -> dict[str, dict[str, float]]:
     """
     return {
         kind: {
-            "count": sum(each.count for each in of_kind),
-            "bytes": sum(each.count * each.bytes for each in of_kind),
-            "sent_bytes": sum(each.sent_bytes for each in of_kind),
+            "count": sum(each.count for each in same_kind),
+            "bytes": sum(each.count * each.bytes for each in same_kind),
+            "sent_bytes": sum(each.sent_bytes for each in same_kind),
         }
         for kind in _SENT
-        if (of_kind := [each for each in collectives if each.kind == kind])
+        if (same_kind := [each for each in collectives if each.kind == kind])
     }
 
 

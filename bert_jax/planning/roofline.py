@@ -70,13 +70,13 @@ def real_flops(
     if config.is_recurrent:
         kind = projected_lstm if config.layer_kind == "projected_lstm" else recurrent_layer
         pairs, per_token = 0.0, kind.flops_per_token(config)
-    of_layers = layers * tokens * per_token + pairs * 4 * heads
+    layer_flops = layers * tokens * per_token + pairs * 4 * heads
     if config.relative_attention:
         # Each token with the positions of its distances to the others, or of their buckets.
         positions = np.minimum(2 * long - 1, 2 * span(config))
         terms = len(config.position_terms)
-        of_layers += layers * terms * 2 * heads * float((long * positions).sum())
-    of_layers += tokens * 2 * config.conv_kernel_size * width**2
+        layer_flops += layers * terms * 2 * heads * float((long * positions).sum())
+    layer_flops += tokens * 2 * config.conv_kernel_size * width**2
     inputs = 0.0
     if config.has_embedding_projection:
         inputs = tokens * 2 * embedded * width
@@ -90,7 +90,7 @@ def real_flops(
         inputs = tokens * character_cnn.flops_per_word(config)
     predicted = width if config.of_head(MaskedLMOptions).extended_decoder else embedded
     head = 2 * (width * predicted + predicted * config.vocab_size)
-    return 3.0 * (inputs + of_layers + predictions * head)
+    return 3.0 * (inputs + layer_flops + predictions * head)
 
 
 def step_flops(

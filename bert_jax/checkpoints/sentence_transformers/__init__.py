@@ -57,7 +57,7 @@ FLAGS = {
 }
 """The form of a pooling before version 6; several poolings are concatenated in this order."""
 
-OF_OTHER_METHODS = ("unpad_inputs", "query_length", "document_length", "query_expansion")
+UNUSED_FIELDS = ("unpad_inputs", "query_length", "document_length", "query_expansion")
 """Fields of ENCODER that change no vector and no score."""
 
 TO_TOKENS = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}

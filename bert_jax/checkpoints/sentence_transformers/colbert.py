@@ -75,10 +75,10 @@ def read_colbert(directory: Path) -> TokenVectors | None:
             expansion=QueryExpansion(APPEND, 8, attend=True),
         )
     path = directory / METADATA
-    return _of_stanford(path, read_json_object(path) if is_there(path) else {}, dense)
+    return _read_stanford(path, read_json_object(path) if is_there(path) else {}, dense)
 
 
-def _of_stanford(path: Path, settings: Mapping[str, Any], dense: Dense) -> TokenVectors:
+def _read_stanford(path: Path, settings: Mapping[str, Any], dense: Dense) -> TokenVectors:
     if (similarity := settings.get("similarity", "cosine")) != "cosine":
         return TokenVectors(unsupported=f"{path}: similarity {similarity!r} is not supported")
 

@@ -86,8 +86,8 @@ def encoder_directory(directory: Path, route: str = "") -> Path:
         return directory
     kind = kind_of(entries[0])
     if kind and kind.lower() not in (*ENCODERS, MLM_ENCODER.lower()):
-        of_route = f" for texts {route!r}" if route else ""
-        what = f"{directory / MODULES} begins{of_route} with the module {entries[0]['type']}"
+        for_texts = f" for texts {route!r}" if route else ""
+        what = f"{directory / MODULES} begins{for_texts} with the module {entries[0]['type']}"
         rule = "give a model that begins with an encoder, or one of its routes that does"
         raise UserError(f"{what}, which is not supported; {rule}")
     return directory / entries[0]["path"]

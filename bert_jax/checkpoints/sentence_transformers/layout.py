@@ -18,7 +18,7 @@ class Layout:
     Attributes:
         vectors: class of the description.
         read: (model directory, entries, content of MODEL) → description, with what MODEL says.
-        of_model: field of MODEL → field of the description.
+        model_fields: field of MODEL → field of the description.
         encoder: description → further fields of ENCODER.
         modules: description, D of the encoder → class and fields of each module after the encoder.
             Those of `parts.MODULE_KINDS` are the `modules` of the description.
@@ -28,7 +28,7 @@ class Layout:
 
     vectors: type[StoredVectors]
     read: Callable[[Path, Entries, Mapping[str, Any]], Any]
-    of_model: Mapping[str, str]
+    model_fields: Mapping[str, str]
     encoder: Callable[[Any], dict[str, Any]]
     modules: Callable[[Any, int], list[tuple[str, dict[str, Any]]]]
     encoder_kind: str = "Transformer"

@@ -173,7 +173,7 @@ def _modules(vectors: TokenVectors, hidden_size: int) -> list[tuple[str, dict[st
 LAYOUT = Layout(
     TokenVectors,
     _read,
-    of_model=PROMPTS | {"similarity_fn_name": "similarity"},
+    model_fields=PROMPTS | {"similarity_fn_name": "similarity"},
     encoder=_encoder,
     modules=_modules,
 )

@@ -9,9 +9,9 @@ from typing import Any
 from bert_jax.checkpoints.sentence_transformers import (
     ENCODER,
     ENCODER_FILES,
-    OF_OTHER_METHODS,
     REMEDY,
     TO_TOKENS,
+    UNUSED_FIELDS,
     not_supported,
 )
 from bert_jax.errors import UserError
@@ -32,11 +32,11 @@ _ARGUMENTS = (
     *("model_args", "config_args", "tokenizer_args"),
     *("model_kwargs", "config_kwargs", "processor_kwargs"),
 )
-_OF_ARGUMENTS = (
+_KNOWN_ARGUMENTS = (
     *("torch_dtype", "dtype", "attn_implementation", "device_map", "add_pooling_layer"),
     *("use_cache", "use_fast", "trust_remote_code", "model_max_length"),
 )
-_OF_TEXTS = ("max_length", "padding", "return_tensors", "pad_to_multiple_of")
+_TEXT_ARGUMENTS = ("max_length", "padding", "return_tensors", "pad_to_multiple_of")
 
 
 def read_module(
@@ -142,16 +142,16 @@ def read_encoder(folder: Path, directory: Path) -> EncoderFile:
     with named(path):
         for key, value in fields.items():
             if key in _ARGUMENTS:
-                check_known(path, value or {}, _OF_ARGUMENTS, f"{key}.")
+                check_known(path, value or {}, _KNOWN_ARGUMENTS, f"{key}.")
                 max_length = (value or {}).get("model_max_length", max_length)
-            elif key not in (*OF_OTHER_METHODS, "processing_kwargs"):
+            elif key not in (*UNUSED_FIELDS, "processing_kwargs"):
                 raise not_supported(path, f"{key} {value!r}")
         processing = fields.get("processing_kwargs") or {}
-        of_texts = {**processing.get("common", {}), **processing.get("text", {})}
-        if of_texts.get("truncation") in (True, "longest_first"):
-            del of_texts["truncation"]
-        check_known(path, of_texts, _OF_TEXTS, "processing_kwargs.")
-        max_length = of_texts.get("max_length", max_length)
+        text_arguments = {**processing.get("common", {}), **processing.get("text", {})}
+        if text_arguments.get("truncation") in (True, "longest_first"):
+            del text_arguments["truncation"]
+        check_known(path, text_arguments, _TEXT_ARGUMENTS, "processing_kwargs.")
+        max_length = text_arguments.get("max_length", max_length)
     check_size(path, "max_seq_length", max_length)
     return EncoderFile(path, output, task, max_length, lower_case, fields)
 

@@ -56,7 +56,7 @@ def read_vectors(directory: Path, route: str = "") -> StoredVectors | None:
         return TextVectors(unsupported=f"{directory / MODEL}: model_type {model_type!r}")
     carried = {
         MODULES: [_without(entry, ("idx", "path", "type")) for entry in entries],
-        MODEL: _without(model, (*layout.of_model, *layout.only_read)),
+        MODEL: _without(model, (*layout.model_fields, *layout.only_read)),
     }
     try:
         if kind_of(entries[0]).lower() not in (*ENCODERS, layout.encoder_kind.lower()):

@@ -29,7 +29,7 @@ from bert_jax.models.heads.text_vectors import POOLER, SIMILARITIES, TOKEN_POOLI
 from bert_jax.models.vectors import Module
 
 _SENTENCE = "sentence_embedding"
-_OF_POOLING = (
+_POOLING_FIELDS = (
     *FLAGS.values(),
     *("word_embedding_dimension", "embedding_dimension", "pooling_mode", "include_prompt"),
 )
@@ -73,7 +73,7 @@ def _read(directory: Path, entries: Entries, model: Mapping[str, Any]) -> TextVe
 
 def _pooling_in(path: Path, directory: Path) -> dict[str, Any]:
     fields = read_json_object(path, directory)
-    check_known(path, fields, _OF_POOLING)
+    check_known(path, fields, _POOLING_FIELDS)
     flags = [name for name, flag in FLAGS.items() if fields.get(flag)]
     poolings = fields.get("pooling_mode", flags or "mean")
     poolings = [poolings] if isinstance(poolings, str) else poolings
@@ -114,7 +114,7 @@ def _pooling(vectors: TextVectors, hidden_size: int) -> dict[str, Any]:
 LAYOUT = Layout(
     TextVectors,
     _read,
-    of_model=PROMPTS | {"similarity_fn_name": "similarity", "truncate_dim": "truncate_dim"},
+    model_fields=PROMPTS | {"similarity_fn_name": "similarity", "truncate_dim": "truncate_dim"},
     encoder=_encoder,
     modules=_modules,
 )

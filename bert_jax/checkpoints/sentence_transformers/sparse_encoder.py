@@ -68,7 +68,7 @@ def _modules(vectors: SparseVectors, hidden_size: int) -> list[tuple[str, dict[s
 LAYOUT = Layout(
     SparseVectors,
     _read,
-    of_model=PROMPTS | {"max_active_dims": "max_active_dims"},
+    model_fields=PROMPTS | {"max_active_dims": "max_active_dims"},
     encoder=lambda vectors: {},
     modules=_modules,
     encoder_kind=MLM_ENCODER,

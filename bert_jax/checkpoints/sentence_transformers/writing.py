@@ -105,13 +105,13 @@ def join_routes(directory: Path, default: str) -> None:
             "structure": structure,
             "parameters": {"default_route": default, "allow_empty_key": True},
         },
-        MODEL: _of_all(models),
+        MODEL: _shared_fields(models),
     }
     for name, fields in files.items():
         (directory / name).write_bytes(_json_bytes(fields))
 
 
-def _of_all(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _shared_fields(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The content of MODEL for several models, from that of each.
 
     Where only the versions of the programs that wrote them differ, those of the first are kept;
@@ -163,15 +163,15 @@ def vector_files(vectors: StoredVectors, hidden_size: int) -> dict[str, bytes]:
             **layout.encoder(vectors),
         },
     }
-    of_model = {
+    stored = {
         key: getattr(vectors, name)
-        for key, name in layout.of_model.items()
+        for key, name in layout.model_fields.items()
         if getattr(vectors, name) != getattr(default, name)
     }
     if model_type != SENTENCE_TRANSFORMER:
-        of_model["model_type"] = model_type
-    if of_model or carried.get(MODEL):
-        files[MODEL] = {**carried.get(MODEL, {}), **of_model}
+        stored["model_type"] = model_type
+    if stored or carried.get(MODEL):
+        files[MODEL] = {**carried.get(MODEL, {}), **stored}
     if METADATA in carried:
         files[METADATA] = carried[METADATA]
     for folder, (_, fields) in zip(folders, modules, strict=True):
