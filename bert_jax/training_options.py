@@ -21,7 +21,7 @@ _ENDING_DECAYS = DECAYS[:3]
 DECAY_STARTS = ("start", "warmup")
 OPTIMIZERS = ("adamw", "lamb", "stable_adamw", "adafactor")
 # Options of the moments of all but Adafactor.
-_OF_ADAM = ("beta1", "beta2", "epsilon", "bias_correction")
+_ADAM_KEYS = ("beta1", "beta2", "epsilon", "bias_correction")
 ALTERNATIVES = (
     ("train.steps", "train.epochs"),
     ("train.eval_every", "train.evaluate_per_epoch"),
@@ -262,7 +262,7 @@ class OptimizerOptions:
     def __post_init__(self) -> None:
         require_one_of("optimizer.name", self.name, OPTIMIZERS)
         for field in dataclasses.fields(self) if self.name == "adafactor" else ():
-            if field.name in _OF_ADAM and (value := getattr(self, field.name)) != field.default:
+            if field.name in _ADAM_KEYS and (value := getattr(self, field.name)) != field.default:
                 rule = "{optimizer.name=adafactor} has no such option: leave it out"
                 raise OptionError(f"optimizer.{field.name}", value, rule)
         require_one_of("optimizer.decay", self.decay, DECAYS)

@@ -72,20 +72,20 @@ def _t5(**model: Any) -> Preset:
         "optimizer.weight_decay": 0.0,
         "optimizer.max_grad_norm": 0.0,
     }
-    of_spans = {
+    span_keys = {
         "optimizer.decay": "constant_inverse_sqrt",
         "data.length": 512,
         "data.noise_fraction": 0.15,
         "data.mean_span_length": 3.0,
         "data.cross_documents": True,
     }
-    of_texts = {
+    text_keys = {
         "optimizer.decay": "constant",
         "data.packing": True,
         "data.label_smoothing": 0.0,
     }
     fields = {"layer_norm_eps": 1e-6, **model}
-    return Preset(fields, keys, {"span_corruption": of_spans, "text_to_text": of_texts})
+    return Preset(fields, keys, {"span_corruption": span_keys, "text_to_text": text_keys})
 
 
 def _late_interaction(**data: Any) -> Preset:

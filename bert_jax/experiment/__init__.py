@@ -354,17 +354,17 @@ class Experiment:
                     content = config_bytes(evaluation.description)
                     run_directory.write(workdir, {MODEL_CONFIG: content})
             step = export(workdir, workdir / MODEL)
-            of_teacher: dict[str, float] = {}
+            teacher_metrics: dict[str, float] = {}
             if isinstance(task, DistilledTask):
                 teacher, student = (
                     self._finished_model(directory, self.mesh)
                     for directory in (task.teacher.directory, resolve(workdir / MODEL))
                 )
-                of_teacher = evaluate(*teacher, self.mesh).metrics
-                result |= compare(teacher, student, self.mesh, of_teacher, metrics)
+                teacher_metrics = evaluate(*teacher, self.mesh).metrics
+                result |= compare(teacher, student, self.mesh, teacher_metrics, metrics)
             if is_main_host():
                 derived = task.derived_metrics
-                draw_curves(workdir, baselines, derived_metrics=derived, teacher=of_teacher)
+                draw_curves(workdir, baselines, derived_metrics=derived, teacher=teacher_metrics)
                 _warn([*worse, *self.sections.spec.export_notes(self.sections.task.data)])
                 stored = {**result, EXPORTED_STEP: step, WARNINGS: self._warnings + worse}
                 content = (json.dumps(stored, indent=2) + "\n").encode()

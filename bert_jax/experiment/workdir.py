@@ -252,12 +252,12 @@ def save_model_files(workdir: Path, task: Task) -> None:
     description = task.description
     files[MODEL_CONFIG] = config_bytes(description)
     if vectors := description.stored_vectors:
-        of_vectors = vector_files(vectors, description.config.hidden_size)
-        files |= {f"{_VECTORS}/{name}": content for name, content in of_vectors.items()}
+        vector_content = vector_files(vectors, description.config.hidden_size)
+        files |= {f"{_VECTORS}/{name}": content for name, content in vector_content.items()}
     summary = json.dumps(task.data_summary.as_dict(), indent=2, ensure_ascii=False)
     # Names of files need not be text; JSON spells them like Python.
     files[DATA_SUMMARY] = f"{summary}\n".encode(errors="backslashreplace")
-    write(workdir, {**files, DATA: json.dumps(_of_data(task)).encode()})
+    write(workdir, {**files, DATA: json.dumps(_data_record(task)).encode()})
 
 
 def write(workdir: Path, files: Mapping[str, bytes]) -> None:
@@ -304,7 +304,7 @@ def check_unchanged(workdir: Path, task: Task) -> None:
             f"{workdir} was started with another model: {', '.join(names)} changed since",
             "use another --workdir, or the old model",
         )
-    if changed := differing_names(read_json_object(workdir / DATA), _of_data(task)):
+    if changed := differing_names(read_json_object(workdir / DATA), _data_record(task)):
         raise _unusable(
             f"{workdir} was started with other data: {', '.join(changed)} changed since",
             "use another --workdir, or the old data",
@@ -318,7 +318,7 @@ def changed_evaluation_data(workdir: Path, task: Task) -> list[str]:
     return differing_names({name: then.get(name) for name in now}, now)
 
 
-def _of_data(task: Task) -> dict[str, int | str]:
+def _data_record(task: Task) -> dict[str, int | str]:
     return {
         # Also the windows that options of a task make of the examples.
         "examples_per_epoch": task.examples_per_epoch,
