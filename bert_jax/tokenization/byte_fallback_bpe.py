@@ -12,7 +12,7 @@ from bert_jax.errors import UserError
 from bert_jax.tokenization.bpe_files import Merge, read_bpe
 from bert_jax.tokenization.definition import OTHER_MODEL, check_unknown, checked_steps
 from bert_jax.tokenization.description import Description, SpecialTokens, Token
-from bert_jax.tokenization.encoding import BARE_TEMPLATE, Encoding, check_texts
+from bert_jax.tokenization.encoding import BARE_TEMPLATE
 from bert_jax.tokenization.library import LIBRARY_CLASS, LibraryTokenizer, copy_of
 from bert_jax.tokenization.sentencepiece import WORD_MARKER
 from bert_jax.tokenization.source import BPE_FILE, TokenizerSource
@@ -95,18 +95,6 @@ class ByteFallbackBPETokenizer(LibraryTokenizer):
         self._word_library.normalizer = normalizers.Sequence(
             [normalizers.Prepend(WORD_MARKER), normalizers.Replace(" ", WORD_MARKER)]
         )
-
-    def _for_sentences(self, library: "tokenizers.Tokenizer") -> "tokenizers.Tokenizer":
-        """A copy that puts a space before each sentence, as if it came from within a text."""
-        copy = super()._for_sentences(library)
-        copy.normalizer = self._word_library.normalizer
-        return copy
-
-    def encode_words(self, texts: Sequence[str]) -> list[Encoding]:
-        """The tokens of words, each encoded with a space before it."""
-        check_texts(texts)
-        pieces = self._pieces_of(self._word_library, texts)
-        return [self.join([text], add_special_tokens=False) for text in pieces]
 
     def _with_pieces(self, words: Sequence[str]) -> Self:
         raise UserError(

@@ -12,7 +12,7 @@ from bert_jax.errors import UserError
 from bert_jax.tokenization.bpe_files import Merge, read_bpe, write_bpe
 from bert_jax.tokenization.definition import OTHER_MODEL, checked_steps
 from bert_jax.tokenization.description import FAIRSEQ, Description, SpecialTokens, Token
-from bert_jax.tokenization.encoding import BARE_TEMPLATE, FAIRSEQ_TEMPLATE, Encoding, check_texts
+from bert_jax.tokenization.encoding import BARE_TEMPLATE, FAIRSEQ_TEMPLATE
 from bert_jax.tokenization.interface import GPT2
 from bert_jax.tokenization.library import LibraryTokenizer, copy_of
 from bert_jax.tokenization.source import BPE_FILE, LIBRARY, TokenizerSource
@@ -119,18 +119,6 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
     @property
     def word_breaks(self) -> re.Pattern[str] | None:
         return self._between_words
-
-    def _for_sentences(self, library: "tokenizers.Tokenizer") -> "tokenizers.Tokenizer":
-        """A copy that puts a space before each sentence, as if it came from within a text."""
-        copy = super()._for_sentences(library)
-        self._set_prefix_space(copy, True)
-        return copy
-
-    def encode_words(self, texts: Sequence[str]) -> list[Encoding]:
-        """The tokens of words, each encoded with a space before it, as with `add_prefix_space`."""
-        check_texts(texts)
-        pieces = self._pieces_of(self._word_library, texts)
-        return [self.join([text], add_special_tokens=False) for text in pieces]
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text of ids; a space before the first word is kept.

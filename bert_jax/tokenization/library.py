@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from bert_jax.errors import UserError
 from bert_jax.tokenization.definition import library_errors
 from bert_jax.tokenization.description import Description
-from bert_jax.tokenization.encoding import TEXTS, Pieces, check_texts
+from bert_jax.tokenization.encoding import TEXTS, Encoding, Pieces, check_texts
 from bert_jax.tokenization.interface import Tokenizer
 
 if TYPE_CHECKING:
@@ -79,9 +79,10 @@ class LibraryTokenizer(Tokenizer):
                 )
             self._pieces[token_id] = piece
         self._library, self._origin = library, origin
+        self._word_library = library
         self._describe(description, origin, rows)
         self._complete(library)
-        self._sentence_library = self._for_sentences(library)
+        self._sentence_library = self._for_sentences()
 
     def _with_added(self, description: Description) -> Self:
         definition = json.loads(self._library.to_str())
@@ -102,11 +103,15 @@ class LibraryTokenizer(Tokenizer):
 
     @abc.abstractmethod
     def _complete(self, library: "tokenizers.Tokenizer") -> None:
-        """Sets decoder and post-processor, and what a subclass makes of the library."""
+        """Sets decoder and post-processor, and what a subclass makes of the library.
 
-    def _for_sentences(self, library: "tokenizers.Tokenizer") -> "tokenizers.Tokenizer":
-        """A copy that reads a literal "[SEP]" as text."""
-        copied = copy_of(library)
+        A subclass in which a word has other ids at the start of a text sets `_word_library`, a copy
+        that puts a space before each text, as if it came from within a longer one.
+        """
+
+    def _for_sentences(self) -> "tokenizers.Tokenizer":
+        """A copy of `_word_library` that reads a literal "[SEP]" as text."""
+        copied = copy_of(self._word_library)
         copied.encode_special_tokens = True
         return copied
 
@@ -123,6 +128,11 @@ class LibraryTokenizer(Tokenizer):
         with library_errors(self._origin):
             encoded = library.encode_batch(list(texts), add_special_tokens=False)
         return [Pieces(e.ids, e.tokens, e.offsets, e.word_ids) for e in encoded]
+
+    def encode_words(self, texts: Sequence[str]) -> list[Encoding]:
+        check_texts(texts)
+        pieces = self._pieces_of(self._word_library, texts)
+        return [self.join([text], add_special_tokens=False) for text in pieces]
 
     def encode_sentences(self, sentences: Sequence[str]) -> list[list[int]]:
         check_texts(sentences)

@@ -109,9 +109,9 @@ class UnigramTokenizer(LibraryTokenizer):
     def word_breaks(self) -> re.Pattern[str] | None:
         return self._between_words if self._model.splitter == SPLITTER else None
 
-    def _for_sentences(self, library: "tokenizers.Tokenizer") -> "tokenizers.Tokenizer":
+    def _for_sentences(self) -> "tokenizers.Tokenizer":
         """A copy without the special tokens: the model would match a literal "<mask>"."""
-        added = library.get_added_tokens_decoder()
+        added = self._library.get_added_tokens_decoder()
         specials = {token.content for token in added.values() if token.special}
         copied = self._make_library(specials)
         # Special tokens beside the vocabulary reserve their ids.
