@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_jax.data.examples import Example, Examples, Sentence, Text, each_example
+from bert_jax.data.examples import Example, Examples, Input, Sentence, Text, each_example
 from bert_jax.data.readers.columns import (
     USUAL_IDS,
     USUAL_TAGS,
@@ -171,7 +171,7 @@ def _read(
         for number, (record, names) in enumerate(named):
             if offsets := find_offsets(record, options.text_column, options.label_column):
                 sentence, tags = offsets.tagged(options.cut_words)
-                example = _of_offsets(offsets, number, names, sentence)
+                example = _example(sentence, offsets.record, number, _at_offsets(names, offsets))
                 if table.accepts(offsets.record, example):
                     yield example.labelled(tags)
                 continue
@@ -183,7 +183,7 @@ def _read(
                 raise no_usual_name(
                     *("data.text_column", "words", USUAL_WORDS), record.keys, record.location, rule
                 )
-            example = _of_words(record, number, names)
+            example = _word_example(record, number, names)
             if table.accepts(record, example):
                 yield example.labelled(_tags(record, names, options))
 
@@ -229,13 +229,14 @@ class SentenceParser:
         """
         names = _keys_of(record, self._options)
         if offsets := find_offsets(record, self._options.text_column, self._options.label_column):
-            example = _of_offsets(offsets, number, names, offsets.content)
+            names = _at_offsets(names, offsets)
+            example = _example(offsets.content, offsets.record, number, names)
             if offsets.record is record:
                 return example
             return dataclasses.replace(example, fields=record.fields, record=record.fields)
         if not names.words or names.words.lower() in _TEXTS:
-            return _of_text(self._texts(record, number))
-        return _of_words(record, number, names)
+            return _text_example(self._texts(record, number))
+        return _word_example(record, number, names)
 
 
 @contextlib.contextmanager
@@ -264,7 +265,7 @@ def open_sentences(
             yield _to_tag(table, options, texts)
     else:
         with open_texts(source, texts) as examples:
-            yield each_example(_of_text, examples)
+            yield each_example(_text_example, examples)
 
 
 def _to_tag(table: Table, options: TaggedOptions, texts: TextOptions) -> Examples[Any]:
@@ -273,17 +274,27 @@ def _to_tag(table: Table, options: TaggedOptions, texts: TextOptions) -> Example
         return table.examples(SentenceParser(options, texts))
     words = usual_column(USUAL_WORDS, table.columns)
     if words is None or options.text_column not in ("", words):
-        return each_example(_of_text, text_examples(table, texts))
+        return each_example(_text_example, text_examples(table, texts))
     names = _columns_of(table, options)
     # Tags are read only where they tell a row for each word from one for each sentence.
     read = names if names.sentence else names._replace(tags="")
     sentences = Table(sentence_records(table, read), fraction=table.fraction)
-    return sentences.examples(lambda record, number: _of_words(record, number, names))
+    return sentences.examples(lambda record, number: _word_example(record, number, names))
 
 
-def _of_words(record: Record, number: int, names: WordColumns) -> Example[Sentence]:
+def _word_example(record: Record, number: int, names: WordColumns) -> Example[Sentence]:
+    return _example(Sentence(_strings(record, names.words)), record, number, names)
+
+
+def _at_offsets(names: WordColumns, offsets: Offsets) -> WordColumns:
+    """The keys of a text with entities."""
+    return WordColumns(offsets.text, offsets.entities, "", names.id)
+
+
+def _example(input: Input, record: Record, number: int, names: WordColumns) -> Example[Input]:
+    """The example of a record, without its tags; `number` counts from 0."""
     return Example(
-        Sentence(_strings(record, names.words)),
+        input,
         None,
         record_id(record.fields, names.id or None, number),
         record.location,
@@ -291,20 +302,6 @@ def _of_words(record: Record, number: int, names: WordColumns) -> Example[Senten
         names.tags,
         record.fields,
         read=tuple(filter(None, names)),
-    )
-
-
-def _of_offsets(offsets: Offsets, number: int, names: WordColumns, input: Any) -> Example[Any]:
-    fields = offsets.record.fields
-    return Example(
-        input,
-        None,
-        record_id(fields, names.id or None, number),
-        offsets.record.location,
-        {name: value for name, value in fields.items() if name != offsets.text},
-        offsets.entities,
-        fields,
-        read=tuple(filter(None, (offsets.text, offsets.entities, names.id))),
     )
 
 
@@ -321,7 +318,7 @@ def _strings(record: Record, key: str, kinds: Any = str) -> tuple[str, ...]:
     return tuple(map(str, values))
 
 
-def _of_text(example: Example[Text]) -> Example[Any]:
+def _text_example(example: Example[Text]) -> Example[Any]:
     """A text to be tagged."""
     if not isinstance(example.input, str):
         raise OptionError(
