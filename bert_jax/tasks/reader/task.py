@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.data.examples import Candidates, Example, texts_of
+from bert_jax.data.examples import Candidates, Example, Text, texts_of
 from bert_jax.data.readers.candidate_columns import RankingOptions
 from bert_jax.data.readers.open_questions import read_passages
-from bert_jax.errors import OptionError, listed, require_at_least
-from bert_jax.metrics.answers import has_answer
+from bert_jax.data.windows.passages import PassageWindow, token_span
+from bert_jax.errors import OptionError, UserError, listed, require_at_least
+from bert_jax.metrics.answers import find_answers, has_answer
 from bert_jax.metrics.squad import score_v1
 from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
@@ -44,7 +45,9 @@ from bert_jax.tasks.reader.predict import (
     ReadAnswer,
     ReaderPredictor,
 )
-from bert_jax.tasks.reader.rows import MOST_SPANS, answer_positions, with_passages
+
+# Places of answers that the loss of a question takes, as in DPR.
+_MOST_SPANS = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,7 +129,7 @@ class ReaderTask(LabelledTask[Candidates]):
     @functools.cached_property
     def _examples(self) -> list[Example[Candidates]]:
         """The questions with a positive."""
-        examples = (with_passages(each, self._passages) for each in self.splits.train)
+        examples = (_with_passages(each, self._passages) for each in self.splits.train)
         return [example for example in examples if example is not None]
 
     def reading_report(self) -> tuple[str, ...]:
@@ -136,7 +139,7 @@ class ReaderTask(LabelledTask[Candidates]):
         return (f"{len(left)} {what}: left out ({listed(left)})",) if left else ()
 
     def make_rows(self) -> TrainingRows:
-        """`labels`, int32 [B, 10, 2], has the answers' positions, see `rows.answer_positions`."""
+        """`labels`, int32 [B, 10, 2], has the answers' positions, see `_answer_positions`."""
         examples = self._examples
         if not examples:
             problem = "no training question has a passage with an answer"
@@ -144,12 +147,12 @@ class ReaderTask(LabelledTask[Candidates]):
         with config_keys():
             encode = PassageRows(self.tokenizer, self.options.length)
         # The last one is for rows of padding.
-        labels = np.full((len(examples) + 1, MOST_SPANS, 2), -1, np.int32)
+        labels = np.full((len(examples) + 1, _MOST_SPANS, 2), -1, np.int32)
 
         def encoded() -> Iterator[EncodedExample]:
             rows = encode_in_chunks(encode, examples)
             for number, (example, each) in enumerate(zip(examples, rows, strict=True)):
-                labels[number] = answer_positions(example, each.rows[0])
+                labels[number] = _answer_positions(example, each.rows[0])
                 yield each
 
         return self.several_rows_each(encoded(), labels)
@@ -195,6 +198,48 @@ class ReaderTask(LabelledTask[Candidates]):
             "\t".join([each.input.query, each.label[0], _text(each, 0)])
             for each in self._examples[:count]
         )
+
+
+def _with_passages(example: Example[Candidates], count: int) -> Example[Candidates] | None:
+    """The question with the first passage that has an answer, before `count` - 1 that have none.
+
+    None if no passage has an answer.
+
+    Raises:
+        UserError: the answers are unknown.
+    """
+    if example.label is None:
+        problem = f"{example.location}: the question has no answers to train on"
+        raise UserError(f"{problem}; give them as 'answers'")
+    positive: Text | None = None
+    negatives: list[Text] = []
+    for passage in example.input.documents:
+        if len(negatives) == count - 1 and positive is not None:
+            break
+        if has_answer(example.label, texts_of(passage)[-1]):
+            positive = passage if positive is None else positive
+        elif len(negatives) < count - 1:
+            negatives.append(passage)
+    if positive is None:
+        return None
+    chosen = Candidates(example.input.query, (positive, *negatives))
+    return dataclasses.replace(example, input=chosen)
+
+
+def _answer_positions(example: Example[Candidates], window: PassageWindow) -> np.ndarray:
+    """The positions of the answers in the row of a question's first passage.
+
+    Returns:
+        int32 [10, 2], the first and the last token of each; -1 where there are fewer.
+    """
+    text = _text(example, 0)
+    tokens = (token_span(window.passage, *span) for span in find_answers(example.label, text))
+    spans = dict.fromkeys(map(window.answer_positions, tokens))
+    spans.pop((0, 0), None)  # behind the end of the row
+    positions = np.full((_MOST_SPANS, 2), -1, np.int32)
+    for index, span in enumerate([*spans][:_MOST_SPANS]):
+        positions[index] = span
+    return positions
 
 
 def _text(example: Example[Candidates], passage: int) -> str:
