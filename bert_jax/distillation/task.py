@@ -149,9 +149,11 @@ class DistilledTask(Task):
     def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
         own = self.task.loss_weights(batch)
         weights = {part or _OWN: weight for part, weight in own.items()}
-        of_tokens = token_mask(batch).sum()
-        of_scores = self.task.score_weights(batch).sum()
-        parts = {part: of_scores if part in SCORE_PARTS else of_tokens for part in self._parts}
+        token_weight = token_mask(batch).sum()
+        score_weight = self.task.score_weights(batch).sum()
+        parts = {
+            part: score_weight if part in SCORE_PARTS else token_weight for part in self._parts
+        }
         return weights | parts
 
     def forward(

@@ -106,22 +106,22 @@ def _extend(state: _Beams, scores: jax.Array, rules: TokenRules, rule: BeamRule)
     ended_scores, chosen = best_of_rows(jnp.concatenate([state.ended.scores, ending], 1), beams)
     # Of each of the K best: it has ended before, or it is a candidate.
     is_old, candidate = chosen < beams, jnp.maximum(chosen - beams, 0)
-    sources = jnp.where(is_old, chosen, beams + _of_rows(parents, candidate))
-    tokens = _of_rows(jnp.concatenate([state.ended.token_ids, state.live_tokens], 1), sources)
-    new = jnp.where(is_old, rules.pad_token_id, _of_rows(last, candidate))
+    sources = jnp.where(is_old, chosen, beams + _entries(parents, candidate))
+    tokens = _entries(jnp.concatenate([state.ended.token_ids, state.live_tokens], 1), sources)
+    new = jnp.where(is_old, rules.pad_token_id, _entries(last, candidate))
     ended = Generated(
         token_ids=tokens.at[:, :, state.length].set(new),
-        lengths=jnp.where(is_old, _of_rows(state.ended.lengths, chosen), length),
+        lengths=jnp.where(is_old, _entries(state.ended.lengths, chosen), length),
         scores=ended_scores,
     )
 
     live_scores, chosen = best_of_rows(jnp.where(is_eos, -jnp.inf, best), beams)
-    parents = _of_rows(parents, chosen)
-    tokens = _of_rows(state.live_tokens, parents)
+    parents = _entries(parents, chosen)
+    tokens = _entries(state.live_tokens, parents)
     return _Beams(
         length=length,
         live_scores=live_scores,
-        live_tokens=tokens.at[:, :, state.length].set(_of_rows(last, chosen)),
+        live_tokens=tokens.at[:, :, state.length].set(_entries(last, chosen)),
         parents=parents,
         ended=ended,
         is_open=state.is_open & rule.can_improve(live_scores, ended.scores, length),
@@ -140,6 +140,6 @@ def _live_where_none_ended(state: _Beams) -> Generated:
     return Generated(*(jax.vmap(jnp.where)(none_ended, *pair) for pair in pairs))
 
 
-def _of_rows(array: jax.Array, indices: jax.Array) -> jax.Array:
+def _entries(array: jax.Array, indices: jax.Array) -> jax.Array:
     """Entries [B, K, ...] of an array [B, J, ...] at indices [B, K]."""
     return jax.vmap(lambda row, chosen: row[chosen])(array, indices)

@@ -52,7 +52,7 @@ def worst(judged: Iterable[tuple[Judgement, Any]]) -> list[tuple[Judgement, Any]
     return sorted((each for each in judged if each[0].is_wrong), key=lambda each: -each[0].score)
 
 
-def _of_label(record: Record) -> Judgement:
+def _judge_label(record: Record) -> Judgement:
     """One class, or the classes of a multi-label text."""
     gold, predicted = _joined(record["expected"]), _joined(record["label"])
     # The label of a text without one has a score, too; that of a pair only probabilities.
@@ -60,7 +60,7 @@ def _of_label(record: Record) -> Judgement:
     return _judgement(record, ((gold, predicted),), gold, predicted, float(score))
 
 
-def _of_tags(record: Record) -> Judgement:
+def _judge_tags(record: Record) -> Judgement:
     rows = [*zip(*(record[key] for key in ("words", "expected", "tags", "scores")), strict=True)]
     wrong = [row for row in rows if row[1] != row[2]]
     expected = ", ".join(f"{word}: {gold}" for word, gold, _, _ in wrong)
@@ -70,19 +70,19 @@ def _of_tags(record: Record) -> Judgement:
     return _judgement(record, classes, expected, predicted, score)
 
 
-def _of_value(record: Record) -> Judgement:
+def _judge_value(record: Record) -> Judgement:
     gold, value = float(record["expected"]), float(record["value"])
     return _judgement(record, (), f"{gold:g}", f"{value:g}", abs(gold - value))
 
 
-def _of_answer(record: Record) -> Judgement:
+def _judge_answer(record: Record) -> Judgement:
     gold, answer = [*map(str, record["expected"])] or [""], record["answer"]
     score = float(record.get("score", 0))  # a reader whose passages are all empty has none
     judgement = _judgement(record, (), " · ".join(gold), answer, score)
     return dataclasses.replace(judgement, is_wrong=answer not in gold)
 
 
-def _of_choice(record: Record) -> Judgement:
+def _judge_choice(record: Record) -> Judgement:
     gold, chosen = int(record["expected"]), int(record["index"])
     expected, predicted = (f"{number}: {record['choices'][number]}" for number in (gold, chosen))
     classes = ((str(gold), str(chosen)),)
@@ -91,11 +91,11 @@ def _of_choice(record: Record) -> Judgement:
 
 # The field that only records of this kind have.
 _KINDS: Mapping[str, Callable[[Record], Judgement]] = {
-    "label": _of_label,
-    "tags": _of_tags,
-    "value": _of_value,
-    "answer": _of_answer,
-    "index": _of_choice,
+    "label": _judge_label,
+    "tags": _judge_tags,
+    "value": _judge_value,
+    "answer": _judge_answer,
+    "index": _judge_choice,
 }
 
 

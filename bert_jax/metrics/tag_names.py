@@ -114,13 +114,13 @@ class TagNames:
         may_have = self.has_prefixes and tag not in self.without_prefix
         return (split_tag(tag) if may_have else None) or ("", tag)
 
-    def of_entities(self, tags: Iterable[str]) -> list[str]:
+    def entity_tags(self, tags: Iterable[str]) -> list[str]:
         """Tags as `metrics.entities` takes them, also those without a prefix."""
         return [tag if self.split(tag)[0] else f"I-{tag}" for tag in tags]
 
     def convert(self, tags: Sequence[str], scheme: Scheme) -> list[str]:
         """The tags of the same entities in another scheme; types of `whole` have no prefix."""
-        converted = convert(self.of_entities(tags), scheme)
+        converted = convert(self.entity_tags(tags), scheme)
         return [
             entity_type if (entity_type := self.split(tag)[1]) in self.whole else tag
             for tag in converted
@@ -129,7 +129,7 @@ class TagNames:
     def fit(self, tags: Iterable[str]) -> bool:
         """Whether the types of tags have prefixes where the labels have them."""
         parts = map(self.split, tags)
-        return all((prefix == "") == (of_type in self.whole) for prefix, of_type in parts)
+        return all((prefix == "") == (entity_type in self.whole) for prefix, entity_type in parts)
 
     def prefixed(self, tags: Iterable[str]) -> list[str]:
         """Tags with O for those without a prefix: what shows the scheme."""
@@ -176,12 +176,12 @@ def _prefixed(labels: Sequence[str], form: re.Pattern[str]) -> dict[str, str]:
         is_prefix |= "B" in every or (is_plain and bool(every & {"I", "S"}))
     if not is_prefix:
         return {}
-    inside = {of_type for of_type, found in prefixes.items() if found & {"B", "I"}}
-    closed = any(prefixes[of_type] & {"E", "S"} for of_type in inside)
+    inside = {entity_type for entity_type, found in prefixes.items() if found & {"B", "I"}}
+    closed = any(prefixes[entity_type] & {"E", "S"} for entity_type in inside)
     alone = {"E"} if closed else {"E", "S"} if inside else set()
 
     def has_prefix(tag: str) -> bool:
-        prefix, of_type = split_tag(tag) or ("", "")
-        return prefix not in alone or of_type in inside
+        prefix, entity_type = split_tag(tag) or ("", "")
+        return prefix not in alone or entity_type in inside
 
     return {label: tag for label, tag in tags.items() if has_prefix(tag)}

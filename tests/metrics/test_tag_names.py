@@ -76,7 +76,7 @@ def test_types_without_a_prefix():
     assert names.types == {"PER", "MISC", "X"}
     assert names.whole == {"MISC", "X"}
     tags = ["MISC", "MISC", "X", "B-PER", "PER", "O"]
-    assert names.of_entities(tags) == ["I-MISC", "I-MISC", "I-X", "B-PER", "I-PER", "O"]
+    assert names.entity_tags(tags) == ["I-MISC", "I-MISC", "I-X", "B-PER", "I-PER", "O"]
     assert names.convert(tags, "bioes") == ["MISC", "MISC", "X", "B-PER", "E-PER", "O"]
     assert TagNames.of(["0", "PER"]).as_text(None) == "no prefixes, 1 type; O is '0'"
 
@@ -86,6 +86,6 @@ def test_a_type_that_looks_like_a_prefix():
     names = TagNames.of(["O", "B-PER", "I-PER", "E-MAIL"])
     tags = ["E-MAIL", "E-MAIL", "O", "B-PER", "I-PER"]
     assert names.types == {"PER", "E-MAIL"}
-    assert names.of_entities(tags) == ["I-E-MAIL", "I-E-MAIL", "O", "B-PER", "I-PER"]
+    assert names.entity_tags(tags) == ["I-E-MAIL", "I-E-MAIL", "O", "B-PER", "I-PER"]
     assert names.convert(tags, "bioes") == ["E-MAIL", "E-MAIL", "O", "B-PER", "E-PER"]
     assert names.within(["O", "E-MAIL"]).types == {"E-MAIL"}

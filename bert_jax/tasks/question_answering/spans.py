@@ -337,9 +337,9 @@ def _beam_scores(window: PassageWindow, beam: SpanBeam, answer_length: int) -> _
     ends = np.full((stop - start, answer_length), -np.inf)
     is_start, is_end = beam.start_scores > -np.inf, beam.end_scores > -np.inf
     starts[beam.starts[is_start] - start] = beam.start_scores[is_start]
-    of_start, of_end = np.nonzero(is_start[:, None] & is_end)
-    first, last = beam.starts[of_start], beam.ends[of_start, of_end]
-    ends[first - start, last - first] = beam.end_scores[of_start, of_end]
+    start_rows, end_columns = np.nonzero(is_start[:, None] & is_end)
+    first, last = beam.starts[start_rows], beam.ends[start_rows, end_columns]
+    ends[first - start, last - first] = beam.end_scores[start_rows, end_columns]
     return _SpanScores(starts, ends)
 
 
@@ -349,12 +349,12 @@ def _candidates(scores: Sequence[_SpanScores], count: int) -> list[tuple[int, in
     At least `count`, if there are that many; equal scores in the order of the passage.
     """
     values, spans = [], []
-    for number, of_window in enumerate(scores):
-        flat = (of_window.starts[:, None] + of_window.ends).ravel()
+    for number, window_scores in enumerate(scores):
+        flat = (window_scores.starts[:, None] + window_scores.ends).ravel()
         least = np.partition(flat, -count)[-count] if flat.size > count else -np.inf
         chosen = np.flatnonzero((flat >= least) & (flat > -np.inf))
         values.append(flat[chosen])
-        start, length = np.divmod(chosen, of_window.ends.shape[1])
+        start, length = np.divmod(chosen, window_scores.ends.shape[1])
         spans.append(np.stack([np.full(len(chosen), number), start, length], axis=1))
     order = np.argsort(-np.concatenate(values), kind="stable")
     return [tuple(span) for span in np.concatenate(spans)[order].tolist()]
@@ -380,8 +380,8 @@ def _distinct(
         begin, end = whole_words(passage, begin, begin + len(text))
         text = passage[begin:end]
         if text and text not in spans:
-            of_span = float(starts[start]), float(ends[start, length])
-            spans[text] = AnswerSpan(text, begin, begin + len(text), *of_span)
+            logits = float(starts[start]), float(ends[start, length])
+            spans[text] = AnswerSpan(text, begin, begin + len(text), *logits)
             if len(spans) == n_best:
                 break
     return tuple(spans.values())

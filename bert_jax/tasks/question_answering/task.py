@@ -227,7 +227,7 @@ class QuestionAnsweringTask(LabelledTask[Question], Distillable):
         and [CLS] compete, and the end is conditioned on the gold start.
         """
         outputs = self._scored(params, outputs, batch)
-        start_logits, end_logits = jnp.unstack(_of_tokens(batch, outputs), axis=1)  # BT
+        start_logits, end_logits = jnp.unstack(_token_scores(batch, outputs), axis=1)  # BT
         start, end = batch["start_positions"], batch["end_positions"]
         cross_entropy = optax.softmax_cross_entropy_with_integer_labels
         losses = (cross_entropy(start_logits, start) + cross_entropy(end_logits, end)) / 2
@@ -240,7 +240,7 @@ class QuestionAnsweringTask(LabelledTask[Question], Distillable):
 
     def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
         """Scores of the first and the last token, [B, 2, T]."""
-        return _of_tokens(batch, self._scored(params, outputs, batch))
+        return _token_scores(batch, self._scored(params, outputs, batch))
 
     def _scored(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Any:
         """The outputs with scores, which the joint head has only for a start: the gold one."""
@@ -289,7 +289,7 @@ def _scores(
     return {**scores, "null_threshold": threshold}
 
 
-def _of_tokens(batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
+def _token_scores(batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
     """Scores of start and end, [B, 2, T], the lowest finite number for padding."""
     scores = jnp.stack([outputs.start_logits, outputs.end_logits], axis=1)
     return jnp.where(batch["attention_mask"][:, None] > 0, scores, MASK_VALUE)

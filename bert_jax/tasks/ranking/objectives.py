@@ -61,10 +61,10 @@ def find_objective(name: str, positive_weight: float) -> Objective:
                 least=2,
                 needs_scores=True,
             )
-    return _of_lists(LIST_LOSSES[name])
+    return _list_objective(LIST_LOSSES[name])
 
 
-def _of_lists(loss: ListLoss) -> Objective:
+def _list_objective(loss: ListLoss) -> Objective:
     return Objective(
         lambda scores, batch: loss.losses(scores, batch["labels"], batch["exists"]),
         lambda batch: loss.count(batch["labels"], batch["exists"]),

@@ -61,8 +61,8 @@ class CandidatesPredictor(Predictor[Candidates, Prediction]):
     """A predictor that reads the query with each of its documents."""
 
     def characters(self, example: Candidates) -> int:
-        of_one = super().characters
-        return len(example.documents) * of_one(example.query) + sum(map(of_one, example.documents))
+        length = super().characters
+        return len(example.documents) * length(example.query) + sum(map(length, example.documents))
 
 
 class CrossEncoderPredictor(CandidatesPredictor[np.ndarray]):

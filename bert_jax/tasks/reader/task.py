@@ -178,10 +178,10 @@ class ReaderTask(LabelledTask[Candidates]):
             scores = jax.nn.log_softmax(jnp.where(exists[:, 0], logits[:, 0], MASK_VALUE))  # BT
             return jnp.take_along_axis(scores, positions.clip(0), axis=-1)
 
-        of_spans = likelihoods(outputs.start_logits, spans[..., 0]) + likelihoods(
+        span_scores = likelihoods(outputs.start_logits, spans[..., 0]) + likelihoods(
             outputs.end_logits, spans[..., 1]
         )
-        marginal = jax.nn.logsumexp(jnp.where(is_span, of_spans, MASK_VALUE), axis=-1)
+        marginal = jax.nn.logsumexp(jnp.where(is_span, span_scores, MASK_VALUE), axis=-1)
         losses = {
             "relevance": {
                 "loss": -jax.nn.log_softmax(relevance)[:, 0],

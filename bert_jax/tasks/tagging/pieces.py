@@ -235,7 +235,7 @@ def group(words: Sequence[Labelled], names: TagNames) -> list[Labelled]:
     ]
 
 
-_SCORES_OF_WORD: Mapping[str, Callable[[Sequence[np.ndarray]], np.ndarray]] = {
+_WORD_SCORES: Mapping[str, Callable[[Sequence[np.ndarray]], np.ndarray]] = {
     "first": lambda scores: scores[0],
     "average": lambda scores: np.mean(scores, axis=0),
     "max": lambda scores: max(scores, key=np.max),
@@ -245,16 +245,16 @@ _SCORES_OF_WORD: Mapping[str, Callable[[Sequence[np.ndarray]], np.ndarray]] = {
 def _words(
     pieces: Sequence[ScoredPiece], labels: Sequence[str], strategy: Strategy
 ) -> list[Labelled]:
-    if strategy not in _SCORES_OF_WORD:
+    if strategy not in _WORD_SCORES:
         return label_pieces(pieces, labels)
-    of_word: list[list[ScoredPiece]] = []
+    words: list[list[ScoredPiece]] = []
     for piece in pieces:
-        if of_word and piece.continues:
-            of_word[-1].append(piece)
+        if words and piece.continues:
+            words[-1].append(piece)
         else:
-            of_word.append([piece])
-    scores = _SCORES_OF_WORD[strategy]
-    return [_labelled(word, scores([each.scores for each in word]), labels) for word in of_word]
+            words.append([piece])
+    scores = _WORD_SCORES[strategy]
+    return [_labelled(word, scores([each.scores for each in word]), labels) for word in words]
 
 
 def _labelled(pieces: Sequence[ScoredPiece], scores: np.ndarray, labels: Sequence[str]) -> Labelled:

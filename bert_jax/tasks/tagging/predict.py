@@ -91,7 +91,7 @@ class TaggingPredictOptions(PredictOptions, TextOptions, ColumnOptions):
         ColumnOptions.__post_init__(self)
         require_one_of("scheme", self.scheme, ("", *get_args(Scheme)))
 
-    def of_words(self, form: str = "") -> TaggedOptions:
+    def word_options(self, form: str = "") -> TaggedOptions:
         """The options of the reader of words; a format for anything else becomes ""."""
         known = form if form in TaggedOptions.FORMATS else ""
         own = {"format": known, "cut_words": TaggedOptions.cut_words}
@@ -123,7 +123,7 @@ def _open(
         )
     texts = dataclasses.replace(options, format="" if form == CONLL else form)
     with_lines = options.output_format == CONLL
-    return open_sentences(source, options.of_words(form), texts, with_lines=with_lines)
+    return open_sentences(source, options.word_options(form), texts, with_lines=with_lines)
 
 
 class TagPredictor(Predictor[Any, Tagging]):
@@ -288,7 +288,7 @@ def _tagging(
 
 
 def _entities(text: str, words: Sequence[TaggedWord], names: TagNames) -> tuple[Entity, ...]:
-    tags = names.of_entities(names.tags[word.tag] for word in words)
+    tags = names.entity_tags(names.tags[word.tag] for word in words)
     entities = []
     for first, end, entity_type in spans(tags) if names.marks_entities else ():
         inside = words[first:end]
@@ -349,7 +349,7 @@ def _predictor(model: Model, options: TaggingPredictOptions) -> TagPredictor:
 
 
 PREDICT = PredictSpec(
-    InputReader(lambda options: SentenceParser(options.of_words(), options), _open),
+    InputReader(lambda options: SentenceParser(options.word_options(), options), _open),
     TaggingPredictOptions,
     _predictor,
     to_record,

@@ -170,7 +170,7 @@ def find_tag_set(
     """
     require_one_of("data.scheme", scheme, SCHEMES)
     if model_init.is_finished and model_init.description:
-        return _of_finished_model(model_init.description, named)
+        return _finished_tag_set(model_init.description, named)
     names = TagNames.of(tag for sentence in train for tag in sentence.label or ())
     if names.types == {""} or not names.has_prefixes:
         labels = _ordered({*names.tags.values()}, model_init, named)
@@ -191,7 +191,7 @@ def find_tag_set(
     return TagSet(_ordered(required, model_init, named), learned)
 
 
-def _of_finished_model(description: ModelDescription, named: tuple[str, ...]) -> TagSet:
+def _finished_tag_set(description: ModelDescription, named: tuple[str, ...]) -> TagSet:
     labels, outputs = description.labels, description.config.num_labels
     if all(name == f"LABEL_{number}" for number, name in enumerate(labels)) and named:
         if len(named) != outputs:

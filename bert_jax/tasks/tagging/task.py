@@ -111,9 +111,9 @@ class TaggedRows:
 
         def encodings() -> Iterator[WordWindow]:
             encoded = encode_in_chunks(windows, examples, lambda example: example.input.words)
-            for example, of_example in zip(examples, encoded, strict=True):
-                self._rows += _tagged_rows(example, of_example, tag_set)
-                yield from of_example
+            for example, rows in zip(examples, encoded, strict=True):
+                self._rows += _tagged_rows(example, rows, tag_set)
+                yield from rows
 
         self.sequences = Sequences.of(encodings(), tokenizer)
         counts = np.zeros(len(tag_set.labels), np.int64)
@@ -243,9 +243,9 @@ class TaggingEvaluator(LabelledEvaluator[Sentence, Tagging]):
         if self.is_labelled(eval_set):
             made = [tagging.tags for tagging in predictions]
             gold, tags = self.tag_set.comparable(eval_set.examples, made)
-            predictions = [each.with_tags(of) for each, of in zip(predictions, tags, strict=True)]
+            predictions = [each.with_tags(own) for each, own in zip(predictions, tags, strict=True)]
             pairs = zip(eval_set.examples, gold, strict=True)
-            examples = [dataclasses.replace(each, label=tuple(of)) for each, of in pairs]
+            examples = [dataclasses.replace(each, label=tuple(own)) for each, own in pairs]
             written = dataclasses.replace(eval_set, examples=examples)
         yield from super().set_files(written, predictions)
         tags = [tagging.tags for tagging in predictions]
@@ -284,14 +284,16 @@ class TaggingEvaluator(LabelledEvaluator[Sentence, Tagging]):
         if not names.marks_entities:
             return None
         sides = self.tag_set.comparable(examples, tags)
-        return EntityCounts.of(*(map(names.of_entities, side) for side in sides))
+        return EntityCounts.of(*(map(names.entity_tags, side) for side in sides))
 
     def _confusion(
         self, examples: Sequence[Example[Sentence]], tags: Sequence[Sequence[str]]
     ) -> ConfusionMatrix:
         """Gold and predicted tags of the words, in the scheme of the gold ones."""
-        of_sentences = self.tag_set.comparable(examples, tags)
-        gold, predicted = ([tag for tags in each for tag in tags] for each in of_sentences)
+        gold, predicted = (
+            [tag for sentence in side for tag in sentence]
+            for side in self.tag_set.comparable(examples, tags)
+        )
         labels, present = tuple(dict.fromkeys(self.tag_set.tags)), {*gold, *predicted}
         if not present <= {*labels}:  # of another scheme
             labels = (OUTSIDE, *sorted(present - {OUTSIDE}))
