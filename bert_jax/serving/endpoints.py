@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from bert_jax.serving.errors import ErrorForm, of_embeddings_inference
+from bert_jax.serving.errors import ErrorForm, embeddings_inference_error
 from bert_jax.serving.service import Service
 
 CUT_HEADER = "X-Texts-Cut"
@@ -51,4 +51,4 @@ class Endpoint:
     answer: Callable[[Service, Any, Mapping[str, str]], Awaitable[Reply]]
     summary: str
     group: str
-    error_form: ErrorForm = of_embeddings_inference
+    error_form: ErrorForm = embeddings_inference_error

@@ -111,7 +111,7 @@ _TYPES = {
 }
 
 
-def of_embeddings_inference(error: RequestError) -> dict[str, Any]:
+def embeddings_inference_error(error: RequestError) -> dict[str, Any]:
     """The form of text-embeddings-inference, whose `error` Hugging Face's clients show, too."""
     field = {"field": error.field} if error.field else {}
     return {
@@ -121,7 +121,7 @@ def of_embeddings_inference(error: RequestError) -> dict[str, Any]:
     }
 
 
-def of_openai(error: RequestError) -> dict[str, Any]:
+def openai_error(error: RequestError) -> dict[str, Any]:
     """The form of OpenAI."""
     kinds = {401: "authentication_error", 424: "server_error", 429: "rate_limit_error"}
     by_class = "invalid_request_error" if error.status < 500 else "server_error"
@@ -132,4 +132,4 @@ def of_openai(error: RequestError) -> dict[str, Any]:
 
 def error_form(path: str) -> ErrorForm:
     """The form of errors at a path, also at one that does not exist."""
-    return of_openai if path.startswith("/v1/") else of_embeddings_inference
+    return openai_error if path.startswith("/v1/") else embeddings_inference_error

@@ -24,7 +24,7 @@ _PREDICT = "PREDICT"  # the attribute of a task's module
 _MOST_ENGINES = 64
 
 # The server's own, and those of files.
-_OPTIONS_OF_SERVER = (
+_SERVER_OPTIONS = (
     "batch_size",
     "max_length",
     "progress",
@@ -104,7 +104,7 @@ class Models:
         self._engines: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
         self._lock = threading.Lock()
         if index:
-            self.of_index(None)  # its model is loaded before there are requests
+            self.query_engine(None)  # its model is loaded before there are requests
 
     def named(self, name: str | None, task: str | None = None) -> ServedModel:
         """The model of a name, else the first one that is made for the task, or can do it.
@@ -132,7 +132,7 @@ class Models:
                 return served
         raise unprocessable(f"no model of this server can do {task}", "model")
 
-    def of_task(
+    def task_engine(
         self,
         served: ServedModel,
         task: str,
@@ -157,10 +157,10 @@ class Models:
                 raise unprocessable(message, name(key))
         size = min(keys_of(spec.options)["batch_size"], self._limits.batch_size)
         max_length = max_length or self._limits.max_length
-        of_server = {"batch_size": size, "max_length": max_length, "progress": False}
+        own = {"batch_size": size, "max_length": max_length, "progress": False}
         try:
             task_of(served.model, task)
-            options = spec.read_options(task, "", {**values, **of_server, "output_format": JSONL})
+            options = spec.read_options(task, "", {**values, **own, "output_format": JSONL})
             request = spec.request_of(options)
             shared = dataclasses.replace(options, **vars(request.shared()))
             length = shared.max_length or self._limits.max_length
@@ -180,7 +180,7 @@ class Models:
     def can(self, served: ServedModel, task: str, values: Mapping[str, Any] | None = None) -> bool:
         """Whether a model can do a task, with some of its options."""
         try:
-            self.of_task(served, task, values)
+            self.task_engine(served, task, values)
         except RequestError:
             return False
         return True
@@ -207,7 +207,7 @@ class Models:
         for task in sorted(names, key=lambda name: name != served.task):
             for values in find_task(task, _PREDICT).PREDICT.variants(served.model.description):
                 if self.can(served, task, values):
-                    yield task, self.of_task(served, task, values).engine
+                    yield task, self.task_engine(served, task, values).engine
 
     def engine(
         self,
@@ -218,7 +218,7 @@ class Models:
         """The engine of a predictor that `make` makes, unless there is one of this key."""
         return self._kept((served.name, *key), lambda: make(served.model, self._options))
 
-    def of_index(self, prompt: str | None) -> Engine[Any, Any]:
+    def query_engine(self, prompt: str | None) -> Engine[Any, Any]:
         """The engine of the vectors of queries.
 
         Raises:
@@ -244,10 +244,10 @@ class Models:
 
 def request_options(options: type[PredictOptions]) -> list[str]:
     """The options of a task that a request may set: none of the server, none about files."""
-    of_readers = {
+    reader_options = {
         name
         for base in options.__mro__
         if base.__module__.startswith(_READERS) and dataclasses.is_dataclass(base)
         for name in keys_of(base)
     }
-    return list(keys_of(options, {*of_readers, *_OPTIONS_OF_SERVER}))
+    return list(keys_of(options, {*reader_options, *_SERVER_OPTIONS}))

@@ -10,13 +10,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from bert_jax.serving.errors import RequestError, of_embeddings_inference
+from bert_jax.serving.errors import RequestError, embeddings_inference_error
 from bert_jax.serving.handling import error_response
 
 _PREFIX = "/page/"
 _INDEX = "index.html"
 # Drawn by both this page and those that `predict` writes.
-_OF_PICTURES = ("page.css", "attention.css", "attention.js", "elements.js")
+_PICTURE_FILES = ("page.css", "attention.css", "attention.js", "elements.js")
 _TYPES = {
     ".html": "text/html",
     ".css": "text/css",
@@ -73,13 +73,13 @@ def page_routes() -> list[Route]:
         accepted = request.headers.get("accept", "*/*")
         if not any(kind in accepted for kind in _HTML):
             message = "GET / is a page; accept text/html, or POST inputs in Hugging Face's form"
-            return error_response(RequestError(406, message), of_embeddings_inference)
+            return error_response(RequestError(406, message), embeddings_inference_error)
         return index.response(request)
 
     async def file(request: Request) -> Response:
         name = request.path_params["name"]
         if name not in files:
-            return error_response(RequestError(404, "Not Found"), of_embeddings_inference)
+            return error_response(RequestError(404, "Not Found"), embeddings_inference_error)
         return files[name].response(request)
 
     return [Route("/", page), Route(_PREFIX + "{name}", file)]
@@ -89,4 +89,4 @@ def _files() -> list[Traversable]:
     package = resources.files("bert_jax")
     pictures = package / "pictures"
     own = (package / "serving" / "page").iterdir()
-    return [*own, *(pictures / name for name in _OF_PICTURES)]
+    return [*own, *(pictures / name for name in _PICTURE_FILES)]

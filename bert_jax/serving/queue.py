@@ -22,7 +22,7 @@ Predict = Callable[[Sequence[Any], Sequence[EncodedExample]], list[Any]]
 """Examples and their rows → their predictions, as `Engine.predict_encoded`."""
 
 # A round of the thread has so many batches: they overlap on an accelerator, and can be sorted.
-_BATCHES_OF_ROUND = 4
+_ROUND_BATCHES = 4
 # The bounds of what a client is told to wait, in seconds.
 _SHORTEST_WAIT, _LONGEST_WAIT = 1, 60
 
@@ -80,7 +80,7 @@ class Queue:
 
     def __init__(self, *, batch_size: int, max_waiting: int, metrics: Metrics) -> None:
         """Starts the thread; for arguments see `ServerLimits`."""
-        self._round_rows = _BATCHES_OF_ROUND * batch_size
+        self._round_rows = _ROUND_BATCHES * batch_size
         self._max_waiting, self._metrics = max_waiting, metrics
         self._jobs: deque[_Job] = deque()
         self._waiting = 0  # examples

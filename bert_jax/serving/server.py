@@ -22,7 +22,7 @@ _BACKLOG = 2048
 # Of `uvicorn.Server.on_tick`.
 _TICKS_PER_SECOND = 10
 # What the system refuses of a port; anything else is wrong with the host.
-_OF_PORT = (errno.EADDRINUSE, errno.EACCES)
+_PORT_ERRORS = (errno.EADDRINUSE, errno.EACCES)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -37,7 +37,7 @@ def bind(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        if error.errno in _OF_PORT:
+        if error.errno in _PORT_ERRORS:
             rule = f"{host} refuses it, {error.strerror}; give another"
             raise OptionError("port", port, rule) from error
         rule = f"give an address of this machine: {error.strerror}"

@@ -78,7 +78,9 @@ class Service:
             for task, engine in self.models.default_engines(served, tasks)
         ]
         if self.models.index:
-            engines.append(("index: compiling the vectors of queries", self.models.of_index(None)))
+            engines.append(
+                ("index: compiling the vectors of queries", self.models.query_engine(None))
+            )
         for number, (what, engine) in enumerate(engines, 1):
             shapes = engine.shapes()
             if not stopped():

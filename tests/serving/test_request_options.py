@@ -24,7 +24,7 @@ def models(make_model):
 def together(models, task, example, *options):
     """The rows of the example for each request, and their predictions from one call."""
     (served,) = models.served
-    chosen = [models.of_task(served, task, *each) for each in options]
+    chosen = [models.task_engine(served, task, *each) for each in options]
     encoded = [each.encoder.encode([example])[0] for each in chosen]
     (engine,) = {each.engine for each in chosen}
     return encoded, engine.predict_encoded([example] * len(chosen), encoded)
@@ -38,8 +38,8 @@ def test_words_for_masks(models):
     for masks, count in ((few, 2), (many, 7)):
         assert [word.token for word in masks[0]] == [word.token for word in expected[:count]]
     # 33 words need another program.
-    other = served.of_task(served.served[0], "fill_mask", {"top_k": 33}).engine
-    assert other is not served.of_task(served.served[0], "fill_mask", {"top_k": 32}).engine
+    other = served.task_engine(served.served[0], "fill_mask", {"top_k": 33}).engine
+    assert other is not served.task_engine(served.served[0], "fill_mask", {"top_k": 32}).engine
 
 
 def test_answers(models):

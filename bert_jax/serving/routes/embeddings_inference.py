@@ -131,7 +131,7 @@ async def embed(service: Service, body: EmbedRequest, path: Mapping[str, str]) -
     values: dict[str, Any] = {"normalize": False} if body.normalize is False else {}
     if body.prompt_name is not None:
         values["prompt"] = known_prompt(served, body.prompt_name)
-    engine = service.models.of_task(served, "embed", values).engine
+    engine = service.models.task_engine(served, "embed", values).engine
     predicted = await service.predict(
         engine, body.texts, places=body.places, truncate=body.truncate
     )
@@ -168,7 +168,7 @@ async def _predicted(service: Service, body: EmbedAllRequest, task: str) -> Pred
             message = "prompt_name: this route has no prompts; leave it out"
             raise unprocessable(message, "prompt_name")
         values["prompt"] = known_prompt(served, body.prompt_name)
-    engine = service.models.of_task(served, task, values).engine
+    engine = service.models.task_engine(served, task, values).engine
     return await service.predict(engine, body.texts, places=body.places, truncate=body.truncate)
 
 
@@ -182,7 +182,7 @@ async def similarity(service: Service, body: SimilarityRequest, path: Mapping[st
     if body.parameters.prompt_name is not None:
         values["prompt"] = known_prompt(served, body.parameters.prompt_name)
     body.parameters.check_direction(served)
-    engine = service.models.of_task(served, "embed", values).engine
+    engine = service.models.task_engine(served, "embed", values).engine
     texts = [inputs.source_sentence, *inputs.sentences]
     places = [f"inputs.sentences[{number}]" for number in range(len(inputs.sentences))]
     places.insert(0, "inputs.source_sentence")

@@ -44,10 +44,10 @@ _PARAMETERS = {
     "template": "hypothesis_template",
 }
 # Fields beside the inputs that only feature extraction has.
-_OF_VECTORS = ("normalize", "prompt_name", "truncation_direction", "dimensions")
+_VECTOR_FIELDS = ("normalize", "prompt_name", "truncation_direction", "dimensions")
 _NO_FIELDS: Mapping[str, tuple[str, ...]] = {
     "feature-extraction": (),
-    "sentence-similarity": (*_OF_VECTORS, "truncate"),  # which its parameters have
+    "sentence-similarity": (*_VECTOR_FIELDS, "truncate"),  # which its parameters have
 }
 
 
@@ -147,7 +147,7 @@ def _chosen(
     """A task with options, which may have the server's own `max_length`."""
     values = {name: value for name, value in options.items() if name != "max_length"}
     length = options.get("max_length")
-    return service.models.of_task(served, task, values, length, _parameter)
+    return service.models.task_engine(served, task, values, length, _parameter)
 
 
 def _parameter(option: str) -> str:
@@ -209,11 +209,11 @@ async def _text_classification(
     )
     labels = [labelled(served, each) for each in predicted.predictions]
     if function:
-        for of_text in labels:
-            scores = np.array([each["score"] for each in of_text])
-            for each, score in zip(of_text, _FUNCTIONS[function](scores).tolist(), strict=True):
+        for classes in labels:
+            scores = np.array([each["score"] for each in classes])
+            for each, score in zip(classes, _FUNCTIONS[function](scores).tolist(), strict=True):
                 each["score"] = score
-    return _reply([of_text[: parameters.top_k] for of_text in labels], predicted)
+    return _reply([classes[: parameters.top_k] for classes in labels], predicted)
 
 
 async def _token_classification(
@@ -329,7 +329,7 @@ async def answer(service: Service, body: TaskFormRequest, path: Mapping[str, str
     name = path.get("task") or _shown_task(service, body, path.get("model"))
     if name not in _TASKS:
         raise unprocessable(f"task {name!r:.80}: known are {', '.join(_TASKS)}", "task")
-    if given := body.model_fields_set.intersection(_NO_FIELDS.get(name, _OF_VECTORS)):
+    if given := body.model_fields_set.intersection(_NO_FIELDS.get(name, _VECTOR_FIELDS)):
         field = min(given)
         rule = "it is one of the parameters" if field == "truncate" else "leave it out"
         raise unprocessable(f"{field}: {name} has no such field; {rule}", field)

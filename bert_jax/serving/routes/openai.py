@@ -10,7 +10,7 @@ from pydantic import Field
 
 from bert_jax.metrics.similarity import units
 from bert_jax.serving.endpoints import Endpoint, Reply, RequestForm
-from bert_jax.serving.errors import check_not_empty, of_openai, unprocessable
+from bert_jax.serving.errors import check_not_empty, openai_error, unprocessable
 from bert_jax.serving.service import Service
 from bert_jax.tasks.base.predictor import EncodedExample, Notes, RequestEncoder
 from bert_jax.tasks.embed import EmbeddingPredictor
@@ -40,7 +40,7 @@ class EmbeddingsRequest(RequestForm):
 async def embeddings(service: Service, body: EmbeddingsRequest, path: Mapping[str, str]) -> Reply:
     """The vectors of `LoadedModel.embed`; with `dimensions`, as OpenAI shortens them."""
     served = service.models.named(body.model, _TASK)
-    engine = service.models.of_task(served, _TASK).engine
+    engine = service.models.task_engine(served, _TASK).engine
     inputs: Any = body.input
     is_one = isinstance(inputs, str) or (inputs and isinstance(inputs[0], int))
     inputs, places = ([inputs], ["input"]) if is_one else (inputs, None)
@@ -133,5 +133,7 @@ def _rows_of_ids(predictor: EmbeddingPredictor, lists: Sequence[TokenIds]) -> li
 
 GROUP = "OpenAI"
 ENDPOINTS = (
-    Endpoint("/v1/embeddings", EmbeddingsRequest, embeddings, "Vectors of texts", GROUP, of_openai),
+    Endpoint(
+        "/v1/embeddings", EmbeddingsRequest, embeddings, "Vectors of texts", GROUP, openai_error
+    ),
 )

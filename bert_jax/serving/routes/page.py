@@ -32,7 +32,7 @@ class SimilaritiesRequest(ModelRequest):
 async def attentions(service: Service, body: AttentionsRequest, path: Mapping[str, str]) -> Reply:
     """The attention weights in the form of `AttentionOfText.fields`."""
     served = service.models.named(body.model, _ATTENTIONS)
-    engine = service.models.of_task(served, _ATTENTIONS, {"layers": body.layers}).engine
+    engine = service.models.task_engine(served, _ATTENTIONS, {"layers": body.layers}).engine
     text = body.text if body.pair is None else (body.text, body.pair)
     predicted = await service.predict(engine, [text], field="text", places=["text"])
     (maps,) = predicted.predictions
@@ -46,7 +46,7 @@ async def attentions(service: Service, body: AttentionsRequest, path: Mapping[st
 async def compare(service: Service, body: SimilaritiesRequest, path: Mapping[str, str]) -> Reply:
     """The scores of `LoadedModel.similarity`, and the name of the function."""
     served = service.models.named(body.model, "embed")
-    engine = service.models.of_task(served, "embed").engine
+    engine = service.models.task_engine(served, "embed").engine
     predicted = await service.predict(engine, body.texts, field="texts")
     vectors = np.stack(predicted.predictions)
     name = served.model.description.vectors.similarity

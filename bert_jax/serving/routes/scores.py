@@ -80,7 +80,7 @@ async def classified(
     """The predictions of a classifier for texts and pairs; see `Service.predict`."""
     body.check_direction(served)
     options = {"raw_scores": True} if body.raw_scores else {}
-    engine = service.models.of_task(served, _TASK, options).engine
+    engine = service.models.task_engine(served, _TASK, options).engine
     truncate = body.truncate
     return await service.predict(engine, texts, field=field, places=places, truncate=truncate)
 
@@ -160,7 +160,7 @@ async def _by_vectors(
     try:
         check_makes_vectors(description, "give a cross-encoder, or a model of vectors")
         kind = vector_kind(description)
-        of_query, of_texts = (
+        query_engine, text_engine = (
             service.models.engine(served, ("rank", side), functools.partial(_predictor, kind, side))
             for side in SIDES
         )
@@ -170,9 +170,9 @@ async def _by_vectors(
         return Predicted([])
     query, documents = await asyncio.gather(
         service.predict(
-            of_query, [body.query], field="query", places=["query"], truncate=body.truncate
+            query_engine, [body.query], field="query", places=["query"], truncate=body.truncate
         ),
-        service.predict(of_texts, texts, field=field, truncate=body.truncate),
+        service.predict(text_engine, texts, field=field, truncate=body.truncate),
     )
     scores = kind.similarities(query.predictions, documents.predictions)[0].tolist()
     return Predicted(scores, query.tokens + documents.tokens, query.cut + documents.cut)

@@ -40,7 +40,7 @@ async def search(service: Service, body: SearchRequest, path: Mapping[str, str])
             raise unprocessable(f"prompt: {BM25} compares words alone; leave it out", "prompt")
     else:
         try:
-            engine = service.models.of_index(body.prompt)
+            engine = service.models.query_engine(body.prompt)
         except UserError as error:
             raise from_user_error(error, "prompt") from error
         predicted = await service.predict(engine, body.queries, field="queries")
@@ -51,8 +51,8 @@ async def search(service: Service, body: SearchRequest, path: Mapping[str, str])
         "queries",
     )
     hits = [
-        {"query": query, "hits": [hit_record(hit) for hit in of_query]}
-        for query, of_query in zip(body.queries, results, strict=True)
+        {"query": query, "hits": [hit_record(hit) for hit in found]}
+        for query, found in zip(body.queries, results, strict=True)
     ]
     return Reply({"results": hits}, predicted.cut)
 

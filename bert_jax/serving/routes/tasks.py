@@ -46,7 +46,7 @@ async def predict(
         known = ", ".join(task_names("PREDICT"))
         raise unprocessable(f"task {task!r:.80} is unknown; known are {known}", "task")
     served = service.models.named(body.model, task)
-    chosen = service.models.of_task(served, task, body.options, name=_option)
+    chosen = service.models.task_engine(served, task, body.options, name=_option)
     service.check_count(len(body.records), "records")
 
     def parsed() -> list[Any]:

@@ -60,7 +60,7 @@ async def tagged(
     encoder = None
     try:
         if has_crf:
-            engine = service.models.of_task(served, "tagging").engine
+            engine = service.models.task_engine(served, "tagging").engine
         else:
             engine = service.models.engine(served, ("pieces",), PiecePredictor)
             if stride is not None:
