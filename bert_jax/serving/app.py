@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from bert_jax.serving import information
 from bert_jax.serving.endpoints import CUT_HEADER, Endpoint
-from bert_jax.serving.errors import RequestError, error_form
+from bert_jax.serving.errors import RequestError
 from bert_jax.serving.handling import error_response, handler
 from bert_jax.serving.metrics import CONTENT_TYPE
 from bert_jax.serving.middleware import Access, AllowedHosts, ApiKey
@@ -64,7 +64,7 @@ def make_app(
     async def health(request: Request) -> Response:
         if service.is_stopping:
             error = RequestError(503, "the server is stopping")
-            return error_response(error, error_form(request.url.path))
+            return error_response(error, request.url.path)
         return Response()
 
     async def metrics(request: Request) -> Response:
@@ -83,7 +83,7 @@ def make_app(
         try:
             served = service.models.named(request.path_params["model"])
         except RequestError as error:
-            return error_response(error, error_form(request.url.path))
+            return error_response(error, request.url.path)
         return JSONResponse(information.model(served))
 
     gets = {
@@ -125,4 +125,4 @@ async def _http_error(request: Request, error: Exception) -> Response:
     """An unknown path, or another method than POST."""
     assert isinstance(error, HTTPException)
     refused = RequestError(error.status_code, error.detail, headers=error.headers)
-    return error_response(refused, error_form(request.url.path))
+    return error_response(refused, request.url.path)

@@ -6,7 +6,6 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from bert_jax.serving.errors import ErrorForm, embeddings_inference_error
 from bert_jax.serving.service import Service
 
 CUT_HEADER = "X-Texts-Cut"
@@ -43,7 +42,6 @@ class Endpoint:
         answer: the service, the body and the parts of the path → the answer.
         summary: what it does, for the OpenAPI document.
         group: its heading there.
-        error_form: the form of its errors.
     """
 
     path: str
@@ -51,4 +49,3 @@ class Endpoint:
     answer: Callable[[Service, Any, Mapping[str, str]], Awaitable[Reply]]
     summary: str
     group: str
-    error_form: ErrorForm = embeddings_inference_error

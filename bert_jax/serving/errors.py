@@ -97,9 +97,6 @@ def from_validation_error(error: ValidationError, parent: str = "") -> RequestEr
     return unprocessable(f"{field}: {deepest['msg']}" if field else deepest["msg"], field)
 
 
-ErrorForm = Callable[[RequestError], dict[str, Any]]
-"""An error as the JSON that a client expects."""
-
 # What text-embeddings-inference calls the errors with these statuses.
 _TYPES = {
     401: "Unauthorized",
@@ -111,7 +108,7 @@ _TYPES = {
 }
 
 
-def embeddings_inference_error(error: RequestError) -> dict[str, Any]:
+def _embeddings_inference_error(error: RequestError) -> dict[str, Any]:
     """The form of text-embeddings-inference, whose `error` Hugging Face's clients show, too."""
     field = {"field": error.field} if error.field else {}
     return {
@@ -121,7 +118,7 @@ def embeddings_inference_error(error: RequestError) -> dict[str, Any]:
     }
 
 
-def openai_error(error: RequestError) -> dict[str, Any]:
+def _openai_error(error: RequestError) -> dict[str, Any]:
     """The form of OpenAI."""
     kinds = {401: "authentication_error", 424: "server_error", 429: "rate_limit_error"}
     by_class = "invalid_request_error" if error.status < 500 else "server_error"
@@ -130,6 +127,7 @@ def openai_error(error: RequestError) -> dict[str, Any]:
     return {"error": {"message": error.message, "type": kind, "param": param, "code": None}}
 
 
-def error_form(path: str) -> ErrorForm:
-    """The form of errors at a path, also at one that does not exist."""
-    return openai_error if path.startswith("/v1/") else embeddings_inference_error
+def error_content(error: RequestError, path: str) -> dict[str, Any]:
+    """An error as the JSON that clients of a path expect, also of one that does not exist."""
+    form = _openai_error if path.startswith("/v1/") else _embeddings_inference_error
+    return form(error)

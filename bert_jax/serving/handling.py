@@ -15,8 +15,8 @@ from bert_jax.errors import UserError
 from bert_jax.process import say
 from bert_jax.serving.endpoints import CUT_HEADER, Endpoint, Reply
 from bert_jax.serving.errors import (
-    ErrorForm,
     RequestError,
+    error_content,
     from_user_error,
     from_validation_error,
     too_large,
@@ -43,27 +43,27 @@ def handler(service: Service, endpoint: Endpoint) -> Handler:
         except ClientDisconnect:
             return Response(status_code=_CLIENT_DISCONNECTED)
         except ValidationError as error:
-            return error_response(from_validation_error(error), endpoint.error_form)
+            return error_response(from_validation_error(error), endpoint.path)
         except RequestError as error:
-            return error_response(error, endpoint.error_form)
+            return error_response(error, endpoint.path)
         except UserError as error:  # in a file of the model, such as the names of its labels
-            return error_response(from_user_error(error, "model"), endpoint.error_form)
+            return error_response(from_user_error(error, "model"), endpoint.path)
         except TimeoutError:
             message = f"no answer within {service.limits.timeout:g} s; retry later"
-            return error_response(RequestError(504, message), endpoint.error_form)
+            return error_response(RequestError(504, message), endpoint.path)
         except Exception as error:  # a bug: the server goes on, and the text is not logged
             *_, (file, line, *_) = traceback.extract_tb(error.__traceback__)
             say(f"{endpoint.path}: {type(error).__name__}, {file}:{line}; please report it")
-            return error_response(RequestError(500, "internal error"), endpoint.error_form)
+            return error_response(RequestError(500, "internal error"), endpoint.path)
         headers = {CUT_HEADER: str(reply.cut)} if reply.cut else {}
         return Response(content, headers=headers, media_type=_JSON)
 
     return handle
 
 
-def error_response(error: RequestError, form: ErrorForm) -> JSONResponse:
-    """An error in the form of a client."""
-    return JSONResponse(form(error), error.status, error.headers)
+def error_response(error: RequestError, path: str) -> JSONResponse:
+    """An error in the form that clients of a path expect."""
+    return JSONResponse(error_content(error, path), error.status, error.headers)
 
 
 async def _body(request: Request, service: Service) -> bytes:

@@ -9,7 +9,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bert_jax.process import say
-from bert_jax.serving.errors import RequestError, error_form
+from bert_jax.serving.errors import RequestError
 from bert_jax.serving.handling import error_response
 from bert_jax.serving.page_files import is_page
 from bert_jax.serving.service import Service
@@ -68,7 +68,7 @@ class AllowedHosts:
             ):
                 rule = "use one of its names, or start it with --allowed-host"
                 error = RequestError(400, f"Host {given!r:.80} is not this server; {rule}")
-                await error_response(error, error_form(scope["path"]))(scope, receive, send)
+                await error_response(error, scope["path"])(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
@@ -85,7 +85,7 @@ class ApiKey:
             if not hmac.compare_digest(given, self._expected):
                 message = "the API key is missing or wrong; send Authorization: Bearer KEY"
                 error = RequestError(401, message, headers={"WWW-Authenticate": "Bearer"})
-                await error_response(error, error_form(scope["path"]))(scope, receive, send)
+                await error_response(error, scope["path"])(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from bert_jax.serving.errors import RequestError, embeddings_inference_error
+from bert_jax.serving.errors import RequestError
 from bert_jax.serving.handling import error_response
 
 _PREFIX = "/page/"
@@ -73,13 +73,13 @@ def page_routes() -> list[Route]:
         accepted = request.headers.get("accept", "*/*")
         if not any(kind in accepted for kind in _HTML):
             message = "GET / is a page; accept text/html, or POST inputs in Hugging Face's form"
-            return error_response(RequestError(406, message), embeddings_inference_error)
+            return error_response(RequestError(406, message), request.url.path)
         return index.response(request)
 
     async def file(request: Request) -> Response:
         name = request.path_params["name"]
         if name not in files:
-            return error_response(RequestError(404, "Not Found"), embeddings_inference_error)
+            return error_response(RequestError(404, "Not Found"), request.url.path)
         return files[name].response(request)
 
     return [Route("/", page), Route(_PREFIX + "{name}", file)]

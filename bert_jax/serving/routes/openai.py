@@ -10,7 +10,7 @@ from pydantic import Field
 
 from bert_jax.metrics.similarity import units
 from bert_jax.serving.endpoints import Endpoint, Reply, RequestForm
-from bert_jax.serving.errors import check_not_empty, openai_error, unprocessable
+from bert_jax.serving.errors import check_not_empty, unprocessable
 from bert_jax.serving.service import Service
 from bert_jax.tasks.base.predictor import EncodedExample, Notes, RequestEncoder
 from bert_jax.tasks.embed import EmbeddingPredictor
@@ -132,8 +132,4 @@ def _rows_of_ids(predictor: EmbeddingPredictor, lists: Sequence[TokenIds]) -> li
 
 
 GROUP = "OpenAI"
-ENDPOINTS = (
-    Endpoint(
-        "/v1/embeddings", EmbeddingsRequest, embeddings, "Vectors of texts", GROUP, openai_error
-    ),
-)
+ENDPOINTS = (Endpoint("/v1/embeddings", EmbeddingsRequest, embeddings, "Vectors of texts", GROUP),)
