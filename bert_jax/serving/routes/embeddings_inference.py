@@ -125,16 +125,8 @@ def known_prompt(served: ServedModel, name: str) -> str:
 
 async def embed(service: Service, body: EmbedRequest, path: Mapping[str, str]) -> Reply:
     """A list of vectors."""
-    body.check_not_empty()
-    served = service.models.named(body.model, "embed")
-    body.check_direction(served)
-    values: dict[str, Any] = {"normalize": False} if body.normalize is False else {}
-    if body.prompt_name is not None:
-        values["prompt"] = known_prompt(served, body.prompt_name)
-    engine = service.models.task_engine(served, "embed", values).engine
-    predicted = await service.predict(
-        engine, body.texts, places=body.places, truncate=body.truncate
-    )
+    options = {"normalize": False} if body.normalize is False else {}
+    predicted = await _predicted(service, body, "embed", **options)
     vectors = [leading(vector, body.dimensions) for vector in predicted.predictions]
     return Reply([*map(units, vectors)] if body.normalize else vectors, predicted.cut)
 
@@ -158,17 +150,19 @@ async def embed_sparse(service: Service, body: EmbedAllRequest, path: Mapping[st
     return Reply(weights, predicted.cut)
 
 
-async def _predicted(service: Service, body: EmbedAllRequest, task: str) -> Predicted:
+async def _predicted(
+    service: Service, body: EmbedRequest | EmbedAllRequest, task: str, **options: Any
+) -> Predicted:
+    """The predictions of a task with some of its options."""
     body.check_not_empty()
     served = service.models.named(body.model, task)
     body.check_direction(served)
-    values = {}
     if body.prompt_name is not None:
-        if task != "sparse_vectors":
+        if task == "hidden_states":
             message = "prompt_name: this route has no prompts; leave it out"
             raise unprocessable(message, "prompt_name")
-        values["prompt"] = known_prompt(served, body.prompt_name)
-    engine = service.models.task_engine(served, task, values).engine
+        options["prompt"] = known_prompt(served, body.prompt_name)
+    engine = service.models.task_engine(served, task, options).engine
     return await service.predict(engine, body.texts, places=body.places, truncate=body.truncate)
 
 
