@@ -193,7 +193,7 @@ async def _fill_mask(service: Service, served: ServedModel, body: TaskFormReques
         for masks in predicted.predictions
     ]
     answers: list[Any] = [masks[0] if len(masks) == 1 else masks for masks in filled]
-    return _reply(answers[0] if isinstance(texts.inputs, str) else answers, predicted)
+    return Reply(answers[0] if isinstance(texts.inputs, str) else answers, predicted.cut)
 
 
 async def _text_classification(
@@ -213,7 +213,7 @@ async def _text_classification(
             scores = np.array([each["score"] for each in classes])
             for each, score in zip(classes, _FUNCTIONS[function](scores).tolist(), strict=True):
                 each["score"] = score
-    return _reply([classes[: parameters.top_k] for classes in labels], predicted)
+    return Reply([classes[: parameters.top_k] for classes in labels], predicted.cut)
 
 
 async def _token_classification(
@@ -222,7 +222,7 @@ async def _token_classification(
     texts = _texts(body)
     parameters = _read(TokenClassification, body.parameters, "parameters")
     answers, predicted = await tagged(service, served, texts, parameters, truncate=body.truncate)
-    return _reply(answers[0] if isinstance(texts.inputs, str) else answers, predicted)
+    return Reply(answers[0] if isinstance(texts.inputs, str) else answers, predicted.cut)
 
 
 async def _question_answering(
@@ -256,7 +256,7 @@ async def _question_answering(
         {"answer": each.text, "score": each.score, "start": each.start, "end": each.end}
         for each in predicted.predictions[0].answers()
     ]
-    return _reply(answers if parameters.top_k > 1 else answers[0], predicted)
+    return Reply(answers if parameters.top_k > 1 else answers[0], predicted.cut)
 
 
 def _window_step(length: int, encoded: EncodedExample, overlap: int) -> int:
@@ -303,11 +303,7 @@ async def _zero_shot(service: Service, served: ServedModel, body: TaskFormReques
     outputs = [[each.probabilities[name] for name in names] for each in predicted.predictions]
     scores = entailment.choose(candidates, np.array(outputs)).probabilities
     best = sorted(scores, key=lambda label: -scores[label])
-    return _reply([{"label": label, "score": scores[label]} for label in best], predicted)
-
-
-def _reply(content: Any, predicted: Predicted) -> Reply:
-    return Reply(content, predicted.cut)
+    return Reply([{"label": label, "score": scores[label]} for label in best], predicted.cut)
 
 
 _Answer = Callable[[Service, ServedModel, TaskFormRequest], Awaitable[Reply]]
