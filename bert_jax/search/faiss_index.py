@@ -115,7 +115,8 @@ def _make(factory: str, width: int, similarity: str) -> Any:
     import faiss
 
     metrics = {"euclidean": faiss.METRIC_L2, "manhattan": faiss.METRIC_L1}
-    with _factory_errors(factory):
+    rule = "give what FAISS supports, and enough documents to train it"
+    with _explained("faiss", factory, rule):
         return faiss.index_factory(
             width, factory, metrics.get(similarity, faiss.METRIC_INNER_PRODUCT)
         )
@@ -161,12 +162,6 @@ def _sample(files: VectorFiles) -> np.ndarray:
         while sum(map(len, chosen)) > _MOST_TRAINED:
             chosen, step = [np.concatenate(chosen)[::2]], 2 * step
     return np.concatenate(chosen)
-
-
-def _factory_errors(factory: str) -> contextlib.AbstractContextManager[None]:
-    return _explained(
-        "faiss", factory, "give what FAISS supports, and enough documents to train it"
-    )
 
 
 @contextlib.contextmanager
