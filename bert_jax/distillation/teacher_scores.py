@@ -11,7 +11,6 @@ The digest is of the data, the tokenizer and the teacher. Each directory has a j
 import functools
 import hashlib
 import json
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -31,9 +30,6 @@ from bert_jax.sharding.rules import on_mesh
 from bert_jax.tasks.base.task import Constants
 
 _SCORES = "scores.npy"
-
-# (parameters of the teacher, batch) → its scores.
-Compute = Callable[[Any, dict[str, jax.Array]], jax.Array]
 
 
 class TeacherScores(Constants):
