@@ -36,12 +36,7 @@ from bert_jax.tasks.base.labelled_options import (
     labelled_options,
     model_tokenizer,
 )
-from bert_jax.tasks.base.labelled_task import (
-    LabelledTask,
-    TrainedModel,
-    TrainingRows,
-    encode_in_chunks,
-)
+from bert_jax.tasks.base.labelled_task import LabelledTask, TrainingRows, encode_in_chunks
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predict_spec import InputReader, PredictOptions, PredictSpec
 from bert_jax.tasks.base.predictor import (
@@ -279,9 +274,11 @@ def create(config: TaskConfig[ChoiceData], model_init: ModelInit) -> MultipleCho
         with_train=not model_init.is_finished,
     )
     return MultipleChoiceTask(
-        splits,
-        TrainedModel(tokenizer, _description(model_init, tokenizer), model_init.execution),
-        labelled_options(config, "accuracy"),
+        splits=splits,
+        tokenizer=tokenizer,
+        description=_description(model_init, tokenizer),
+        execution=model_init.execution,
+        options=labelled_options(config, "accuracy"),
     )
 
 

@@ -20,7 +20,7 @@ from bert_jax.tasks.base.labelled_options import (
     labelled_options,
     model_tokenizer,
 )
-from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel, encode_in_chunks
+from bert_jax.tasks.base.labelled_task import LabelledTask, encode_in_chunks
 from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
 from bert_jax.tasks.base.splits import read_splits
 from bert_jax.tasks.base.task import weighted_sums
@@ -100,19 +100,17 @@ class StarsData(LabelledData, TextOptions):
 def create(config, model_init):
     tokenizer = model_tokenizer(model_init)
     return StarsTask(
-        read_splits(
+        splits=read_splits(
             config.data,
             lambda source, split, report: read_texts(
                 source, config.data, regression=True, report=report
             ),
             with_train=not model_init.is_finished,
         ),
-        TrainedModel(
-            tokenizer,
-            model_init.describe(tokenizer, "classification", num_labels=len(STARS)),
-            model_init.execution,
-        ),
-        labelled_options(config, "mean_absolute_error"),
+        tokenizer=tokenizer,
+        description=model_init.describe(tokenizer, "classification", num_labels=len(STARS)),
+        execution=model_init.execution,
+        options=labelled_options(config, "mean_absolute_error"),
     )
 
 

@@ -21,7 +21,6 @@ from bert_jax.models.execution import Execution
 from bert_jax.planning.roofline import flops_of_batch, program_flops
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tasks.base.labelled_options import LabelledOptions
-from bert_jax.tasks.base.labelled_task import TrainedModel
 from bert_jax.tasks.base.splits import EvalSet, Splits
 from bert_jax.tasks.generate import Generation
 from bert_jax.tasks.text_to_text.options import GenerationSection, TextToTextData
@@ -67,11 +66,13 @@ def make_task(tokenizer):
         execution = Execution(pad_vocab_to_multiple_of=64)
         splits = Splits(examples, examples, [EvalSet("validation", "f", examples)], [])
         return TextToTextTask(
-            splits,
-            TrainedModel(tokenizer, description, execution),
-            LabelledOptions(best_metric, 2, length, seed=0, epochs=1),
-            TextToTextData(**keys),
-            GenerationSection(**generation or {}),
+            splits=splits,
+            tokenizer=tokenizer,
+            description=description,
+            execution=execution,
+            options=LabelledOptions(best_metric, 2, length, seed=0, epochs=1),
+            data=TextToTextData(**keys),
+            generation=GenerationSection(**generation or {}),
         )
 
     return make

@@ -34,21 +34,6 @@ _CHUNK = 2000
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainedModel:
-    """The model that a task trains.
-
-    Attributes:
-        tokenizer: tokenizer of the model.
-        description: contents of the exported model directory.
-        execution: how the model is computed.
-    """
-
-    tokenizer: Tokenizer
-    description: ModelDescription
-    execution: Execution
-
-
-@dataclasses.dataclass(frozen=True)
 class TrainingRows:
     """All training examples as rows of tokens.
 
@@ -116,6 +101,7 @@ def sequences_of(
     return sequences, np.where(numbers < ends, numbers, -1), notes
 
 
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class LabelledTask(Task, Generic[Input]):
     """Training on labelled examples; batches have at most the config's length.
 
@@ -124,45 +110,53 @@ class LabelledTask(Task, Generic[Input]):
     Attributes:
         unit: name of an example in the summary of the data.
         default_length: default of `options.length`; fewer if the model takes fewer tokens.
+        splits: training, validation and test examples.
+        tokenizer: tokenizer of the model that is trained.
+        description: contents of the exported model directory.
+        execution: how the model is computed.
+        options: options of all labelled tasks.
         balanced: whether the classes have the same weight in the loss; else every example, or
             every word, has.
         positive_class: the class that the metric `f1` is about; "": F1 is about all classes.
-        splits: training, validation and test examples.
+
+    Raises:
+        OptionError: the model has fewer positions than `options.length`.
     """
 
     unit: ClassVar[str] = "rows"
     default_length: ClassVar[int] = 128
+
+    splits: Splits[Input]
+    tokenizer: Tokenizer
+    description: ModelDescription
+    execution: Execution
+    options: LabelledOptions
     balanced: bool = False
-    positive_class: str = ""
+    positive_class: str = dataclasses.field(default="", init=False)
 
-    def __init__(
-        self, splits: Splits[Input], model: TrainedModel, options: LabelledOptions
-    ) -> None:
-        """Raises OptionError where the model has fewer positions than `options.length`."""
-        length = self.row_length(model, options)
-        self.splits = splits
-        self.tokenizer = model.tokenizer
-        self.description = dataclasses.replace(model.description, trained_length=length or None)
-        self.options = dataclasses.replace(options, length=length)
-        self.module = self.make_module(model.execution)
+    def __post_init__(self) -> None:
+        length = self.row_length()
+        self.description = dataclasses.replace(self.description, trained_length=length or None)
+        self.options = dataclasses.replace(self.options, length=length)
+        self.module = self.make_module(self.execution)
 
-    def row_length(self, model: TrainedModel, options: LabelledOptions) -> int:
+    def row_length(self) -> int:
         """The maximum number of tokens per row; 0: all rows have the same, which the model gives.
 
         Raises:
             OptionError: see `BatchOptions.limit`.
         """
         with config_keys():
-            limit = options.batches.limit(model.description.config, self.stored_length(model))
-        return options.length or min(self.default_length, limit)
+            limit = self.options.batches.limit(self.description.config, self.stored_length())
+        return self.options.length or min(self.default_length, limit)
 
     def make_module(self, execution: Execution) -> nn.Module:
         """The module that is trained."""
         return self.description.make_module(execution)
 
-    def stored_length(self, model: TrainedModel) -> int | None:
-        """The maximum number of tokens per row according to a model's files; None: no limit."""
-        return model.tokenizer.model_max_length
+    def stored_length(self) -> int | None:
+        """The maximum number of tokens per row according to the model's files; None: no limit."""
+        return self.tokenizer.model_max_length
 
     @abc.abstractmethod
     def make_rows(self) -> TrainingRows:

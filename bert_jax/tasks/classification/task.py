@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 import jax
@@ -19,22 +18,16 @@ from bert_jax.tasks.base.distillable import Distillable
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator, example_losses
 from bert_jax.tasks.base.labelled_options import (
     ClassData,
-    LabelledOptions,
     labelled_defaults,
     labelled_options,
     model_tokenizer,
 )
-from bert_jax.tasks.base.labelled_task import (
-    LabelledTask,
-    TrainedModel,
-    TrainingRows,
-    encode_in_chunks,
-)
+from bert_jax.tasks.base.labelled_task import LabelledTask, TrainingRows, encode_in_chunks
 from bert_jax.tasks.base.labels import balanced_weights, choose_labels
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predict_spec import PredictSpec
 from bert_jax.tasks.base.predictor import Model, Predictor
-from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
+from bert_jax.tasks.base.splits import EvalSet, read_splits
 from bert_jax.tasks.base.task import ComputedModel, Content, Sums, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
@@ -136,36 +129,27 @@ class ClassificationEvaluator(LabelledEvaluator[Any, np.ndarray]):
         return self.problem.reports(decisions, self.problem.targets(examples))
 
 
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class ClassificationTask(LabelledTask[Text], Distillable):
-    """Texts and pairs of texts."""
+    """Texts and pairs of texts.
 
-    def __init__(
-        self,
-        splits: Splits[Text],
-        model: TrainedModel,
-        options: LabelledOptions,
-        problem: Problem,
-        *,
-        balanced: bool = False,
-        submissions: Mapping[str, str] = MappingProxyType({}),
-        language_model_weight: float = 0.0,
-    ) -> None:
-        """Takes labels, their weights and the files of a benchmark.
+    Attributes:
+        problem: problem type with its labels.
+        submissions: names of a benchmark's submission files, by names of the test files.
+        language_model_weight: see `ClassificationData`.
 
-        Args:
-            splits: the examples.
-            model: the model that is trained.
-            options: options of all labelled tasks.
-            problem: problem type with its labels.
-            balanced: whether every class has the same weight in the loss; otherwise every text.
-            submissions: names of a benchmark's submission files, by names of the test files.
-            language_model_weight: see `ClassificationData`.
+    Raises:
+        UserError: see `LabelledTask`; or `balanced` is set but the labels are not classes; or the
+            scores of an evaluation would take too much memory.
+    """
 
-        Raises:
-            UserError: see `LabelledTask`; or `balanced` is set but the labels are not classes; or
-                the scores of an evaluation would take too much memory.
-        """
-        if balanced and not isinstance(problem, SingleLabel):
+    problem: Problem
+    submissions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    language_model_weight: float = 0.0
+
+    def __post_init__(self) -> None:
+        splits, problem = self.splits, self.problem
+        if self.balanced and not isinstance(problem, SingleLabel):
             raise OptionError(
                 "data.class_weights", "balanced", "that is for texts that have one label each"
             )
@@ -173,29 +157,25 @@ class ClassificationTask(LabelledTask[Text], Distillable):
             _check_memory(eval_set.source, len(eval_set.examples), problem.outputs)
         if isinstance(problem, MultiLabel):  # a target for each label, as in an evaluation
             _check_memory("the training texts", len(splits.train), problem.outputs)
-        super().__init__(splits, model, options)
-        self._problem = problem
+        super().__post_init__()
         self.positive_class = problem.positive_class
-        self.balanced = balanced
-        self._submissions = submissions
-        self._language_model_weight = language_model_weight
 
     @property
     def computed_models(self) -> tuple[ComputedModel, ...]:
         config = self.description.config
-        has_logits = self._language_model_weight > 0
+        has_logits = self.language_model_weight > 0
         of_logits = 2.0 * config.hidden_size * config.vocab_size if has_logits else 0.0
         (model,) = super().computed_models
         return (dataclasses.replace(model, flops_per_token=of_logits),)
 
     def make_evaluator(self) -> ClassificationEvaluator:
         return ClassificationEvaluator(
-            self.splits, self.options, self.description, self._problem, self._submissions
+            self.splits, self.options, self.description, self.problem, self.submissions
         )
 
     def make_rows(self) -> TrainingRows:
         examples = self.splits.train
-        targets = self._problem.targets(examples)
+        targets = self.problem.targets(examples)
         encode = TextEncoder(self.tokenizer, self.description.config, self.options.length)
         rows = encode_in_chunks(encode, examples)
         return self.one_row_each(rows, labels=targets, weights=self._weights(targets))
@@ -211,24 +191,24 @@ class ClassificationTask(LabelledTask[Text], Distillable):
         self, params: Any, batch: dict[str, jax.Array], dropout_key: jax.Array | None = None
     ) -> Any:
         """Logits, with the loss of the next tokens where it has a weight."""
-        if not self._language_model_weight:
+        if not self.language_model_weight:
             return super().forward(params, batch, dropout_key)
         return with_next_tokens(self.module, params, self.inputs(batch), dropout_key)
 
     def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
         logits = self.scores(params, outputs, batch)
-        values = {"loss": self._problem.losses(logits, batch["labels"])}
+        values = {"loss": self.problem.losses(logits, batch["labels"])}
         if isinstance(outputs, OutputsWithNextTokens):
             values["next_token_cross_entropy"] = outputs.next_tokens
-            values["loss"] += self._language_model_weight * outputs.next_tokens
-        correct = self._problem.correct(logits, batch["labels"])
+            values["loss"] += self.language_model_weight * outputs.next_tokens
+        correct = self.problem.correct(logits, batch["labels"])
         if correct is not None:
             values["accuracy"] = correct
         return {"": weighted_sums(batch["weights"], values)}
 
     @property
     def score_kind(self) -> str:
-        return self._problem.score_kind
+        return self.problem.score_kind
 
     def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
         return outputs.logits if isinstance(outputs, OutputsWithNextTokens) else outputs
@@ -244,7 +224,7 @@ class ClassificationTask(LabelledTask[Text], Distillable):
         """The weight of each example in the loss, float32 [n]."""
         if not self.balanced:  # classes have no counts where a text has several, or a number
             return np.ones(len(targets), np.float32)
-        counts = np.bincount(targets, minlength=self._problem.outputs)
+        counts = np.bincount(targets, minlength=self.problem.outputs)
         return balanced_weights(counts)[targets]
 
 
@@ -301,10 +281,12 @@ def create(config: TaskConfig[ClassificationData], model_init: ModelInit) -> Cla
         description = dataclasses.replace(description, other=_padding_of(tokenizer))
     check_language_model(description.config, data.language_model_weight)
     return ClassificationTask(
-        splits,
-        TrainedModel(tokenizer, description, model_init.execution),
-        labelled_options(config, layout.metric if layout else problem.best_metric),
-        problem,
+        splits=splits,
+        tokenizer=tokenizer,
+        description=description,
+        execution=model_init.execution,
+        options=labelled_options(config, layout.metric if layout else problem.best_metric),
+        problem=problem,
         balanced=bool(data.class_weights),
         submissions=layout.test if layout else {},
         language_model_weight=data.language_model_weight,

@@ -20,16 +20,12 @@ from bert_jax.data.pipeline import Batch, batches_in_order
 from bert_jax.errors import UserError
 from bert_jax.tasks.base.distillable import Distillable
 from bert_jax.tasks.base.image_rows import image_processor, image_size
-from bert_jax.tasks.base.labelled_options import (
-    LabelledOptions,
-    labelled_defaults,
-    labelled_options,
-)
-from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel, TrainingRows
+from bert_jax.tasks.base.labelled_options import labelled_defaults, labelled_options
+from bert_jax.tasks.base.labelled_task import LabelledTask, TrainingRows
 from bert_jax.tasks.base.labels import balanced_weights, choose_labels
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import Model
-from bert_jax.tasks.base.splits import Splits, read_splits
+from bert_jax.tasks.base.splits import read_splits
 from bert_jax.tasks.base.summary import DataSummary, TokenCounts
 from bert_jax.tasks.base.task import Sums, weighted_sums, with_rows
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
@@ -75,11 +71,20 @@ class ImageEvaluator(ClassificationEvaluator):
         return *super().metric_names(examples), *top
 
 
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class ImageClassificationTask(LabelledTask[ImageFile], Distillable):
     """Images with one class each; each epoch changes them at random, in another way.
 
     A batch has `pixel_values`, float32 [B, height, width, colours], `labels` and `weights`; and as
     `attention_mask`, int32 [B, T], which rows are images and no padding.
+
+    Attributes:
+        problem: the labels.
+        augmentation: how images are changed at random.
+        label_smoothing: the share of the targets that all labels divide.
+
+    Raises:
+        OptionError: the images are smaller than a patch.
     """
 
     unit = "images"
@@ -88,47 +93,34 @@ class ImageClassificationTask(LabelledTask[ImageFile], Distillable):
     teacher_heads = HEADS
     score_kind = "classes"
 
-    def __init__(
-        self,
-        splits: Splits[ImageFile],
-        model: TrainedModel,
-        options: LabelledOptions,
-        problem: SingleLabel,
-        *,
-        augmentation: AugmentationOptions,
-        label_smoothing: float = 0.0,
-        balanced: bool = False,
-    ) -> None:
-        """Takes the labels, and how the images and their targets are changed.
+    problem: SingleLabel
+    augmentation: AugmentationOptions
+    label_smoothing: float = 0.0
 
-        Raises:
-            OptionError: the images are smaller than a patch.
-        """
-        super().__init__(splits, model, options)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.processor = image_processor(self.tokenizer, self.description)
         self.size, self.tokens = image_size(self.processor, self.description.config)
-        self.balanced, self.positive_class = balanced, problem.positive_class
-        self._problem, self._smoothing = problem, label_smoothing
-        self._augmentation = augmentation
+        self.positive_class = self.problem.positive_class
 
-    def row_length(self, model: TrainedModel, options: LabelledOptions) -> int:
+    def row_length(self) -> int:
         return 0
 
     def make_evaluator(self) -> ImageEvaluator:
-        return ImageEvaluator(self.splits, self.options, self.description, self._problem, {})
+        return ImageEvaluator(self.splits, self.options, self.description, self.problem, {})
 
     @functools.cached_property
     def images(self) -> TrainingImages:
         """The training images."""
         return TrainingImages(
-            self.splits.train, self.processor, self.size, self._augmentation, self.options.seed
+            self.splits.train, self.processor, self.size, self.augmentation, self.options.seed
         )
 
     def make_rows(self) -> TrainingRows:
-        targets = self._problem.targets(self.splits.train)
+        targets = self.problem.targets(self.splits.train)
         weights = np.ones(len(targets), np.float32)
         if self.balanced:
-            counts = np.bincount(targets, minlength=self._problem.outputs)
+            counts = np.bincount(targets, minlength=self.problem.outputs)
             weights = balanced_weights(counts)[targets]
         self._targets, self._weights = targets, weights
         lengths = np.full(len(targets), self.tokens)
@@ -199,11 +191,12 @@ class ImageClassificationTask(LabelledTask[ImageFile], Distillable):
         return self._sums(self._losses(logits, batch), outputs, batch)
 
     def _losses(self, logits: jax.Array, batch: dict[str, jax.Array]) -> jax.Array:
-        targets = jax.nn.one_hot(batch["labels"], logits.shape[-1])
-        return optax.softmax_cross_entropy(logits, optax.smooth_labels(targets, self._smoothing))
+        one_hot = jax.nn.one_hot(batch["labels"], logits.shape[-1])
+        targets = optax.smooth_labels(one_hot, self.label_smoothing)
+        return optax.softmax_cross_entropy(logits, targets)
 
     def _sums(self, losses: jax.Array, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
-        correct = self._problem.correct(logits_of(outputs), batch["labels"])
+        correct = self.problem.correct(logits_of(outputs), batch["labels"])
         return {"": weighted_sums(batch["weights"], {"loss": losses, "accuracy": correct})}
 
     def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
@@ -275,10 +268,12 @@ def create(
         problem_type=problem.problem_type,
     )
     return ImageClassificationTask(
-        splits,
-        TrainedModel(_processor(data, model_init, description), description, model_init.execution),
-        labelled_options(config, problem.best_metric),
-        problem,
+        splits=splits,
+        tokenizer=_processor(data, model_init, description),
+        description=description,
+        execution=model_init.execution,
+        options=labelled_options(config, problem.best_metric),
+        problem=problem,
         augmentation=data,
         label_smoothing=data.label_smoothing,
         balanced=bool(data.class_weights),

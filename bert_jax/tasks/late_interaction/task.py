@@ -13,7 +13,6 @@ from bert_jax.models.execution import Execution
 from bert_jax.models.heads.token_vectors import MEAN_MAXSIM, TokenTowers, TokenVectors
 from bert_jax.models.maxsim import jax_maxsim
 from bert_jax.models.vectors import DOCUMENT, QUERY, Normalize
-from bert_jax.tasks.base.labelled_task import TrainedModel
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.retrieval.interaction import Interaction
 from bert_jax.tasks.base.retrieval.spec import retrieval_spec
@@ -73,9 +72,9 @@ class LateInteractionTask(RetrievalTask):
 
     interaction: LateInteraction
 
-    def stored_length(self, model: TrainedModel) -> int | None:
-        limit = token_vectors_of(model.description).limit(DOCUMENT)
-        return limit or model.tokenizer.model_max_length
+    def stored_length(self) -> int | None:
+        limit = token_vectors_of(self.description).limit(DOCUMENT)
+        return limit or self.tokenizer.model_max_length
 
     def limit(self, side: str) -> int:
         stored = self.interaction.stored

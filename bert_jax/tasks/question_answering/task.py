@@ -26,16 +26,15 @@ from bert_jax.tasks.base.distillable import Distillable
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import (
     LabelledData,
-    LabelledOptions,
     config_keys,
     labelled_defaults,
     labelled_options,
     model_tokenizer,
 )
-from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel, TrainingRows
+from bert_jax.tasks.base.labelled_task import LabelledTask, TrainingRows
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import Model, Notes, Predictor
-from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
+from bert_jax.tasks.base.splits import EvalSet, read_splits
 from bert_jax.tasks.base.summary import count_classes
 from bert_jax.tasks.base.task import Sums, weighted_sums
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
@@ -141,56 +140,43 @@ class QuestionEvaluator(LabelledEvaluator[Question, RankedSpans]):
         return stored_threshold(self.description)
 
 
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class QuestionAnsweringTask(LabelledTask[Question], Distillable):
-    """Extractive question answering."""
+    """Extractive question answering.
+
+    Attributes:
+        span_options: how passages are read and answers are searched.
+        tunes_threshold: whether an evaluation tunes the threshold on the (first) validation file;
+            otherwise the model's own is used. The description has one if questions may have no
+            answer.
+    """
 
     score_kind = "classes"
     scores_tokens = True
     unit = "questions"
     default_length = DEFAULT_LENGTH
 
-    def __init__(
-        self,
-        splits: Splits[Question],
-        model: TrainedModel,
-        options: LabelledOptions,
-        span_options: SpanOptions,
-        *,
-        tunes_threshold: bool,
-    ) -> None:
-        """Takes the reading of passages and the search of answers.
-
-        Args:
-            splits: the questions.
-            model: the model that is trained; its description has a threshold if questions may have
-                no answer.
-            options: options of all labelled tasks.
-            span_options: how passages are read and answers are searched.
-            tunes_threshold: whether an evaluation tunes the threshold on the (first) validation
-                file; otherwise the model's own is used.
-        """
-        super().__init__(splits, model, options)
-        self._span_options = span_options
-        self._tunes_threshold = tunes_threshold
+    span_options: SpanOptions
+    tunes_threshold: bool
 
     def make_evaluator(self) -> QuestionEvaluator:
         return QuestionEvaluator(
             self.splits,
             self.options,
             self.description,
-            self._span_options,
-            self._tunes_threshold,
+            self.span_options,
+            self.tunes_threshold,
         )
 
     @functools.cached_property
     def _windows(self) -> SpanRows:
         """The windows of the training questions, tokenised at the first access."""
-        options = self._span_options
+        options = self.span_options
         with config_keys():
             windows = PassageWindows(
                 self.tokenizer, self.options.length, options.window_step, options.question_length
             )
-        rows = SpanRows.of(self.splits.train, windows, self._span_options.answer_length)
+        rows = SpanRows.of(self.splits.train, windows, self.span_options.answer_length)
         if not len(rows.sequences.lengths):
             problem = "no training question has an answer that its passage has"
             raise OptionError("data.train", None, "give another file as {data.train}", problem)
@@ -335,10 +321,12 @@ def create(config: TaskConfig[QuestionData], model_init: ModelInit) -> QuestionA
     # Two outputs, first and last token; the initial model may have had another number of labels.
     description = model_init.describe(tokenizer, "question_answering", other=other)
     return QuestionAnsweringTask(
-        splits,
-        TrainedModel(tokenizer, description, model_init.execution),
-        labelled_options(config, "f1"),
-        data,
+        splits=splits,
+        tokenizer=tokenizer,
+        description=description,
+        execution=model_init.execution,
+        options=labelled_options(config, "f1"),
+        span_options=data,
         tunes_threshold=not model_init.is_finished,
     )
 

@@ -8,20 +8,19 @@ import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.sentence_transformers.cross_encoder import stored_as
-from bert_jax.data.examples import Candidates, Example, texts_of
+from bert_jax.data.examples import Example, texts_of
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.ranking import read_candidates
 from bert_jax.errors import require_at_least, require_between, require_one_of
 from bert_jax.tasks.base.labelled_options import (
-    LabelledOptions,
     labelled_defaults,
     labelled_options,
     model_tokenizer,
 )
-from bert_jax.tasks.base.labelled_task import TrainedModel, TrainingRows, encode_in_chunks
+from bert_jax.tasks.base.labelled_task import TrainingRows, encode_in_chunks
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.ranked_task import RankedData, RankedTask
-from bert_jax.tasks.base.splits import Splits, read_splits
+from bert_jax.tasks.base.splits import read_splits
 from bert_jax.tasks.base.task import Sums, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
@@ -49,35 +48,30 @@ class RankingData(RankedData):
         require_between("data.positive_weight", self.positive_weight, 0, without_low=True)
 
 
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class RankingTask(RankedTask):
-    """Queries with their documents; a batch has the rows of a query together, [B, K, T]."""
+    """Queries with their documents; a batch has the rows of a query together, [B, K, T].
+
+    Attributes:
+        objective: the loss.
+        data: options of the documents and the metrics.
+
+    Raises:
+        UserError: see `LabelledTask`; or the model cannot tell a query from a document.
+    """
 
     objective: Objective
     data: RankingData
 
-    def __init__(
-        self,
-        splits: Splits[Candidates],
-        model: TrainedModel,
-        options: LabelledOptions,
-        objective: Objective,
-        data: RankingData,
-    ) -> None:
-        """Takes the loss, and the options of the documents and the metrics.
-
-        Raises:
-            UserError: see `LabelledTask`; or the model cannot tell a query from a document.
-        """
-        model.tokenizer.check_pairs(
-            model.description.config.type_vocab_size, "a query with its document"
-        )
-        super().__init__(splits, model, options)
+    def __post_init__(self) -> None:
+        type_vocab_size = self.description.config.type_vocab_size
+        self.tokenizer.check_pairs(type_vocab_size, "a query with its document")
+        super().__post_init__()
         # The one place where sentence-transformers reads the length of a cross-encoder.
         limited = dataclasses.replace(
             self.tokenizer.description, model_max_length=self.options.length
         )
         self.tokenizer = self.tokenizer.with_description(limited)
-        self.objective, self.data = objective, data
 
     def make_evaluator(self) -> CrossEncoderEvaluator:
         names, relevant_from = self.data.metrics, self.data.relevant_from
@@ -124,13 +118,13 @@ def create(config: TaskConfig[RankingData], model_init: ModelInit) -> RankingTas
         with_train=not model_init.is_finished,
     )
     return RankingTask(
-        splits,
-        TrainedModel(
-            tokenizer, _description(model_init, tokenizer, objective), model_init.execution
-        ),
-        labelled_options(config, data.metrics[0]),
-        objective,
-        data,
+        splits=splits,
+        tokenizer=tokenizer,
+        description=_description(model_init, tokenizer, objective),
+        execution=model_init.execution,
+        options=labelled_options(config, data.metrics[0]),
+        objective=objective,
+        data=data,
     )
 
 

@@ -20,21 +20,15 @@ from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import (
     LabelledData,
-    LabelledOptions,
     config_keys,
     labelled_defaults,
     labelled_options,
     model_tokenizer,
 )
-from bert_jax.tasks.base.labelled_task import (
-    LabelledTask,
-    TrainedModel,
-    TrainingRows,
-    encode_in_chunks,
-)
+from bert_jax.tasks.base.labelled_task import LabelledTask, TrainingRows, encode_in_chunks
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import EncodedExample, Model, Predictor
-from bert_jax.tasks.base.splits import Splits, read_splits
+from bert_jax.tasks.base.splits import read_splits
 from bert_jax.tasks.base.task import Sums, weighted_sums
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tasks.reader.predict import (
@@ -106,22 +100,18 @@ class ReaderEvaluator(LabelledEvaluator[Candidates, ReadAnswer | None]):
         return list(example.label)
 
 
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class ReaderTask(LabelledTask[Candidates]):
-    """A batch has the passages of a question together, [B, K, T], the one with an answer first."""
+    """A batch has the passages of a question together, [B, K, T], the one with an answer first.
+
+    Attributes:
+        passages: number of passages of a question.
+    """
 
     unit = "questions"
     default_length = DEFAULT_LENGTH
 
-    def __init__(
-        self,
-        splits: Splits[Candidates],
-        model: TrainedModel,
-        options: LabelledOptions,
-        passages: int,
-    ) -> None:
-        """Takes the number of passages of a question; see `LabelledTask`."""
-        super().__init__(splits, model, options)
-        self._passages = passages
+    passages: int
 
     def make_evaluator(self) -> ReaderEvaluator:
         return ReaderEvaluator(self.splits, self.options, self.description)
@@ -129,7 +119,7 @@ class ReaderTask(LabelledTask[Candidates]):
     @functools.cached_property
     def _examples(self) -> list[Example[Candidates]]:
         """The questions with a positive."""
-        examples = (_with_passages(each, self._passages) for each in self.splits.train)
+        examples = (_with_passages(each, self.passages) for each in self.splits.train)
         return [example for example in examples if example is not None]
 
     def reading_report(self) -> tuple[str, ...]:
@@ -256,8 +246,14 @@ def create(config: TaskConfig[ReaderData], model_init: ModelInit) -> ReaderTask:
         with_train=not model_init.is_finished,
     )
     description = model_init.describe(tokenizer, HEAD)
-    model = TrainedModel(tokenizer, description, model_init.execution)
-    return ReaderTask(splits, model, labelled_options(config, "exact_match"), data.passages)
+    return ReaderTask(
+        splits=splits,
+        tokenizer=tokenizer,
+        description=description,
+        execution=model_init.execution,
+        options=labelled_options(config, "exact_match"),
+        passages=data.passages,
+    )
 
 
 TRAIN = TrainSpec(

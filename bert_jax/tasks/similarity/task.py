@@ -27,21 +27,15 @@ from bert_jax.tasks.base.distillable import Distillable
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator, example_losses
 from bert_jax.tasks.base.labelled_options import (
     LabelledData,
-    LabelledOptions,
     labelled_defaults,
     labelled_options,
     model_tokenizer,
 )
-from bert_jax.tasks.base.labelled_task import (
-    LabelledTask,
-    TrainedModel,
-    TrainingRows,
-    encode_in_chunks,
-)
+from bert_jax.tasks.base.labelled_task import LabelledTask, TrainingRows, encode_in_chunks
 from bert_jax.tasks.base.labels import choose_labels, class_of
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import Model, Predictor
-from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
+from bert_jax.tasks.base.splits import EvalSet, read_splits
 from bert_jax.tasks.base.task import Sums, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
@@ -161,47 +155,41 @@ class SimilarityEvaluator(LabelledEvaluator[Pair, PairPrediction]):
         return find_evaluator(examples, self.objective.labels, self.description.vectors.similarity)
 
 
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class SimilarityTask(LabelledTask[Pair], Distillable):
-    """Pairs of texts; training moves their vectors together or apart."""
+    """Pairs of texts; training moves their vectors together or apart.
+
+    The model is a bare encoder, with its pooling in the description.
+
+    Attributes:
+        objective: loss and its labels.
+
+    Raises:
+        UserError: see `LabelledTask`; or a label is of the wrong kind.
+    """
 
     score_kind = "vectors"
 
-    def __init__(
-        self,
-        splits: Splits[Pair],
-        model: TrainedModel,
-        options: LabelledOptions,
-        objective: Objective,
-    ) -> None:
-        """Makes the module and the targets.
+    objective: Objective
 
-        Args:
-            splits: the pairs.
-            model: the resulting bare encoder, with its pooling in the description.
-            options: options of all labelled tasks.
-            objective: loss and its labels.
-
-        Raises:
-            UserError: a label is of the wrong kind.
-        """
-        self._objective = objective
-        self.global_loss = objective.is_global
-        vectors = model.description.vectors
-        self._prepare = TextPreparation(vectors, vectors.prompt(None), model.tokenizer)
-        super().__init__(splits, model, options)
-        self._targets = objective.targets(splits.train)
+    def __post_init__(self) -> None:
+        self.global_loss = self.objective.is_global
+        vectors = self.description.vectors
+        self._prepare = TextPreparation(vectors, vectors.prompt(None), self.tokenizer)
+        super().__post_init__()
+        self._targets = self.objective.targets(self.splits.train)
 
     def make_module(self, execution: Execution) -> nn.Module:
         length = self._prepare.prompt_length(self.options.length)
         pool = self.description.vectors.pool(length)
-        labels = len(self._objective.labels)
+        labels = len(self.objective.labels)
         return SentencePairs(self.description.config, execution, pool, labels=labels)
 
-    def stored_length(self, model: TrainedModel) -> int | None:
-        return stored_length(model.description, model.tokenizer)
+    def stored_length(self) -> int | None:
+        return stored_length(self.description, self.tokenizer)
 
     def make_evaluator(self) -> SimilarityEvaluator:
-        return SimilarityEvaluator(self.splits, self.options, self.description, self._objective)
+        return SimilarityEvaluator(self.splits, self.options, self.description, self.objective)
 
     def make_rows(self) -> TrainingRows:
         """Each pair is an example of two rows, padded to one length."""
@@ -220,7 +208,7 @@ class SimilarityTask(LabelledTask[Pair], Distillable):
 
     def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
         weights = batch["weights"]
-        losses = self._objective.losses(outputs, batch["labels"], weights > 0)
+        losses = self.objective.losses(outputs, batch["labels"], weights > 0)
         return {"": weighted_sums(weights, {"loss": losses})}
 
     def scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
@@ -273,10 +261,12 @@ def create(config: TaskConfig[SimilarityData], model_init: ModelInit) -> Similar
     similarity = description.vectors.similarity
     evaluator = find_evaluator(splits.validation[0].examples, objective.labels, similarity)
     return SimilarityTask(
-        splits,
-        TrainedModel(tokenizer, description, model_init.execution),
-        labelled_options(config, evaluator.metric_names[0]),
-        objective,
+        splits=splits,
+        tokenizer=tokenizer,
+        description=description,
+        execution=model_init.execution,
+        options=labelled_options(config, evaluator.metric_names[0]),
+        objective=objective,
     )
 
 

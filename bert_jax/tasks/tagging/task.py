@@ -27,22 +27,16 @@ from bert_jax.tasks.base.distillable import Distillable
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import (
     ClassData,
-    LabelledOptions,
     config_keys,
     labelled_defaults,
     labelled_options,
     model_tokenizer,
 )
-from bert_jax.tasks.base.labelled_task import (
-    LabelledTask,
-    TrainedModel,
-    TrainingRows,
-    encode_in_chunks,
-)
+from bert_jax.tasks.base.labelled_task import LabelledTask, TrainingRows, encode_in_chunks
 from bert_jax.tasks.base.labels import balanced_weights
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import Model, Predictor
-from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
+from bert_jax.tasks.base.splits import EvalSet, read_splits
 from bert_jax.tasks.base.task import Content, Sums, classification_sums, weighted_sums
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tasks.tagging.predict import PREDICT, TagPredictor
@@ -302,12 +296,19 @@ class TaggingEvaluator(LabelledEvaluator[Sentence, Tagging]):
         return ConfusionMatrix(labels, sides[0], sides[1], unit="words")
 
 
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class TaggingTask(LabelledTask[Sentence], Distillable):
     """The first token of each word has its label; further tokens have none.
 
     With `model.use_crf` the labels of a row are learned as a path of a conditional random field;
     for a long sentence the path of each window, with the neighbouring labels fixed. Paths that the
     scheme does not allow have probability 0, in training as in prediction.
+
+    Attributes:
+        tag_set: tags and their scheme.
+
+    Raises:
+        OptionError: `balanced` is set with a CRF, where the loss has no term per tag to weight.
     """
 
     score_kind = "classes"
@@ -315,43 +316,23 @@ class TaggingTask(LabelledTask[Sentence], Distillable):
     reads_pairs = False
     unit = "sentences"
 
-    def __init__(
-        self,
-        splits: Splits[Sentence],
-        model: TrainedModel,
-        options: LabelledOptions,
-        tag_set: TagSet,
-        *,
-        balanced: bool = False,
-    ) -> None:
-        """Takes the tags and their weights.
+    tag_set: TagSet
 
-        Args:
-            splits: the examples.
-            model: the model that is trained.
-            options: options of all labelled tasks.
-            tag_set: tags and their scheme.
-            balanced: whether every tag has the same weight in the loss; otherwise every word.
-
-        Raises:
-            OptionError: `balanced` is set with a CRF, where the loss has no term per tag to weight.
-        """
-        if balanced and model.description.config.of_head(TaggingOptions).use_crf:
+    def __post_init__(self) -> None:
+        if self.balanced and self.description.config.of_head(TaggingOptions).use_crf:
             rule = "leave out one of {data.class_weights} and {model.use_crf}"
             problem = "with a CRF the loss is of whole paths, which have no classes"
-            raise OptionError("data.class_weights", balanced, rule, problem)
-        super().__init__(splits, model, options)
-        self._tag_set = tag_set
-        self.balanced = balanced
+            raise OptionError("data.class_weights", self.balanced, rule, problem)
+        super().__post_init__()
 
     def make_evaluator(self) -> TaggingEvaluator:
-        return TaggingEvaluator(self.splits, self.options, self.description, self._tag_set)
+        return TaggingEvaluator(self.splits, self.options, self.description, self.tag_set)
 
     def make_rows(self) -> TrainingRows:
         """Each sentence is an example, and each window of one that is too long for one row."""
         examples = [example for example in self.splits.train if example.input.words]
         length, balanced = self.options.length, self.balanced
-        rows = TaggedRows(examples, self._tag_set, self.tokenizer, length, balanced=balanced)
+        rows = TaggedRows(examples, self.tag_set, self.tokenizer, length, balanced=balanced)
         return TrainingRows(rows.sequences, rows.sequences.lengths, rows.batch)
 
     def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
@@ -360,7 +341,7 @@ class TaggingTask(LabelledTask[Sentence], Distillable):
         labels, weights = batch["labels"], batch["weights"]
         if self.description.config.of_head(TaggingOptions).use_crf:
             crf_params = mask_invalid_transitions(
-                crf.CRFParams.from_params(params), self._tag_set.labels
+                crf.CRFParams.from_params(params), self.tag_set.labels
             )
             crf_params = crf_params.between(batch["label_before"], batch["label_after"])
             # The loss of a row is the sum over its words, which weigh 1 each.
@@ -376,7 +357,7 @@ class TaggingTask(LabelledTask[Sentence], Distillable):
     def examples_as_text(self, count: int) -> str:
         """Words and tags in columns."""
         return "".join(
-            as_columns(example.input.words, self._tag_set.translate(example.label or ()))
+            as_columns(example.input.words, self.tag_set.translate(example.label or ()))
             for example in self.splits.train[:count]
         )
 
@@ -404,10 +385,12 @@ def create(config: TaskConfig[TaggingData], model_init: ModelInit) -> TaggingTas
         tokenizer, "tagging", num_labels=len(tag_set.labels), labels=tag_set.labels
     )
     return TaggingTask(
-        dataclasses.replace(splits, test=test),
-        TrainedModel(tokenizer, description, model_init.execution),
-        labelled_options(config, _metric_names(tag_set.labels)[0]),
-        tag_set,
+        splits=dataclasses.replace(splits, test=test),
+        tokenizer=tokenizer,
+        description=description,
+        execution=model_init.execution,
+        options=labelled_options(config, _metric_names(tag_set.labels)[0]),
+        tag_set=tag_set,
         balanced=bool(data.class_weights),
     )
 

@@ -15,12 +15,11 @@ from bert_jax.tasks.base.encoder_decoder import EncoderDecoderTask
 from bert_jax.tasks.base.generation_description import describe_generating
 from bert_jax.tasks.base.generation_options import GenerationOptions
 from bert_jax.tasks.base.labelled_options import (
-    LabelledOptions,
     labelled_defaults,
     labelled_options,
     model_tokenizer,
 )
-from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel, TrainingRows
+from bert_jax.tasks.base.labelled_task import LabelledTask, TrainingRows
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.planning_tokenizer import planning_tokenizer
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
@@ -31,38 +30,36 @@ from bert_jax.tasks.text_to_text.pairs import PairEncoder, PairNotes
 from bert_jax.tokenization import Tokenizer
 
 
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class TextToTextTask(EncoderDecoderTask, LabelledTask[str]):
-    """Pairs of a source and a target; batches are those of `PairRows`."""
+    """Pairs of a source and a target; batches are those of `PairRows`.
+
+    Attributes:
+        data: the section of a config.
+        generation: how the model generates.
+
+    Raises:
+        OptionError: see `LabelledTask`; or a recurrent model is to read packed rows.
+    """
 
     unit = "pairs"
 
-    def __init__(
-        self,
-        splits: Splits[str],
-        model: TrainedModel,
-        options: LabelledOptions,
-        data: TextToTextData,
-        generation: GenerationOptions,
-    ) -> None:
-        """Takes the section `data`, and how to generate; see `LabelledTask`.
+    data: TextToTextData
+    generation: GenerationOptions
 
-        Raises:
-            OptionError: a recurrent model is to read packed rows.
-        """
-        if data.packing and model.description.config.is_recurrent:
+    def __post_init__(self) -> None:
+        if self.data.packing and self.description.config.is_recurrent:
             rule = "a recurrent decoder begins with the states of one text: set it to False"
             raise OptionError("data.packing", True, rule)
-        super().__init__(splits, model, options)
-        self._data = data
-        self.label_smoothing = data.label_smoothing
+        super().__post_init__()
+        self.label_smoothing = self.data.label_smoothing
         # The decoder begins with a token of its own.
         most = min(self.encode.target_length, self.description.config.max_length - 1)
-        if generation.max_new_tokens is None:
-            generation = dataclasses.replace(generation, max_new_tokens=most)
-        self._generation = generation
+        if self.generation.max_new_tokens is None:
+            self.generation = dataclasses.replace(self.generation, max_new_tokens=most)
         # The exported model generates as the evaluated one.
         with generation_keys():
-            other = generation.fields_with(self.description.other)
+            other = self.generation.fields_with(self.description.other)
         self.description = dataclasses.replace(self.description, other=other)
 
     @functools.cached_property
@@ -73,11 +70,11 @@ class TextToTextTask(EncoderDecoderTask, LabelledTask[str]):
             OptionError: the model takes fewer tokens than `data.target_length`.
         """
         config, length = self.description.config, self.options.length
-        target_length = self._data.target_length or length
+        target_length = self.data.target_length or length
         if target_length > config.max_length:
             rule = f"this model takes at most {config.max_length} tokens"
             raise OptionError("data.target_length", target_length, rule)
-        return PairEncoder(self.tokenizer, config, length, target_length, self._data.prefix)
+        return PairEncoder(self.tokenizer, config, length, target_length, self.data.prefix)
 
     @functools.cached_property
     def _pairs(self) -> tuple[EncodedPairs, PairNotes]:
@@ -86,7 +83,7 @@ class TextToTextTask(EncoderDecoderTask, LabelledTask[str]):
     def make_rows(self) -> TrainingRows:
         """See `PairRows`; each pair trains on its first target."""
         pairs, notes = self._pairs
-        rows = PairRows(pairs, packed=self._data.packing, seed=self.options.seed)
+        rows = PairRows(pairs, packed=self.data.packing, seed=self.options.seed)
         return TrainingRows(pairs.sources, rows.lengths, rows.batch, notes.sources)
 
     def reading_report(self) -> tuple[str, ...]:
@@ -111,9 +108,9 @@ class TextToTextTask(EncoderDecoderTask, LabelledTask[str]):
             self.description,
             self,
             self.encode,
-            self._generation,
-            self._data.metrics,
-            self._data.bleu_tokenizer,
+            self.generation,
+            self.data.metrics,
+            self.data.bleu_tokenizer,
         )
 
     @property
@@ -123,7 +120,7 @@ class TextToTextTask(EncoderDecoderTask, LabelledTask[str]):
     def examples_as_text(self, count: int) -> str:
         """Source and target, one pair a line."""
         shown = self.splits.train[:count]
-        return "\n".join(f"{self._data.prefix}{each.input}\t{each.label[0]}" for each in shown)
+        return "\n".join(f"{self.data.prefix}{each.input}\t{each.label[0]}" for each in shown)
 
 
 def _splits(data: TextToTextData, *, with_train: bool) -> Splits[str]:
@@ -168,9 +165,15 @@ def _task(
     splits: Splits[str],
 ) -> TextToTextTask:
     description = describe_generating(model_init, tokenizer, "text_to_text")
-    model = TrainedModel(tokenizer, description, model_init.execution)
-    options = labelled_options(config, (*config.data.metrics, "cross_entropy")[0])
-    return TextToTextTask(splits, model, options, config.data, config.section(GenerationSection))
+    return TextToTextTask(
+        splits=splits,
+        tokenizer=tokenizer,
+        description=description,
+        execution=model_init.execution,
+        options=labelled_options(config, (*config.data.metrics, "cross_entropy")[0]),
+        data=config.data,
+        generation=config.section(GenerationSection),
+    )
 
 
 def _vocabulary(config: TaskConfig[TextToTextData]) -> tuple[Iterator[str], VocabularyOptions]:

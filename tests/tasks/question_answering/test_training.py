@@ -18,7 +18,6 @@ from bert_jax.models.heads.question_answering import (
     QuestionAnsweringOutput,
 )
 from bert_jax.tasks.base.labelled_options import labelled_options
-from bert_jax.tasks.base.labelled_task import TrainedModel
 from bert_jax.tasks.base.splits import EvalSet, Splits
 from bert_jax.tasks.question_answering.options import SpanOptions
 from bert_jax.tasks.question_answering.predict import AnswerOptions, RankedSpans
@@ -147,10 +146,12 @@ def make_task(experiment):
             other=other,
         )
         return QuestionAnsweringTask(
-            Splits(questions, questions, parts, []),
-            TrainedModel(base.tokenizer, description, base.execution),
-            labelled_options(sections.task, "f1"),
-            SpanOptions(window_step=8),
+            splits=Splits(questions, questions, parts, []),
+            tokenizer=base.tokenizer,
+            description=description,
+            execution=base.execution,
+            options=labelled_options(sections.task, "f1"),
+            span_options=SpanOptions(window_step=8),
             tunes_threshold=tunes_threshold,
         )
 

@@ -18,7 +18,6 @@ from bert_jax.models.head import with_fields
 from bert_jax.models.heads.tagging import TaggingOptions
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks.base.labelled_options import LabelledOptions
-from bert_jax.tasks.base.labelled_task import TrainedModel
 from bert_jax.tasks.base.splits import EvalSet, Splits
 from bert_jax.tasks.base.task import means
 from bert_jax.tasks.tagging.tags import TagSet
@@ -138,10 +137,12 @@ def make_task(tiny_config, tokenizer):
         description = ModelDescription(config, "tagging", labels=labels)
         part = EvalSet("validation", "f", [example])
         task = TaggingTask(
-            Splits([example], [example], [part], []),
-            TrainedModel(tokenizer, description, Execution()),
-            LabelledOptions("f1", batch_size=4, length=length, seed=0),
-            TagSet(labels, "iob2"),
+            splits=Splits([example], [example], [part], []),
+            tokenizer=tokenizer,
+            description=description,
+            execution=Execution(),
+            options=LabelledOptions("f1", batch_size=4, length=length, seed=0),
+            tag_set=TagSet(labels, "iob2"),
         )
         return task, random_params(task.module, scale=0.3)
 

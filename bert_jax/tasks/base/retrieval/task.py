@@ -26,12 +26,7 @@ from bert_jax.models.execution import Execution
 from bert_jax.models.vectors import DOCUMENT, QUERY, SIDES
 from bert_jax.options import differing_names
 from bert_jax.tasks.base.labelled_options import labelled_options
-from bert_jax.tasks.base.labelled_task import (
-    TrainedModel,
-    TrainingRows,
-    encode_in_chunks,
-    sequences_of,
-)
+from bert_jax.tasks.base.labelled_task import TrainingRows, encode_in_chunks, sequences_of
 from bert_jax.tasks.base.predictor import Notes
 from bert_jax.tasks.base.ranked_task import RankedTask
 from bert_jax.tasks.base.ranking_rows import RankingRows
@@ -78,8 +73,13 @@ class RetrievalTask(RankedTask):
         self.interaction, self.data = interaction, config.data
         self.objective = find_objective(config.data, are_cosines=interaction.are_cosines)
         self.global_loss = self.objective.is_global or bool(interaction.regularisers)
-        model = TrainedModel(interaction.tokenizer, interaction.description, execution)
-        super().__init__(splits, model, labelled_options(config, config.data.metrics[0]))
+        super().__init__(
+            splits=splits,
+            tokenizer=interaction.tokenizer,
+            description=interaction.description,
+            execution=execution,
+            options=labelled_options(config, config.data.metrics[0]),
+        )
 
     def make_module(self, execution: Execution) -> nn.Module:
         return self.interaction.make_module(execution)
@@ -138,8 +138,8 @@ class RetrievalTask(RankedTask):
             problem = f"{source}: the two encoders differ in the files' {listed(names)}"
             raise UserError(f"{problem}; give two that are alike")
 
-    def stored_length(self, model: TrainedModel) -> int | None:
-        return stored_length(model.description, model.tokenizer)
+    def stored_length(self) -> int | None:
+        return stored_length(self.description, self.tokenizer)
 
     def limit(self, side: str) -> int:
         """The maximum number of tokens of a text of a side.
