@@ -72,7 +72,7 @@ def word_retriever(documents: Iterable[Document], titles: str = "join") -> Retri
     """Finds documents by their words, by BM25, in memory."""
     documents = list(documents)
     texts = (with_title(document.text, document.title, titles) for document in documents)
-    searcher = WordSearcher.of(" ".join(texts_of(text)) for text in texts)
+    searcher = WordSearcher.from_texts(" ".join(texts_of(text)) for text in texts)
 
     def search(queries: Sequence[str], top_k: int) -> list[list[Hit]]:
         ranked = zip(*(each.tolist() for each in searcher.search(queries, top_k)), strict=True)

@@ -79,7 +79,7 @@ class WordSearcher:
     def __init__(
         self, options: WordOptions, vocabulary: dict[str, int], postings: SparseSearcher
     ) -> None:
-        """For internal use; `of` and `load` make searchers.
+        """For internal use; `from_texts` and `load` make searchers.
 
         Args:
             options: options of the index.
@@ -90,7 +90,7 @@ class WordSearcher:
         self._words = _Words(options.language)
 
     @classmethod
-    def of(cls, texts: Iterable[str], options: WordOptions = WordOptions()) -> Self:
+    def from_texts(cls, texts: Iterable[str], options: WordOptions = WordOptions()) -> Self:
         """Makes an index of texts, which are read once."""
         import bm25s
         from scipy.sparse import csc_array

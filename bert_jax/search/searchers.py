@@ -201,7 +201,7 @@ def _make_words(files: VectorFiles, option: str) -> str:
         names = ("text",) if files.contents.settings["titles"] == "omit" else ("title", "text")
         columns = zip(*map(files.strings, names), strict=True)
         texts = (" ".join(parts) for shard in columns for parts in zip(*shard, strict=True))
-        WordSearcher.of(texts, WordOptions.parsed(option)).save(files.directory / name)
+        WordSearcher.from_texts(texts, WordOptions.parsed(option)).save(files.directory / name)
     return name
 
 

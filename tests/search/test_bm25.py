@@ -15,7 +15,7 @@ TEXTS = ["The wings of a wing.", "", "Flows over wings", "a heated flow, 2 flows
 
 def test_scores_by_hand():
     # Without stop words and words of a letter: wing wing | | flow over wing | heat flow flow …
-    searcher = WordSearcher.of(TEXTS, WordOptions.parsed("english:k1=1.2,b=0.75"))
+    searcher = WordSearcher.from_texts(TEXTS, WordOptions.parsed("english:k1=1.2,b=0.75"))
     scores, numbers = searcher.search(["winging flows and flows", "unknown"], 3)
     mean_length = (2 + 0 + 3 + 4) / 4
     idf = math.log(1 + (4 - 2 + 0.5) / (2 + 0.5))
@@ -44,7 +44,7 @@ def test_equal_to_the_search_of_bm25s_and_as_loaded(tmp_path):
         [" ".join(words[(50 * rng.random(rng.integers(1, 30)) ** 2).astype(int)]) for _ in range(n)]
         for n in (300, 20)
     )
-    searcher = WordSearcher.of(texts, WordOptions(language=""))
+    searcher = WordSearcher.from_texts(texts, WordOptions(language=""))
     scores, numbers = searcher.search(queries, 300)
     peer = bm25s.BM25(k1=0.9, b=0.4, method="lucene")
     split = [text.split() for text in texts]
@@ -60,7 +60,7 @@ def test_equal_to_the_search_of_bm25s_and_as_loaded(tmp_path):
 
 
 def test_a_collection_without_words(tmp_path):
-    WordSearcher.of(["", "."]).save(tmp_path / "words")
+    WordSearcher.from_texts(["", "."]).save(tmp_path / "words")
     searcher = WordSearcher.load(tmp_path / "words")
     assert len(searcher) == 2
     assert searcher.search(["wing", ""], 2)[1].tolist() == [[-1, -1]] * 2
@@ -74,7 +74,7 @@ def test_what_is_refused(tmp_path):
     for text in ("english:k2=1", "english:b=low", "english:k1", "english:language=german"):
         with pytest.raises(UserError, match=f"bm25 is '{text}'; it is a language, perhaps with"):
             WordOptions.parsed(text)
-    WordSearcher.of(TEXTS).save(tmp_path)
+    WordSearcher.from_texts(TEXTS).save(tmp_path)
     (tmp_path / "words.json").write_text(json.dumps({"options": {"k2": 1}, "words": []}))
     with pytest.raises(UserError, match=r"words\.json is damaged; make the index again"):
         WordSearcher.load(tmp_path)
