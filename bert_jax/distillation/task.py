@@ -299,8 +299,9 @@ def _refuse_kept_scores(teacher: Teacher, options: DistillationOptions) -> None:
 
 def _scores_only(options: DistillationOptions, problem: str) -> OptionError:
     """The error of layers that cannot be compared."""
-    weights = [f"{{distillation.{part}_weight}}" for part in options.parts.keys() - {*SCORE_PARTS}]
-    rule = f"compare only scores: leave out {listed(sorted(weights), len(weights))}"
+    parts = (part for part in options.parts if part not in SCORE_PARTS)  # in the options' order
+    weights = [f"{{distillation.{part}_weight}}" for part in parts]
+    rule = f"compare only scores: leave out {listed(weights, len(weights))}"
     return OptionError("distillation.teacher", options.teacher, rule, problem)
 
 
