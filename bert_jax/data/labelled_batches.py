@@ -71,8 +71,8 @@ class LabelledBatches:
     def batch(self, number: int, *, host: int = 0, hosts: int = 1) -> Batch:
         """One host's rows of batch `number`, counted from 0 through all epochs."""
         examples = self.examples(number)
-        of_host = np.array_split(examples, hosts)[host]
-        return self.make(of_host, self.length_of(examples))
+        host_examples = np.array_split(examples, hosts)[host]
+        return self.make(host_examples, self.length_of(examples))
 
     def samples(self) -> Iterator[Batch]:
         """Batches that are typical of the training: its first ones, or all."""

@@ -98,9 +98,9 @@ def _plain(value: Any, feature: Any, location: str) -> Any:
     if isinstance(value, str | bool | int | float | None):
         return value
     if isinstance(value, Mapping):
-        of_key = feature if isinstance(feature, Mapping) else _inner(feature)
-        of_key = of_key if isinstance(of_key, Mapping) else {}
-        return {str(key): _plain(each, of_key.get(key), location) for key, each in value.items()}
+        features = feature if isinstance(feature, Mapping) else _inner(feature)
+        features = features if isinstance(features, Mapping) else {}
+        return {str(key): _plain(each, features.get(key), location) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(each, _inner(feature), location) for each in value]
     if isinstance(value, datetime.date | datetime.time):

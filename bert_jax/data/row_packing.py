@@ -64,7 +64,7 @@ class RowPacker:
         self._samples: dict[int, list[np.ndarray]] = defaultdict(list)
         for batch in samples:
             self._samples[batch["attention_mask"].shape[-1]].append(_lengths(batch))
-        tokens = [lengths.sum() for of_length in self._samples.values() for lengths in of_length]
+        tokens = [lengths.sum() for batches in self._samples.values() for lengths in batches]
         self._worth = _MIN_SAVED_BATCHES * float(np.mean(tokens)) if tokens else 0.0
         self._shapes: dict[tuple[int, int], _Shapes] = {}
 
@@ -80,26 +80,26 @@ class RowPacker:
             The batch with `pack_indices` int32 [G, R, U] and `unpack_indices` int32 [B, …, T].
         """
         length = batch["attention_mask"].shape[-1]
-        of_parts = _in_parts(_lengths(batch), parts)
-        texts = len(of_parts[0])
+        part_lengths = _in_parts(_lengths(batch), parts)
+        texts = len(part_lengths[0])
         shapes = self._shapes_of(length, parts)
-        packings = [_starts(lengths, shapes.length) for lengths in of_parts]
+        packings = [_starts(lengths, shapes.length) for lengths in part_lengths]
         if shapes.rows(_most(packings), texts) * shapes.length**2 > texts * length**2:
             # Few rows are short, and the attention of longer rows would take more memory than the
             # attention of the unpacked batch.
             shapes = _Shapes(length)
-            packings = [_starts(lengths, length) for lengths in of_parts]
+            packings = [_starts(lengths, length) for lengths in part_lengths]
         rows = shapes.rows(_most(packings), texts)
         pack_indices = np.full((parts, rows, shapes.length), -1, np.int32)
         unpack_indices = np.full(batch["attention_mask"].shape, -1, np.int32)
-        for part, (lengths, (starts, _)) in enumerate(zip(of_parts, packings, strict=True)):
+        for part, (lengths, (starts, _)) in enumerate(zip(part_lengths, packings, strict=True)):
             unpacked = np.full((texts, length), -1, np.int32)
             for text, start in starts.items():
                 tokens = np.arange(lengths[text], dtype=np.int32)
                 pack_indices[part].reshape(-1)[start + tokens] = text * length + tokens
                 unpacked[text, tokens] = start + tokens
-            of_part = unpack_indices[part::parts]
-            of_part[:] = unpacked.reshape(of_part.shape)
+            part_indices = unpack_indices[part::parts]
+            part_indices[:] = unpacked.reshape(part_indices.shape)
         return {**batch, "pack_indices": pack_indices, "unpack_indices": unpack_indices}
 
     def _shapes_of(self, length: int, parts: int) -> _Shapes:

@@ -192,13 +192,13 @@ def _folder(folder: Path) -> Iterator[Example[ImageFile]]:
     if classes and found:
         rule = "move it into the folder of its class"
         raise UserError(f"{found[0][1]} is beside the folders of classes; {rule}")
-    for of_class in classes:
+    for class_folder in classes:
         with reachable(folder):
-            images = images_of(sorted(of_class.rglob("*")))
+            images = images_of(sorted(class_folder.rglob("*")))
         if not images:
             rule = f"remove the folder, or put images into it ({listed(ENDINGS, 4)})"
-            raise UserError(f"{of_class} is the folder of a class and has no images; {rule}")
-        found += [(of_class.name, path) for path in images]
+            raise UserError(f"{class_folder} is the folder of a class and has no images; {rule}")
+        found += [(class_folder.name, path) for path in images]
     if others:
         say(f"{len(others):,} files that are no images are left out; the first: {others[0]}")
     for number, (label, path) in enumerate(found):

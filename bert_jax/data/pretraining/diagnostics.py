@@ -52,12 +52,12 @@ def corpus_statistics(corpus: Corpus, length: int) -> dict[str, int | float]:
     special_tokens = tokenizer.num_special_tokens(pair=True)
     examples = -(-document_tokens // (length - special_tokens))
     used = total.tokens + special_tokens * examples.sum()
-    of_pairs = {}
+    pair_statistics = {}
     if tokenizer.special_ids.mask is not None:
         pairs = PretrainingOptions(length=length, max_predictions=length)
         batches = PretrainingBatches(corpus.splits["train"], tokenizer, pairs)
         packed = PackedBatches(batches).statistics()
-        of_pairs = {
+        pair_statistics = {
             "packed_padding_share": 1 - packed.filled,
             "packed_left_out_share": packed.left_out,
         }
@@ -74,7 +74,7 @@ def corpus_statistics(corpus: Corpus, length: int) -> dict[str, int | float]:
         "median_document_tokens": float(np.median(document_tokens)),
         "length": length,
         "padding_share": float(1 - used / (examples.sum() * length)),
-        **of_pairs,
+        **pair_statistics,
     }
 
 

@@ -184,7 +184,7 @@ class PackedBatches:
         masked = used(is_masked.sum(axis=1), self._predictions)
         position = np.broadcast_to(np.arange(is_token.shape[1]), is_token.shape)
 
-        def of_masked(name: str) -> np.ndarray:
+        def along_row(name: str) -> np.ndarray:
             """An array of the masked tokens; positions count along the row, for the model."""
             values = examples[name] + start[:, None] * name.endswith("_positions")
             return _fill(masked, values[is_masked]).astype(examples[name].dtype)
@@ -197,7 +197,7 @@ class PackedBatches:
             "position_ids": _fill(tokens, position[is_token]),
         }
         packed |= {
-            name: of_masked(name) for name in examples if name.startswith(("masked_lm_", "span_"))
+            name: along_row(name) for name in examples if name.startswith(("masked_lm_", "span_"))
         }
         if "next_sentence_labels" not in examples:
             return packed

@@ -21,8 +21,8 @@ _DOCUMENTS = (
     "context",
 )
 _LABELS = ("labels", "label", "relevance", "grades", "grade")
-LABELS_OF_OBJECTS = (*_LABELS, "has_answer", "is_selected")  # of DPR's results, of MS MARCO's
-SIDES_OF_SCORES = {"pos_scores": 0, "pos_score": 0, "neg_scores": 1, "neg_score": 1}
+OBJECT_LABELS = (*_LABELS, "has_answer", "is_selected")  # of DPR's results, of MS MARCO's
+SCORE_SIDES = {"pos_scores": 0, "pos_score": 0, "neg_scores": 1, "neg_score": 1}
 
 # Usual names, without regard to case. Of positives, negatives and scores all that are present count
 # (DPR has two kinds of negatives, FlagEmbedding two lists of scores), of the others the first one.
@@ -38,7 +38,7 @@ _USUAL = {
     ),
     "document": (*_DOCUMENTS, "sentence", "text", "atext", "answer", "response"),
     "label": _LABELS,
-    "score": ("scores", "score", "teacher_scores", "teacher_score", *SIDES_OF_SCORES),
+    "score": ("scores", "score", "teacher_scores", "teacher_score", *SCORE_SIDES),
     "title": ("title", "document_title", "documenttitle"),
     "id": ("query_id", "query-id", "qid", "question_id", "questionid", "_id", "id"),
 }

@@ -14,8 +14,8 @@ from typing import Any
 
 from bert_jax.data.examples import Candidates, Document, Example, Relevance, Text, texts_of
 from bert_jax.data.readers.candidate_columns import (
-    LABELS_OF_OBJECTS,
-    SIDES_OF_SCORES,
+    OBJECT_LABELS,
+    SCORE_SIDES,
     CandidateColumns,
     RankingOptions,
     check_unread,
@@ -83,8 +83,8 @@ class CandidateParser:
         """
         location = record.location
         columns = self.columns(record.keys, location)
-        of_documents = (*columns.documents, *columns.negatives)
-        fields = {**record.fields, **{key: _objects(record.fields[key]) for key in of_documents}}
+        text_columns = (*columns.documents, *columns.negatives)
+        fields = {**record.fields, **{key: _objects(record.fields[key]) for key in text_columns}}
         title = self._title(fields, columns, location)
         documents, negatives = (
             [self._text(item, key, location, title) for key in keys for item in _items(fields[key])]
@@ -249,7 +249,7 @@ def _scores(
     With `may_be_margins`, one for each negative of a positive is the difference of their scores.
     """
     scores: list[float] = []
-    sides = [SIDES_OF_SCORES.get(column.lower()) for column in columns.scores]
+    sides = [SCORE_SIDES.get(column.lower()) for column in columns.scores]
     for column, side in zip(columns.scores, sides, strict=True):
         numbers = _numbers(fields[column], column, location)
         if side is not None and len(numbers) != counts[side]:
@@ -274,7 +274,7 @@ def _labels(
     for column in () if columns.has_positives else columns.documents:
         for item in _items(fields[column]):
             names = tuple(item) if isinstance(item, Mapping) else ()
-            if key := usual_column(LABELS_OF_OBJECTS, names):
+            if key := usual_column(OBJECT_LABELS, names):
                 labels += _numbers(item[key], key, f"{location}: {column}")
     return labels or None
 

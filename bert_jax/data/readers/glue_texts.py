@@ -31,8 +31,8 @@ class _Form(NamedTuple):
     words: dict[str, str]
 
 
-def _words(of_0: str, of_1: str) -> dict[str, str]:
-    return {"0": of_0, "1": of_1}
+def _words(zero: str, one: str) -> dict[str, str]:
+    return {"0": zero, "1": one}
 
 
 _SENTENCES = ("sentence1", "sentence2")

@@ -26,7 +26,7 @@ _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{},]')
 _ARRAY = re.compile(r"\[\s*[\[{]")
 # Keys of an object whose array has the records of a file.
 _ARRAYS = ("data", "annotations", "examples", "records", "rows")
-_KEY_OF_ARRAY = re.compile(rf'"(?:{"|".join(_ARRAYS)})"\s*:\s*\[')
+_ARRAY_KEY = re.compile(rf'"(?:{"|".join(_ARRAYS)})"\s*:\s*\[')
 
 Numbered = Iterable[tuple[int, str]]
 
@@ -53,7 +53,7 @@ def values(name: str, lines: Numbered) -> Iterator[tuple[int, str]]:
     begun += itertools.islice(lines, 1 if is_open or has_array else 0)
     is_alone = not begun[1:]
     # Before a line with an object of its own, it is a line that is cut off.
-    is_broken = is_alone or (_object(begun[-1][1]) is not None and not _KEY_OF_ARRAY.search(text))
+    is_broken = is_alone or (_object(begun[-1][1]) is not None and not _ARRAY_KEY.search(text))
     if (is_open and not is_broken) or (has_array and is_alone):
         yield from _in_object(name, itertools.chain(begun, lines))
     else:
@@ -89,7 +89,7 @@ def _in_object(name: str, lines: Numbered) -> Iterator[tuple[int, str]]:
     lines = iter(lines)
     number = 1
     for number, line in lines:
-        if found := _KEY_OF_ARRAY.search(line):
+        if found := _ARRAY_KEY.search(line):
             begun = number, line[found.end() - 1 :]
             yield from _elements(name, itertools.chain([begun], lines), is_inside=True)
             return

@@ -46,7 +46,7 @@ class JudgementFiles:
         judgements = read_judgements(self.path)
         if not require_positive:
             return judgements
-        kept = {query: of for query, of in judgements.items() if max(of.values()) > 0}
+        kept = {query: grades for query, grades in judgements.items() if max(grades.values()) > 0}
         if not kept:
             rule = "give other judgements, or set {data.require_positive=false}"
             problem = f"{self.path}: no grade is above 0"

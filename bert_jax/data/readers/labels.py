@@ -153,12 +153,12 @@ class Labels:
                 )
 
     def _are_vectors(self, lists: Sequence[tuple[str, ...]]) -> bool:
-        of_bits = [parts for parts in lists if _BITS.keys() >= set(parts)]
-        if any(len(set(parts)) < len(parts) for parts in of_bits):
+        bit_lists = [parts for parts in lists if _BITS.keys() >= set(parts)]
+        if any(len(set(parts)) < len(parts) for parts in bit_lists):
             return True
         lengths = set(map(len, lists))
         expected = len(self._names) or max(lengths)
-        return len(of_bits) == len(lists) and lengths == {expected} and expected > 1
+        return len(bit_lists) == len(lists) and lengths == {expected} and expected > 1
 
     def _from_columns(self, record: Record) -> LabelVector | None:
         """The classes whose columns are 1; None if all are empty."""

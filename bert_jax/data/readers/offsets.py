@@ -92,7 +92,7 @@ def find_offsets(record: Record, text_column: str, entities_column: str) -> Offs
     """
     if record.columns is not None:
         return None
-    original, record = record, _of_label_studio(record, text_column)
+    original, record = record, _label_studio_task(record, text_column)
     fields = record.fields
     strings = [key for key, value in fields.items() if isinstance(value, str)]
     lists = [key for key, value in fields.items() if _are_entities(value)]
@@ -139,11 +139,11 @@ def _entity(item: Any, text: str, location: str) -> _Entity:
         ]
     else:
         values = [*item[:3], None][:3]
-    start, end, of_type = values
-    if isinstance(of_type, list) and len(of_type) == 1:
-        of_type = of_type[0]
+    start, end, entity_type = values
+    if isinstance(entity_type, list) and len(entity_type) == 1:
+        entity_type = entity_type[0]
     are_numbers = type(start) is int and type(end) is int and 0 <= start < end <= len(text)
-    if not (are_numbers and isinstance(of_type, str | int) and str(of_type).strip()):
+    if not (are_numbers and isinstance(entity_type, str | int) and str(entity_type).strip()):
         raise UserError(
             f"{location}: {item!r:.80} is not an entity: it needs its first character and one past "
             f"its last, of {len(text)}, and one label"
@@ -155,7 +155,7 @@ def _entity(item: Any, text: str, location: str) -> _Entity:
             f"the text {item['text']!r:.40}; count characters of Unicode"
         )
     start += len(inside) - len(inside.lstrip())
-    return _Entity(start, start + len(inside.strip()), str(of_type).strip(), inside.strip())
+    return _Entity(start, start + len(inside.strip()), str(entity_type).strip(), inside.strip())
 
 
 def _words_of(entity: _Entity, words: Sequence[Word], cut_words: str, location: str) -> range:
@@ -182,7 +182,7 @@ def _words_of(entity: _Entity, words: Sequence[Word], cut_words: str, location: 
     return range(first, end)
 
 
-def _of_label_studio(record: Record, text_column: str) -> Record:
+def _label_studio_task(record: Record, text_column: str) -> Record:
     """A task of Label Studio as an object of Prodigy; any other record itself."""
     fields = record.fields
     data, made = fields.get("data"), fields.get("annotations", fields.get("completions"))

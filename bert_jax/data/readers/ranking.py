@@ -76,7 +76,7 @@ def _examples(
     parse: CandidateParser,
 ) -> Iterator[Example[Candidates]]:
     if files := find_judgements(source, options, split):
-        yield from _of_judgements(files, options)
+        yield from _judged(files, options)
         return
     corpus, queries = options.path_of(options.corpus), options.path_of(options.queries)
     with open_table(source, options, report) as table:
@@ -90,7 +90,7 @@ def _examples(
         say(f"empty documents left out: {len(parse.skipped)}; the first: {parse.skipped[0]}")
 
 
-def _of_judgements(files: JudgementFiles, options: RankingOptions) -> Iterator[Example[Candidates]]:
+def _judged(files: JudgementFiles, options: RankingOptions) -> Iterator[Example[Candidates]]:
     """The judged documents of each query."""
     judgements = files.read(require_positive=options.require_positive)
     examples = [

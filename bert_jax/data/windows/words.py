@@ -170,7 +170,7 @@ class WordWindows:
             for encoding, words, text in zip(encodings, sentences, texts, strict=True)
         ]
 
-    def of_tokens(self, tokens: Encoding, words: Sequence[Word], text: str) -> list[WordWindow]:
+    def from_tokens(self, tokens: Encoding, words: Sequence[Word], text: str) -> list[WordWindow]:
         """The rows of a text that is encoded, without special tokens, and split into words."""
         return self._rows(tokens, words, text, is_given=False)
 

@@ -164,7 +164,7 @@ class TagPredictor(Predictor[Any, Tagging]):
             rows = (
                 next(windows)
                 if sentence.tokens is None
-                else self._rows.of_tokens(sentence.tokens, sentence.words, sentence.text)
+                else self._rows.from_tokens(sentence.tokens, sentence.words, sentence.text)
             )
             return _EncodedSentence(rows, sentence=sentence)
 

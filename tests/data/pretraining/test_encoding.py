@@ -39,7 +39,7 @@ def test_documents_of_both_splits(tiny_vocabulary):
     # number, split, sentences, tokens, unknown, cut
     expected = [[7, 0, 2, 8, 1, 0], [8, 1, 1, 2, 0, 0], [9, 0, 2, 4, 0, 0]]
     assert encoded.documents.tolist() == expected
-    train, validation = encoded.of_split("train"), encoded.of_split("validation")
+    train, validation = encoded.in_split("train"), encoded.in_split("validation")
     assert train.tokens.tolist() == [5, 6, 8, 11, 5, 1, 9, 12, 7, 10, 7, 7]
     assert train.sentence_lengths.tolist() == [4, 4, 2, 2]
     assert train.documents.tolist() == expected[::2]

@@ -106,7 +106,7 @@ class EncodedBatch(NamedTuple):
     sentence_lengths: np.ndarray
     documents: np.ndarray
 
-    def of_split(self, split: str) -> "EncodedBatch":
+    def in_split(self, split: str) -> "EncodedBatch":
         """The documents of one split."""
         chosen = self.documents[:, 1] == SPLITS.index(split)
         sentences = np.repeat(chosen, self.documents[:, 2])

@@ -61,7 +61,7 @@ def write_splits(
 
         for shard, encoded in batches:
             for split in SPLITS:
-                part = encoded.of_split(split)
+                part = encoded.in_split(split)
                 before, numbers = totals[split], part.documents[:, 0].tolist()
                 is_new = np.ones(len(numbers), bool)
                 if numbers:  # the first document may continue from the batch before
