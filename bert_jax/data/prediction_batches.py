@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax.data.padding import bucket_length, bucket_rows, bucket_size
-from bert_jax.data.row_packing import LENGTH_OF_EQUAL_WORK, best_fit_decreasing
+from bert_jax.data.row_packing import best_fit_decreasing, row_work
 
 # Packed rows have one of these lengths, or 2, 4, 8 … times one of them for longer texts.
 _SHORTEST_ROWS = (64, 96, 128)
@@ -95,7 +95,7 @@ def least_work_batches(
     # The least work of the rows from each one on, and B of the first batch that takes it.
     least: list[tuple[float, int]] = [(0.0, 0)] * (len(order) + 1)
     for start in reversed(range(len(order))):
-        work = _row_work(buckets[start])
+        work = row_work(buckets[start])
         least[start] = min(
             (batch_work + count * work + least[min(start + count, len(order))][0], count)
             for count in counts
@@ -119,7 +119,9 @@ def packed_batches(
     sample = order[:: max(1, len(order) // _SAMPLED_TEXTS)]
     shortest = min(
         sorted({min(length, limit) for length in _SHORTEST_ROWS}),
-        key=lambda length: _work(_packed_rows(lengths, sample, length, limit)),
+        key=lambda length: sum(
+            row_work(row.length) for row in _packed_rows(lengths, sample, length, limit)
+        ),
     )
     by_length: dict[int, list[list[int]]] = defaultdict(list)
     for row in _packed_rows(lengths, order, shortest, limit):
@@ -131,14 +133,6 @@ def packed_batches(
 def _longest_first(lengths: Sequence[int]) -> list[int]:
     """The numbers of the rows; rows of equal length stay in the order of the input."""
     return sorted(range(len(lengths)), key=lambda row: -lengths[row])
-
-
-def _work(rows: list[_PackedRow]) -> float:
-    return sum(_row_work(row.length) for row in rows)
-
-
-def _row_work(length: int) -> float:
-    return length * (1 + length / LENGTH_OF_EQUAL_WORK)
 
 
 def _packed_rows(

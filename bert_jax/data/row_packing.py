@@ -22,7 +22,7 @@ _LENGTH_MULTIPLE = 8
 # At this length the terms that grow with its square take as long as all others. (The same
 # number of tokens takes 1, 0.96, 1.11, 1.41, 1.48 in rows of 96, 128, 192, 256, 384:
 # all-MiniLM-L6-v2, trained on a CPU.)
-LENGTH_OF_EQUAL_WORK = 512
+_EQUAL_WORK_LENGTH = 512
 
 # Another shape is worth its compilation if it saves the work of this number of batches. (On a CPU,
 # all-MiniLM-L6-v2 takes 0.4 s for 32 sentences, the compilation 5 s; in bfloat16 0.3 s and 7 s.)
@@ -159,10 +159,15 @@ def _choose(batches: list[list[np.ndarray]], length: int, worth: float) -> _Shap
     candidates = []
     for packed in sorted({length, *stretched}):
         needed = [_most(_starts(lengths, packed) for lengths in batch) for batch in batches]
-        work = packed * (1 + packed / LENGTH_OF_EQUAL_WORK)
+        work = row_work(packed)
         counts, rows = _few_counts(needed, worth / work)
         candidates.append((work * rows, _Shapes(packed, counts)))
     return min(candidates, key=lambda candidate: candidate[0])[1]
+
+
+def row_work(length: int) -> float:
+    """The work of a row of so many tokens, in tokens of short rows."""
+    return length * (1 + length / _EQUAL_WORK_LENGTH)
 
 
 def _few_counts(needed: list[int], worth: float) -> tuple[tuple[int, ...], float]:
