@@ -327,10 +327,7 @@ def _mask_spans(
 
 def _gathered(masked: np.ndarray, max_predictions: int) -> MaskedPositions:
     """The positions of a mask bool [B, T], at most `max_predictions` in each row."""
-    rows, columns = np.nonzero(masked)
-    counts = masked.sum(axis=1)
-    ranks = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    positions = np.zeros((len(masked), max_predictions), np.int64)
-    positions[rows, ranks] = columns
-    chosen = np.arange(max_predictions) < counts[:, None]
+    chosen = np.arange(max_predictions) < masked.sum(axis=1)[:, None]
+    positions = np.zeros(chosen.shape, np.int64)
+    positions[chosen] = np.nonzero(masked)[1]  # row by row
     return MaskedPositions(positions, chosen, positions)
