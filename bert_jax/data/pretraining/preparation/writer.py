@@ -48,7 +48,6 @@ def write_splits(
     """
     dtypes = dict(zip(FILE_KINDS, (dtype, _OFFSET, _OFFSET), strict=True))
     counts = {split: [Counts()] * sources for split in SPLITS}
-    totals = dict.fromkeys(SPLITS, Counts())
     last: dict[str, tuple[int, int]] = {}
     with contextlib.ExitStack() as opened:
         files = {
@@ -62,7 +61,7 @@ def write_splits(
         for shard, encoded in batches:
             for split in SPLITS:
                 part = encoded.in_split(split)
-                before, numbers = totals[split], part.documents[:, 0].tolist()
+                before, numbers = sum(counts[split], Counts()), part.documents[:, 0].tolist()
                 is_new = np.ones(len(numbers), bool)
                 if numbers:  # the first document may continue from the batch before
                     is_new[0] = last.get(split) != (shard.number, numbers[0])
@@ -73,8 +72,8 @@ def write_splits(
                 write(split, "documents", starts[is_new])
                 added = Counts(int(is_new.sum()), *part.documents[:, 2:].sum(axis=0).tolist())
                 counts[split][shard.source] += added
-                totals[split] += added
-        for split, total in totals.items():  # the ends of the last sentence and document
+        for split in SPLITS:  # the ends of the last sentence and document
+            total = sum(counts[split], Counts())
             write(split, "sentences", np.array([total.tokens]))
             write(split, "documents", np.array([total.sentences]))
         for file in files.values():
