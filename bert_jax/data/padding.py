@@ -29,6 +29,13 @@ def bucket_rows(rows: int, batch_size: int, multiple: int) -> int:
     return -(-power // multiple) * multiple
 
 
+def filled(used: np.ndarray, values: np.ndarray, filler: int = 0) -> np.ndarray:
+    """int32, in the shape of `used`: the values in order where it is True, else the filler."""
+    array = np.full(used.shape, filler, np.int32)
+    array[used] = values
+    return array
+
+
 def pad(
     encodings: Mapping[int, Encoding], rows: int, length: int, tokenizer: Tokenizer
 ) -> dict[str, np.ndarray]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.data.padding import Sequences, bucket_length
+from bert_jax.data.padding import Sequences, bucket_length, filled
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.randomness import derive_key, permute
 from bert_jax.data.row_packing import best_fit_decreasing
@@ -151,17 +151,11 @@ def _side(texts: Sequences, members: _Members, length: int, tokenizer: Tokenizer
     padded = texts.pad(members.pairs, int(lengths.max(initial=1)), tokenizer)
     is_token = padded["attention_mask"] > 0
     positions = np.broadcast_to(np.arange(is_token.shape[1]), is_token.shape)
-
-    def filled(values: np.ndarray, filler: int = 0) -> np.ndarray:
-        """The values of all tokens in the rows: in both, they have the same order."""
-        array = np.full(used.shape, filler, np.int32)
-        array[used] = values
-        return array
-
+    # The tokens of all texts, and those of all rows, have the same order.
     return _Side(
-        filled(padded["input_ids"][is_token], tokenizer.padding_id),
-        filled(np.repeat(members.numbers + 1, lengths)),
-        filled(positions[is_token]),
+        filled(used, padded["input_ids"][is_token], tokenizer.padding_id),
+        filled(used, np.repeat(members.numbers + 1, lengths)),
+        filled(used, positions[is_token]),
     )
 
 

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax.data import randomness
+from bert_jax.data.padding import filled
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.pretraining import masking
 from bert_jax.data.pretraining.batches import PretrainingBatches
@@ -187,14 +188,14 @@ class PackedBatches:
         def along_row(name: str) -> np.ndarray:
             """An array of the masked tokens; positions count along the row, for the model."""
             values = examples[name] + start[:, None] * name.endswith("_positions")
-            return _fill(masked, values[is_masked]).astype(examples[name].dtype)
+            return filled(masked, values[is_masked]).astype(examples[name].dtype)
 
         packed = {
-            "input_ids": _fill(tokens, examples["input_ids"][is_token], self._examples.padding_id),
-            "token_type_ids": _fill(tokens, examples["token_type_ids"][is_token]),
-            "segment_ids": _fill(tokens, np.repeat(number, lengths)),
+            "input_ids": filled(tokens, examples["input_ids"][is_token], self._examples.padding_id),
+            "token_type_ids": filled(tokens, examples["token_type_ids"][is_token]),
+            "segment_ids": filled(tokens, np.repeat(number, lengths)),
             # The position ids of tokens restart in each example.
-            "position_ids": _fill(tokens, position[is_token]),
+            "position_ids": filled(tokens, position[is_token]),
         }
         packed |= {
             name: along_row(name) for name in examples if name.startswith(("masked_lm_", "span_"))
@@ -203,8 +204,8 @@ class PackedBatches:
             return packed
         labels = used(np.ones(len(rows)), self._labels)
         return packed | {
-            "next_sentence_positions": _fill(labels, start),
-            "next_sentence_labels": _fill(labels, examples["next_sentence_labels"]),
+            "next_sentence_positions": filled(labels, start),
+            "next_sentence_labels": filled(labels, examples["next_sentence_labels"]),
             "next_sentence_weights": labels.astype(np.float32),
         }
 
@@ -215,10 +216,3 @@ class _Group(NamedTuple):
     numbers: np.ndarray
     lengths: np.ndarray
     rows: np.ndarray
-
-
-def _fill(used: np.ndarray, values: np.ndarray, filler: int = 0) -> np.ndarray:
-    """int32, in the shape of `used`: the values in order where it is True, else the filler."""
-    filled = np.full(used.shape, filler, np.int32)
-    filled[used] = values
-    return filled

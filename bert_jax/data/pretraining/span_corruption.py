@@ -15,6 +15,7 @@ import dataclasses
 import numpy as np
 
 from bert_jax.data import randomness
+from bert_jax.data.padding import filled
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.pretraining.corpus import CorpusSplit
 from bert_jax.data.pretraining.examples import CorpusExamples
@@ -163,8 +164,7 @@ def replace_runs(
     replaced = np.where(begins, np.array(tokens.sentinels)[number], ids)
     is_left = is_token & (begins | ~in_run)
     counts = is_left.sum(axis=1)
-    texts = np.full((len(ids), width), tokens.padding, np.int32)
-    texts[np.arange(width) < counts[:, None]] = replaced[is_left]
+    texts = filled(np.arange(width) < counts[:, None], replaced[is_left], tokens.padding)
     texts[np.arange(len(ids)), counts] = tokens.eos
     return texts, counts + 1
 
