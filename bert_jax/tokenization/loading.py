@@ -1,10 +1,13 @@
-"""Finds the kind of the tokenizer that a path contains, and loads it."""
+"""Finds the kind of the tokenizer that a path contains, and loads it: one table of all kinds."""
 
 import dataclasses
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from bert_jax.errors import UserError
-from bert_jax.files import as_path, fetch
+from bert_jax.files import as_path, check_undamaged, fetch, is_there, read_json_object
+from bert_jax.files.paths import DESCRIPTION
 from bert_jax.process import say
 from bert_jax.tokenization import (
     byte_fallback_bpe,
@@ -17,9 +20,11 @@ from bert_jax.tokenization import (
     unigram,
     wordpiece,
 )
-from bert_jax.tokenization.definition import OTHER_MODEL, model_type
+from bert_jax.tokenization.definition import OTHER_MODEL, READ_REMEDY, model_type
+from bert_jax.tokenization.description import ADDED_TOKENS_FILE, CONFIG_FILE, SPECIAL_TOKENS_FILE
 from bert_jax.tokenization.interface import (
     BYTE_LEVEL_BPE,
+    CAMEMBERT,
     CHARACTERS,
     DEBERTA_V2,
     GPT2,
@@ -27,26 +32,106 @@ from bert_jax.tokenization.interface import (
     MPNET,
     OPENAI_GPT,
     SENTENCEPIECE,
+    T5,
     WORDPIECE,
+    XLM_ROBERTA,
     Tokenizer,
 )
-from bert_jax.tokenization.library import TOKENIZER_FILE
+from bert_jax.tokenization.library import MODEL_INPUTS, TOKENIZER_FILE
 from bert_jax.tokenization.source import (
     BPE_FILE,
     LIBRARY,
     MODEL_FILE,
     SOURCE_MODEL_FILE,
+    TARGET_MODEL_FILE,
     VOCABULARY_FILE,
+    Kind,
     TokenizerSource,
-    read_source,
 )
-from bert_jax.tokenization.unigram_model import LAYOUTS, UNIGRAM
+from bert_jax.tokenization.unigram_model import UNIGRAM
 
-# The kind of tokenizer of each type of model in a `tokenizer.json`.
-_KINDS = {"WordPiece": WORDPIECE, "BPE": BYTE_LEVEL_BPE, UNIGRAM: UNIGRAM}
-_BPE_KINDS = (BYTE_LEVEL_BPE, GPT2, OPENAI_GPT)
-_WORDPIECE_KINDS = (WORDPIECE, MPNET)
-_SENTENCEPIECE_KINDS = (SENTENCEPIECE, DEBERTA_V2, *LAYOUTS)
+_WORDPIECE, _BPE = "WordPiece", "BPE"
+
+
+def _load_bpe(source: TokenizerSource) -> Tokenizer:
+    """The tokenizer of a `tokenizer.json` with a BPE model, whose rules say which."""
+    if openai_gpt.is_of(source.definition):
+        return openai_gpt.load(source)
+    if byte_fallback_bpe.is_of(source.definition):
+        return byte_fallback_bpe.load(source)
+    return byte_level_bpe.load(source)
+
+
+def _load_albert(source: TokenizerSource) -> Tokenizer:
+    """The tokenizer of a .model file, or else of its conversion to a `tokenizer.json`."""
+    has_model = MODEL_FILE in source.files
+    return sentencepiece.load(source) if has_model else unigram.load(source)
+
+
+# For a tokenizer that takes everything from a `tokenizer.json`, by the type of its model.
+_LIBRARY_LOADERS: Mapping[str, Callable[[TokenizerSource], Tokenizer]] = {
+    _WORDPIECE: wordpiece.load,
+    _BPE: _load_bpe,
+    UNIGRAM: unigram.load,
+}
+
+# Hugging Face's classes without "Fast", and whether each gives the second text token type 1.
+_BERT_CLASSES = {
+    **dict.fromkeys(
+        (  # a BertTokenizer in transformers 5
+            *("BertTokenizer", "ConvBertTokenizer", "ElectraTokenizer", "LayoutLMTokenizer"),
+            *("LxmertTokenizer", "MobileBertTokenizer", "SqueezeBertTokenizer"),
+            *("DPRContextEncoderTokenizer", "DPRQuestionEncoderTokenizer"),
+        ),
+        True,
+    ),
+    **dict.fromkeys(("DPRReaderTokenizer", "DistilBertTokenizer"), False),
+}
+_ROBERTA = dict.fromkeys(("RobertaTokenizer", "LongformerTokenizer", "BartTokenizer"), False)
+# transformers 5 gives no types for ALBERT, but its models were trained with them.
+_ALBERT = {"AlbertTokenizer": True}
+
+# What a model needs that supports no other kind, and the files to give, for messages.
+_BPE_FILES = f"{BPE_FILE} and merges.txt, or a {LIBRARY}"
+_BYTES, _GPT_1 = ("byte-level BPE", _BPE_FILES), ("the BPE of GPT-1", _BPE_FILES)
+_XLM_R_FILE, _DEBERTA_FILE, _T5_FILE = (
+    ("the SentencePiece model that it was trained with", f"{name} or {LIBRARY}")
+    for name in ("sentencepiece.bpe.model", "spm.model", MODEL_FILE)
+)
+_LANGUAGES = (
+    "the SentencePiece models of its languages",
+    f"{SOURCE_MODEL_FILE}, {TARGET_MODEL_FILE} and {BPE_FILE}",
+)
+_NO_FILES = ("words that are spelled by characters", "no files of a tokenizer")
+
+_KINDS = (
+    Kind(WORDPIECE, wordpiece.load, _WORDPIECE, _BERT_CLASSES),
+    Kind(MPNET, wordpiece.load, _WORDPIECE, {"MPNetTokenizer": False}),
+    Kind(BYTE_LEVEL_BPE, byte_level_bpe.load, _BPE, _ROBERTA, _BYTES),
+    Kind(GPT2, byte_level_bpe.load, _BPE, {"GPT2Tokenizer": False}, _BYTES),
+    Kind(OPENAI_GPT, openai_gpt.load, _BPE, {"OpenAIGPTTokenizer": False}, _GPT_1),
+    Kind(SENTENCEPIECE, _load_albert, UNIGRAM, _ALBERT),
+    Kind(DEBERTA_V2, deberta_v2.load, UNIGRAM, {"DebertaV2Tokenizer": True}, _DEBERTA_FILE),
+    Kind(CAMEMBERT, unigram.load, UNIGRAM, {"CamembertTokenizer": False}, _XLM_R_FILE),
+    Kind(XLM_ROBERTA, unigram.load, UNIGRAM, {"XLMRobertaTokenizer": False}, _XLM_R_FILE),
+    Kind(T5, unigram.load, UNIGRAM, {"T5Tokenizer": False}, _T5_FILE),
+    Kind(MARIAN, marian.load, "", {"MarianTokenizer": False}, _LANGUAGES),
+    Kind(CHARACTERS, characters.load, "", {"ElmoTokenizer": False}, _NO_FILES),
+)
+_KINDS_BY_NAME = {kind.name: kind for kind in _KINDS}
+_KINDS_BY_CLASS = {name: kind for kind in _KINDS for name in kind.classes}
+# These never read a `tokenizer.json`: code in their class splits the text.
+_PROGRAMS = (
+    *("BertJapaneseTokenizer", "BertweetTokenizer", "CharacterTokenizer", "EsmTokenizer"),
+    *("FlaubertTokenizer", "MecabTokenizer", "PhobertTokenizer", "RoCBertTokenizer"),
+    *("TapasTokenizer", "XLMTokenizer"),
+)
+_FILES_WITH_PIECES = (VOCABULARY_FILE, BPE_FILE, "merges.txt", "*.model", "*.spm")
+_SWITCHES = (
+    "split_by_punct",
+    *("do_lower_case", "strip_accents", "tokenize_chinese_chars", "keep_accents"),
+    *("add_prefix_space", "trim_offsets", "add_bos_token", "add_eos_token", "separate_vocabs"),
+)
 
 
 def load_tokenizer(
@@ -100,8 +185,9 @@ def load_tokenizer(
         "tokenize_chinese_chars": tokenize_chinese_chars,
     }
     arguments = {key: value for key, value in switches.items() if value is not None}
-    source = read_source(path, arguments, kind, vocab_size)
-    tokenizer = _load(source, source.named.kind if source.named else _kind(source))
+    needed = _KINDS_BY_NAME.get(kind) if kind else None
+    source = _read_source(path, arguments, needed, vocab_size)
+    tokenizer = _load(source, source.kind or _kind(source))
     rows = source.rows
     if rows is not None and not wordpiece.is_padded(tokenizer.vocab_size, rows):
         say(
@@ -111,41 +197,125 @@ def load_tokenizer(
     return tokenizer if source.has_types else tokenizer.without_token_types()
 
 
+def _read_source(
+    path: Path, arguments: Mapping[str, bool], needed: Kind | None, rows: int | None
+) -> TokenizerSource:
+    """Reads the JSON files of a directory, or a file by itself.
+
+    Args:
+        path: the directory, or the file.
+        arguments: see `TokenizerSource`.
+        needed: see `TokenizerSource`.
+        rows: see `TokenizerSource`; None: `vocab_size` of a `config.json` in the directory.
+
+    Raises:
+        UserError: a file is damaged, or names a class that is not supported.
+    """
+    if not path.is_dir():
+        name = {".json": TOKENIZER_FILE, ".model": MODEL_FILE}.get(path.suffix, VOCABULARY_FILE)
+        files = {BPE_FILE if path.name == BPE_FILE else name: path}
+        definition = _read(path) if TOKENIZER_FILE in files else None
+        return TokenizerSource(
+            path.parent, files, arguments, needed, rows, definition, is_alone=True
+        )
+    check_undamaged(
+        path, ["tokenizer*.json", *_FILES_WITH_PIECES, SPECIAL_TOKENS_FILE, ADDED_TOKENS_FILE]
+    )
+    names = (TOKENIZER_FILE, VOCABULARY_FILE, BPE_FILE, MODEL_FILE, SOURCE_MODEL_FILE)
+    files = {name: path / name for name in names if is_there(path / name)}
+    if MODEL_FILE not in files and len(models := list(path.glob("*.model"))) == 1:
+        files[MODEL_FILE] = models[0]
+    definition = _read(files[TOKENIZER_FILE]) if TOKENIZER_FILE in files else None
+    config_path, model_path = path / CONFIG_FILE, path / DESCRIPTION
+    config, model_config = (_read(p) if is_there(p) else {} for p in (config_path, model_path))
+    _check_config(config_path, config)
+    if rows is None and isinstance(stated := model_config.get("vocab_size"), int):
+        rows = stated
+    class_name, kind, has_types = None, "", True
+    for named_in, fields in ((model_path, model_config), (config_path, config)):
+        if (name := fields.get("tokenizer_class")) is not None:
+            class_name, (kind, has_types) = name, _class(named_in, name, definition)
+    if (inputs := config.get("model_input_names")) is not None:
+        has_types = MODEL_INPUTS[1] in inputs
+    return TokenizerSource(
+        path, files, arguments, needed, rows, definition, config, class_name, has_types, kind
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return read_json_object(path, remedy=READ_REMEDY)
+
+
+def _check_config(path: Path, config: Mapping[str, Any]) -> None:
+    """Raises UserError if a value of a `tokenizer_config.json` is of another type."""
+    for key in _SWITCHES:
+        if not isinstance(config.get(key), bool | None):
+            raise UserError(f"{path}: {key} is {config[key]!r:.80}; give true or false")
+    inputs, split = config.get("model_input_names"), config.get("split_special_tokens", False)
+    if not isinstance(inputs, list | None):
+        raise UserError(f"{path}: model_input_names is {inputs!r:.80}; give a list of names")
+    if split is not False:
+        raise UserError(f"{path}: split_special_tokens is {split!r:.80}; only False is supported")
+
+
+def _class(path: Path, name: Any, definition: Mapping[str, Any] | None) -> tuple[str, bool]:
+    """The kind of Hugging Face's class with this name in a file, and whether it gives types.
+
+    Raises:
+        UserError: the class is not supported, and there is no `tokenizer.json`.
+    """
+    base = str(name).removesuffix("Fast")
+    if base in _KINDS_BY_CLASS:
+        kind = _KINDS_BY_CLASS[base]
+        return kind.name, kind.classes[base]
+    if base in _PROGRAMS:
+        raise UserError(
+            f"{path}: tokenizer_class is {name}, a program that splits text in its own way; it is "
+            "not supported: give a model with another tokenizer"
+        )
+    if definition is None:
+        raise UserError(
+            f"{path}: tokenizer_class is {name!r:.80}, which is supported only with a "
+            "tokenizer.json: save the tokenizer with transformers into one"
+        )
+    return LIBRARY, False
+
+
 def _kind(source: TokenizerSource) -> str:
     """The kind for files that name no class: the family's, if they are of that kind."""
-    files, expected = source.files, source.needed
+    files, has_model = source.files, MODEL_FILE in source.files
+    expected, expected_model = (
+        (source.needed.name, source.needed.model) if source.needed else ("", "")
+    )
     if expected == CHARACTERS and not files:
         return CHARACTERS
-    has_model = MODEL_FILE in files
-    of_model = expected if expected in _SENTENCEPIECE_KINDS else SENTENCEPIECE
     if expected in (SENTENCEPIECE, DEBERTA_V2) and has_model:
-        return of_model
+        return expected
     if SOURCE_MODEL_FILE in files:
         source.check_kind(files[SOURCE_MODEL_FILE], MARIAN)
         return MARIAN
     if source.definition is not None:
-        name, kind = TOKENIZER_FILE, _KINDS.get(model_type(source.definition), UNIGRAM)
-        if kind == UNIGRAM and expected in _SENTENCEPIECE_KINDS:
-            kind = expected
-        if kind in _BPE_KINDS and expected in _BPE_KINDS:
-            kind = expected
-        # ALBERT's directories hold a conversion of their .model file, which gives other ids.
-        if kind in (UNIGRAM, *_SENTENCEPIECE_KINDS) and has_model:
-            return of_model
-    elif BPE_FILE in files and (expected in _BPE_KINDS or VOCABULARY_FILE not in files):
-        name, kind = BPE_FILE, expected if expected in _BPE_KINDS else BYTE_LEVEL_BPE
+        name, model = TOKENIZER_FILE, model_type(source.definition)
+    elif BPE_FILE in files and (expected_model == _BPE or VOCABULARY_FILE not in files):
+        name, model = BPE_FILE, _BPE
     elif VOCABULARY_FILE in files:
-        name, kind = VOCABULARY_FILE, WORDPIECE
+        name, model = VOCABULARY_FILE, _WORDPIECE
     elif has_model:
-        name, kind = MODEL_FILE, of_model
+        name, model = MODEL_FILE, UNIGRAM
     else:
         known = ", ".join((TOKENIZER_FILE, VOCABULARY_FILE, BPE_FILE))
         raise UserError(
             f"{source.directory} has no {known} or *.model file; copy the tokenizer's files there, "
             "or give another directory"
         )
-    if kind == WORDPIECE and expected in _WORDPIECE_KINDS:
-        kind = expected
+    if model in (_WORDPIECE, _BPE):
+        kind = WORDPIECE if model == _WORDPIECE else BYTE_LEVEL_BPE
+    else:
+        model, kind = UNIGRAM, SENTENCEPIECE if has_model else UNIGRAM
+    kind = expected if model == expected_model else kind
+    # ALBERT's directories hold a conversion of their .model file, which gives other ids.
+    if name == TOKENIZER_FILE and model == UNIGRAM and has_model:
+        return kind
     source.check_kind(files[name], kind)
     says_all = name == TOKENIZER_FILE and (source.is_alone or kind != expected)
     return LIBRARY if says_all else kind
@@ -153,33 +323,18 @@ def _kind(source: TokenizerSource) -> str:
 
 def _load(source: TokenizerSource, kind: str) -> Tokenizer:
     """The tokenizer of a kind; the type of its model decides for `LIBRARY`."""
-    known = model_type(source.definition)
-    if kind == DEBERTA_V2 and MODEL_FILE not in source.files:
+    model, has_model = model_type(source.definition), MODEL_FILE in source.files
+    if kind == DEBERTA_V2 and not has_model:
         kind = LIBRARY  # its class has other rules than its model
-    of_library = _KINDS.get(known) if kind == LIBRARY else None
-    if kind == LIBRARY and of_library is None:
-        raise UserError(
-            f"{source.path(TOKENIZER_FILE)}: the model is {known}; only {', '.join(_KINDS)} are "
-            f"read from a {TOKENIZER_FILE}: {OTHER_MODEL}"
-        )
-    definition = source.definition
-    if kind == CHARACTERS:
-        return characters.load(dataclasses.replace(source, kind=kind))
-    if kind == MARIAN:  # its class never reads a tokenizer.json
-        return marian.load(dataclasses.replace(source, kind=kind, definition=None))
-    if kind in _SENTENCEPIECE_KINDS and MODEL_FILE in source.files and known != UNIGRAM:
-        definition = None  # of another model than the .model file
-    source = dataclasses.replace(source, kind=kind, definition=definition)
-    if {kind, of_library}.intersection(_WORDPIECE_KINDS):
-        return wordpiece.load(source)
-    if kind == OPENAI_GPT or (of_library == BYTE_LEVEL_BPE and openai_gpt.is_of(definition)):
-        return openai_gpt.load(source)
-    if of_library == BYTE_LEVEL_BPE and byte_fallback_bpe.is_of(definition):
-        return byte_fallback_bpe.load(source)
-    if {kind, of_library}.intersection(_BPE_KINDS):
-        return byte_level_bpe.load(source)
-    if kind == SENTENCEPIECE and MODEL_FILE in source.files:
-        return sentencepiece.load(source)
-    if kind == DEBERTA_V2:
-        return deberta_v2.load(source)
-    return unigram.load(source)
+    if kind == LIBRARY:
+        if model not in _LIBRARY_LOADERS:
+            raise UserError(
+                f"{source.path(TOKENIZER_FILE)}: the model is {model}; only "
+                f"{', '.join(_LIBRARY_LOADERS)} are read from a {TOKENIZER_FILE}: {OTHER_MODEL}"
+            )
+        return _LIBRARY_LOADERS[model](dataclasses.replace(source, kind=kind))
+    row = _KINDS_BY_NAME[kind]
+    # Marian's class never reads a tokenizer.json; others may be of another model than the .model.
+    is_other = row.model == UNIGRAM and has_model and model != UNIGRAM
+    definition = None if kind == MARIAN or is_other else source.definition
+    return row.load(dataclasses.replace(source, kind=kind, definition=definition))

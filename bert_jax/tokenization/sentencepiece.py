@@ -339,7 +339,7 @@ def load(source: TokenizerSource) -> SentencePieceTokenizer:
         UserError: a file is missing or damaged, or has rules that are not supported.
     """
     path, arguments = source.files[MODEL_FILE], source.arguments
-    has_class = source.named is not None
+    has_class = source.class_name is not None
     if "tokenize_chinese_chars" in arguments:
         raise UserError(f"{path}: tokenize_chinese_chars is for WordPiece only; leave it out")
     content, proto = read_model(path)

@@ -186,10 +186,10 @@ def load(source: TokenizerSource) -> UnigramTokenizer:
             "copy the tokenizer's files there"
         )
     pieces = dict(model.pieces)
-    if ALBERT[2] in pieces and not source.named:
+    if ALBERT[2] in pieces and source.class_name is None:
         source.check_kind(path, DEBERTA_V2 if BRACKETED[1] in pieces else SENTENCEPIECE)
     if kind == SENTENCEPIECE:
-        named, steps = source.named is not None, model.normalizer
+        named, steps = source.class_name is not None, model.normalizer
         model = model.with_rules(
             albert_cleaning(
                 do_lower_case=bool(source.switch("do_lower_case", named or CASE in steps)),

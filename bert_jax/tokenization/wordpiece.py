@@ -288,7 +288,7 @@ def load(source: TokenizerSource) -> WordPieceTokenizer:
     default = kind.class_description
     if definition is None:
         pieces = read_vocabulary(path, source.rows)
-        lowercase = source.named is not None or looks_lowercased(pieces)
+        lowercase = source.class_name is not None or looks_lowercased(pieces)
     else:
         model = checked_model(path, definition, "WordPiece")
         pieces, lowercase = checked_pieces(path, model.get("vocab")), True
