@@ -145,7 +145,7 @@ def prepare(
                 _publish(files, output)
             except _NoTokenError:  # another text is other work
                 shutil.rmtree(local / _FILES)
-                _remove_work(local, batches)
+                remove(batches)
                 raise
             except OSError as error:
                 raise not_written(local, error) from error
@@ -160,18 +160,14 @@ def prepare(
                 "warning: the text is one document, and a training needs a second one for its "
                 "validation: separate documents by empty lines, or give another file"
             )
-        _remove_work(local, batches)  # of this call, or of one interrupted just before its end
+        remove(batches)  # of this call, or of one interrupted just before its end
+        with contextlib.suppress(OSError):  # it has files of others
+            local.rmdir()
     return manifest
 
 
 class _NoTokenError(OptionError):
     """There is no token in the text of all sources."""
-
-
-def _remove_work(local: Path, batches: Path) -> None:
-    remove(batches)
-    with contextlib.suppress(OSError):  # it has files of others
-        local.rmdir()
 
 
 def statistics(
