@@ -18,7 +18,7 @@ from bert_jax.tokenization.definition import check_unknown, checked_pieces
 from bert_jax.tokenization.description import Description, SpecialTokens, Token
 from bert_jax.tokenization.encoding import Encoding, Pieces, Template, check_texts
 from bert_jax.tokenization.interface import Tokenizer
-from bert_jax.tokenization.sentencepiece import WORD_MARKER, Splitter, read_model
+from bert_jax.tokenization.sentencepiece import WORD_MARKER, PlacedPiece, Splitter, read_model
 from bert_jax.tokenization.source import (
     BPE_FILE,
     SOURCE_MODEL_FILE,
@@ -145,24 +145,14 @@ class MarianTokenizer(Tokenizer):
         return [piece for piece in self._pieces if piece.startswith(_CODE_START)]
 
     def to_pieces(self, texts: Sequence[str]) -> list[Pieces]:
-        return [self._pieces_of(text) for text in texts]
+        return [self._splitter.pieces(text, self._encode_part) for text in texts]
 
-    def _pieces_of(self, text: str) -> Pieces:
-        result, word_id, language = Pieces([], [], [], []), -1, self._current
+    def _encode_part(self, text: str, start: int) -> list[PlacedPiece]:
+        """The pieces of a text that begins at `start`, see `Splitter.pieces`."""
+        language = self._current
         unknown = language.ids[self._pieces[self.special_id("unk", "Marian")]]
-        for added, start, end in self._splitter.parts(text):
-            if added is None:
-                found = language.pieces(text[start:end], start)
-                encoded = [(language.ids.get(piece, unknown), piece, at) for piece, at in found]
-            else:
-                encoded = [(added, self._pieces[added], (start, end))]
-            for index, (token_id, piece, offsets) in enumerate(encoded):
-                word_id += index == 0 or piece.startswith(WORD_MARKER)
-                result.ids.append(token_id)
-                result.tokens.append(piece)
-                result.offsets.append(offsets)
-                result.word_ids.append(word_id)
-        return result
+        found = language.pieces(text, start)
+        return [(language.ids.get(piece, unknown), piece, offsets) for piece, offsets in found]
 
     def encode_targets(
         self, texts: Sequence[str], *, max_length: int | None = None

@@ -2,7 +2,7 @@
 
 import copy
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +24,9 @@ from bert_jax.tokenization.interface import Tokenizer
 from bert_jax.tokenization.source import MODEL_FILE, TokenizerSource
 
 WORD_MARKER = "▁"
+
+PlacedPiece = tuple[int, str, tuple[int, int]]
+"""The id of a piece, its text, and the (start, end) in characters where it stands in a text."""
 
 
 class Splitter:
@@ -47,6 +50,7 @@ class Splitter:
         added = library.get_added_tokens_decoder().items()
         self.library = library
         self.ids = {number: ids[token.content] for number, token in added}
+        self.contents = {ids[token.content]: token.content for token in tokens}
         # First characters of the tokens; a normalised token may begin with other characters.
         is_plain = not any(token.normalized for token in tokens)
         self.firsts = {token.content[0] for token in tokens} if is_plain else None
@@ -62,6 +66,27 @@ class Splitter:
                     parts += [(None, last, start), (self.ids[number], start, end)]
                     last = end
         return [*parts, (None, last, len(text))]
+
+    def pieces(self, text: str, encode: Callable[[str, int], list[PlacedPiece]]) -> Pieces:
+        """The added tokens of a text, and the pieces between them; a word begins at "▁".
+
+        Args:
+            text: the text.
+            encode: makes pieces of a part without added tokens, which begins at a position.
+        """
+        result, word_id = Pieces([], [], [], []), -1
+        for added, start, end in self.parts(text):
+            if added is None:
+                encoded = encode(text[start:end], start)
+            else:
+                encoded = [(added, self.contents[added], (start, end))]
+            for index, (token_id, piece, offsets) in enumerate(encoded):
+                word_id += index == 0 or piece.startswith(WORD_MARKER)
+                result.ids.append(token_id)
+                result.tokens.append(piece)
+                result.offsets.append(offsets)
+                result.word_ids.append(word_id)
+        return result
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -159,28 +184,10 @@ class SentencePieceTokenizer(Tokenizer):
         return changed
 
     def to_pieces(self, texts: Sequence[str]) -> list[Pieces]:
-        parts = [self._splitter.parts(text) for text in texts]
-        return [self._pieces_of(*each) for each in zip(texts, parts, strict=True)]
+        return [self._splitter.pieces(text, self._encode_part) for text in texts]
 
-    def _pieces_of(self, text: str, parts: Sequence[tuple[int | None, int, int]]) -> Pieces:
-        result = Pieces([], [], [], [])
-        word_id = -1
-        for added, start, end in parts:
-            if added is None:
-                encoded = self._ids_and_offsets(text[start:end], start)
-            else:
-                encoded = [(added, (start, end))]
-            for index, (token_id, offsets) in enumerate(encoded):
-                piece = self._pieces[token_id]
-                word_id += index == 0 or piece.startswith(WORD_MARKER)
-                result.ids.append(token_id)
-                result.tokens.append(piece)
-                result.offsets.append(offsets)
-                result.word_ids.append(word_id)
-        return result
-
-    def _ids_and_offsets(self, text: str, start: int) -> list[tuple[int, tuple[int, int]]]:
-        """Ids of text without special tokens, each with its (start, end), counted from `start`."""
+    def _encode_part(self, text: str, start: int) -> list[PlacedPiece]:
+        """The pieces of a text that begins at `start`, see `Splitter.pieces`."""
         cleaned, origins = self.cleaner.clean_with_origins(text)
         mapping = self._library.encode(cleaned, return_type="offset_mapping")
         encoded = []
@@ -195,7 +202,8 @@ class SentencePieceTokenizer(Tokenizer):
             end = min(max(end, begin + 1), len(cleaned))
             begin = min(begin, end - 1)
             for part, first, last in self._split(token_id, begin, end):
-                encoded.append((part, (start + origins[first], start + origins[last - 1] + 1)))
+                offsets = (start + origins[first], start + origins[last - 1] + 1)
+                encoded.append((part, self._pieces[part], offsets))
         return encoded
 
     def _is_space(self, character: str) -> bool:
