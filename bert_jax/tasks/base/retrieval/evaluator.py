@@ -5,7 +5,9 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bert_jax.data.examples import Candidates, Example, Text
+import numpy as np
+
+from bert_jax.data.examples import Candidates, Example, Text, texts_of
 from bert_jax.data.runs import check_names, write_run
 from bert_jax.errors import OptionError
 from bert_jax.metrics import unknown_metric
@@ -13,10 +15,10 @@ from bert_jax.metrics.ranking import Run, cutoff_of, ranking_metrics
 from bert_jax.metrics.recall_curve import draw_recall
 from bert_jax.models.vectors import DOCUMENT, QUERY
 from bert_jax.process import say
+from bert_jax.search.bm25 import WordSearcher
 from bert_jax.tasks.base.labelled_evaluator import mean_over_sets, metrics_of_sets
 from bert_jax.tasks.base.labelled_options import LabelledOptions
 from bert_jax.tasks.base.predictor import BatchOptions, Model
-from bert_jax.tasks.base.retrieval.baseline import word_run
 from bert_jax.tasks.base.retrieval.interaction import Interaction
 from bert_jax.tasks.base.retrieval.options import RetrievalData
 from bert_jax.tasks.base.retrieval.sets import RankedSet, ranked_set
@@ -158,7 +160,7 @@ class RankingEvaluator(Evaluator):
         for each in self.splits.validation:
             ranked = self.sets[each.name]
             if len(self.collection) <= _MOST_OF_WORDS:
-                run = word_run(ranked, self.collection, _DEPTH)
+                run = _word_run(ranked, self.collection, _DEPTH)
                 values = self._metrics(ranked, run)
                 metrics[each.name] = {f"{name}_bm25": value for name, value in values.items()}
         return metrics
@@ -176,3 +178,24 @@ class RankingEvaluator(Evaluator):
                 relevant_from=self.data.relevant_from,
             )
             yield f"{name}.recall.png", draw
+
+
+def _word_run(ranked: RankedSet, collection: Mapping[str, Text], depth: int) -> Run:
+    """The first documents of each query by BM25, for English; of a list all its documents.
+
+    It is the baseline: the search by words that vectors should beat.
+    """
+    documents = collection if ranked.documents is None else ranked.documents
+    ids = np.array(list(documents), object)
+    searcher = WordSearcher.of_texts(" ".join(texts_of(text)) for text in documents.values())
+    run = {}
+    for query, text in ranked.queries.items():
+        # One query at a time: of a list, every document that shares a word has a score.
+        (scores,), (numbers,) = searcher.search(
+            [text], min(depth, len(ids)) if ranked.lists is None else len(ids)
+        )
+        score_of = dict(zip(ids[numbers[numbers >= 0]], map(float, scores), strict=False))
+        if ranked.lists is not None:
+            score_of = {document: score_of.get(document, 0.0) for document in ranked.lists[query]}
+        run[query] = score_of
+    return run
