@@ -25,6 +25,7 @@ from bert_jax.sharding.hosts import fetch, same_on_all_hosts
 from bert_jax.sharding.mesh import batch_parts, explain_out_of_memory, programs_may_overlap
 from bert_jax.sharding.rules import on_mesh
 from bert_jax.tasks.base.predictor import EncodedExample, ExampleError, Notes, Predictor
+from bert_jax.tasks.base.text_rows import map_valid
 
 Example = TypeVar("Example")
 Prediction = TypeVar("Prediction")
@@ -142,19 +143,12 @@ class _Computation(Generic[Example, Prediction]):
         if len(self._decoded) < len(self._valid):
             return None
         decoded = [self._decoded.get(index, each) for index, each in enumerate(self.encoded)]
-        valid = [each for each in decoded if not isinstance(each, ExampleError)]
-        predictions = _with_errors(decoded, self._predictor.predictions(valid))
+        predictions = map_valid(decoded, self._predictor.predictions)
         notes = Notes.total(each.notes for each in self._valid.values())
         if most := self._predictor.trained_length:
             rows = (row for each in self._valid.values() for row in each.rows)
             notes = dataclasses.replace(notes, longer=sum(len(row) > most for row in rows))
         return Window(self._examples, predictions, self._is_full, notes)
-
-
-def _with_errors(items: Iterable[Any], results: Iterable[Any]) -> list[Any]:
-    """The results for the items that are no ExampleError, with those errors in their places."""
-    made = iter(results)
-    return [each if isinstance(each, ExampleError) else next(made) for each in items]
 
 
 class Engine(Generic[Example, Prediction]):
@@ -300,8 +294,7 @@ class Engine(Generic[Example, Prediction]):
             yield _Computation(predictor, chosen, encoded, start=start, is_full=False)
 
     def _encode(self, examples: Sequence[Any]) -> list[EncodedExample | ExampleError]:
-        valid = [each for each in examples if not isinstance(each, ExampleError)]
-        return _with_errors(examples, self.predictor.encode(valid))
+        return map_valid(examples, self.predictor.encode)
 
     def _begin(
         self, examples: Iterable[Example], strict: bool, cache: OutputCache | None

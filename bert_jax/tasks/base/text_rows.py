@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from bert_jax.data.examples import Text, texts_of
@@ -20,6 +20,8 @@ from bert_jax.tasks.base.predictor import (
 from bert_jax.tokenization import Encoding, Tokenizer
 from bert_jax.tokenization.encoding import half_surrogate
 
+Input = TypeVar("Input")
+Output = TypeVar("Output")
 Prediction = TypeVar("Prediction")
 
 # A text with more characters per token of the limit is shortened before it is tokenised.
@@ -88,12 +90,12 @@ class TextEncoder:
         self, examples: Sequence[Sequence[Text] | ExampleError]
     ) -> list[EncodedExample | ExampleError]:
         """Examples of several texts: each has a row for each of its texts."""
-        texts = [text for each in examples if not isinstance(each, ExampleError) for text in each]
-        encoded = iter(self(texts))
-        return [
-            each if isinstance(each, ExampleError) else _joined([next(encoded) for _ in each])
-            for each in examples
-        ]
+
+        def encode(valid: list[Sequence[Text]]) -> list[EncodedExample | ExampleError]:
+            encoded = iter(self([text for texts in valid for text in texts]))
+            return [_joined([next(encoded) for _ in texts]) for texts in valid]
+
+        return map_valid(examples, encode)
 
     def _error(self, text: Any) -> ExampleError | None:
         if isinstance(text, str):
@@ -206,6 +208,15 @@ def beginning(tokenizer: Tokenizer, text: str, tokens: int) -> str:
                 return text[:end]
         size *= 4
     return text
+
+
+def map_valid(
+    items: Iterable[Input | ExampleError], function: Callable[[list[Input]], Iterable[Output]]
+) -> list[Output | ExampleError]:
+    """What a function makes of the items that are no error, with the errors in their places."""
+    items = list(items)
+    results = iter(function([each for each in items if not isinstance(each, ExampleError)]))
+    return [each if isinstance(each, ExampleError) else next(results) for each in items]
 
 
 def text_error(*texts: Any) -> ExampleError | None:

@@ -24,7 +24,7 @@ from bert_jax.data.readers.squad import (
     distinct_ids,
     open_questions,
 )
-from bert_jax.data.windows.passages import PassageWindow, PassageWindows
+from bert_jax.data.windows.passages import PassageWindows
 from bert_jax.errors import UserError, require_at_least, require_between
 from bert_jax.models.encoder_with_head import apply_model, model_inputs
 from bert_jax.models.heads.question_answering import (
@@ -52,7 +52,7 @@ from bert_jax.tasks.base.predictor import (
     check_head,
     not_one_string,
 )
-from bert_jax.tasks.base.text_rows import text_error
+from bert_jax.tasks.base.text_rows import map_valid, text_error
 from bert_jax.tasks.question_answering.options import (
     DEFAULT_LENGTH,
     AnswerRequest,
@@ -302,17 +302,13 @@ class SpanPredictor(Predictor[Question, RankedSpans]):
 def _encode(
     windows: PassageWindows, request: AnswerRequest, examples: Sequence[Question]
 ) -> list[EncodedExample | ExampleError]:
+    def encode(pairs: list[tuple[str, str]]) -> Iterator[EncodedExample]:
+        for pair, rows in zip(pairs, windows(pairs), strict=True):
+            notes = Notes(cut=rows[0].is_cut, empty=not all(map(str.strip, pair)))
+            yield EncodedExample(rows, notes, request)
+
     pairs = [(example.question, example.passage) for example in examples]
-    checked = [(pair, text_error(*pair)) for pair in pairs]
-    made = iter(windows([pair for pair, error in checked if error is None]))
-    return [error or _encoded(pair, next(made), request) for pair, error in checked]
-
-
-def _encoded(
-    pair: tuple[str, str], windows: Sequence[PassageWindow], request: AnswerRequest
-) -> EncodedExample:
-    notes = Notes(cut=windows[0].is_cut, empty=not all(map(str.strip, pair)))
-    return EncodedExample(windows, notes, request)
+    return map_valid((text_error(*pair) or pair for pair in pairs), encode)
 
 
 @functools.partial(jax.jit, static_argnames=("module", "answer_length"))

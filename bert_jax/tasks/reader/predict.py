@@ -29,6 +29,7 @@ from bert_jax.tasks.base.predictor import (
     check_finite,
     check_head,
 )
+from bert_jax.tasks.base.text_rows import map_valid
 from bert_jax.tasks.question_answering.spans import AnswerSpan, best_spans
 from bert_jax.tasks.ranking.predict import CandidatesPredictor, candidates_error
 from bert_jax.tokenization import Encoding, Tokenizer
@@ -79,17 +80,16 @@ class PassageRows:
 
     def __call__(self, examples: Sequence[Candidates]) -> list[EncodedExample | ExampleError]:
         """The rows of each question, one for each passage; or why it has none."""
-        errors = list(map(candidates_error, examples))
-        used = [each for each, error in zip(examples, errors, strict=True) if error is None]
-        passages = [texts_of(text) for each in used for text in each.documents]
-        questions = self._tokenize([each.query for each in used])
+        return map_valid((candidates_error(each) or each for each in examples), self._encoded)
+
+    def _encoded(self, examples: list[Candidates]) -> Iterator[EncodedExample]:
+        passages = [texts_of(text) for each in examples for text in each.documents]
+        questions = self._tokenize([each.query for each in examples])
         titles = iter(self._tokenize([" ".join(passage[:-1]) for passage in passages]))
         texts = iter(self._tokenize([passage[-1] for passage in passages]))
-        rows = iter(
-            [self._row(question, next(titles), next(texts)) for _ in each.documents]
-            for question, each in zip(questions, used, strict=True)
-        )
-        return [error or _encoded(next(rows)) for error in errors]
+        for question, each in zip(questions, examples, strict=True):
+            rows = [self._row(question, next(titles), next(texts)) for _ in each.documents]
+            yield EncodedExample(rows, Notes(texts=len(rows), cut=sum(row.is_cut for row in rows)))
 
     def _tokenize(self, texts: list[str]) -> list[Encoding]:
         return self._tokenizer.encode_batch(texts, add_special_tokens=False)
@@ -112,10 +112,6 @@ class PassageRows:
             passage=text,
             is_cut=len(kept) < len(text),
         )
-
-
-def _encoded(rows: Sequence[PassageWindow]) -> EncodedExample:
-    return EncodedExample(rows, Notes(texts=len(rows), cut=sum(row.is_cut for row in rows)))
 
 
 class ReaderPredictor(CandidatesPredictor[ReadAnswer | None]):

@@ -26,7 +26,7 @@ from bert_jax.tasks.base.predictor import (
     check_head,
     softmax,
 )
-from bert_jax.tasks.base.text_rows import text_error
+from bert_jax.tasks.base.text_rows import map_valid, text_error
 from bert_jax.tokenization import Encoding
 from bert_jax.tokenization.wordpiece import WordPieceTokenizer
 
@@ -115,10 +115,12 @@ class PiecePredictor(Predictor[str, list[list[ScoredPiece]]]):
         self, examples: Sequence[Any], step: int | None
     ) -> list[EncodedExample | ExampleError]:
         """`step`: tokens from the start of a window to the next; None: half a window."""
-        errors = [text_error(text) for text in examples]
-        texts = [text for text, error in zip(examples, errors, strict=True) if error is None]
-        tokens = iter(self.model.tokenizer.encode_batch(texts, add_special_tokens=False))
-        return [error or self._windows(next(tokens), step) for error in errors]
+
+        def encode(texts: list[str]) -> list[EncodedExample | ExampleError]:
+            tokens = self.model.tokenizer.encode_batch(texts, add_special_tokens=False)
+            return [self._windows(each, step) for each in tokens]
+
+        return map_valid((text_error(text) or text for text in examples), encode)
 
     def _windows(self, tokens: Encoding, step: int | None) -> EncodedExample | ExampleError:
         capacity, starts = self._capacity, range(len(tokens) + 1)  # each token is a unit

@@ -53,7 +53,7 @@ from bert_jax.tasks.base.predictor import (
     check_head,
     is_sequence_of_texts,
 )
-from bert_jax.tasks.base.text_rows import text_error
+from bert_jax.tasks.base.text_rows import map_valid, text_error
 from bert_jax.tasks.tagging.tagged_words import Entity, TaggedWord, Tagging
 from bert_jax.tasks.tagging.tags import (
     Decoded,
@@ -150,25 +150,21 @@ class TagPredictor(Predictor[Any, Tagging]):
         return super().encoder(request)
 
     def encode(self, examples: Sequence[Any]) -> list[EncodedExample | ExampleError]:
-        sentences = [_checked(_sentence(example)) for example in examples]
+        return map_valid((_error(each) or each for each in examples), self._encoded)
+
+    def _encoded(self, examples: list[Any]) -> Iterator[EncodedExample]:
+        sentences = map(_sentence, examples)
         texts = [each for each in sentences if isinstance(each, str) and self._has_pieces(each)]
         tokens = iter(self.model.tokenizer.encode_batch(texts, add_special_tokens=False))
-        split = [
-            each if isinstance(each, ExampleError) else self._split(example, each, tokens)
-            for example, each in zip(examples, sentences, strict=True)
-        ]
-        in_words = (each for each in split if isinstance(each, _Split) and each.tokens is None)
-        windows = iter(self._rows([sentence.texts for sentence in in_words]))
-
-        def encoded(sentence: _Split) -> EncodedExample:
+        split = [self._split(example, tokens) for example in examples]
+        windows = iter(self._rows([each.texts for each in split if each.tokens is None]))
+        for sentence in split:
             rows = (
                 next(windows)
                 if sentence.tokens is None
                 else self._rows.from_tokens(sentence.tokens, sentence.words, sentence.text)
             )
-            return _EncodedSentence(rows, sentence=sentence)
-
-        return [each if isinstance(each, ExampleError) else encoded(each) for each in split]
+            yield _EncodedSentence(rows, sentence=sentence)
 
     @property
     def _has_words(self) -> bool:
@@ -179,11 +175,12 @@ class TagPredictor(Predictor[Any, Tagging]):
         """Whether pieces of a text are its words."""
         return not self._has_words or has_unspaced(text)
 
-    def _split(self, example: Any, sentence: Words, tokens: Iterator[Encoding]) -> "_Split":
+    def _split(self, example: Any, tokens: Iterator[Encoding]) -> "_Split":
         """The words of an example; `tokens` has the next one that `_has_pieces`."""
         if isinstance(example, Sentence) and example.text:
             spans = zip(example.words, example.spans, strict=True)
             return _Split(example.text, [Word(word, *span) for word, span in spans])
+        sentence = _sentence(example)
         if not isinstance(sentence, str):
             return _Split(" ".join(sentence), join_words(sentence))
         if not self._has_pieces(sentence):
@@ -243,12 +240,14 @@ def _names_of(labels: tuple[str, ...]) -> TagNames:
     return names
 
 
-def _checked(sentence: Any) -> Words | ExampleError:
+def _error(example: Any) -> ExampleError | None:
+    """Why a sentence cannot be encoded; None if it can."""
+    sentence = _sentence(example)
     texts = (sentence,) if isinstance(sentence, str) else sentence
     if not is_sequence_of_texts(texts):
         rule = "give a string or a list of words"
         return ExampleError(f"{sentence!r:.80} is not a sentence; {rule}")
-    return text_error(*texts) or sentence
+    return text_error(*texts)
 
 
 def _sentence(example: Any) -> Any:
