@@ -116,7 +116,7 @@ class ByteFallbackBPETokenizer(LibraryTokenizer):
         self._save(directory, {"tokenizer_class": LIBRARY_CLASS}, max_length)
 
 
-def is_of(definition: Mapping[str, Any] | None) -> bool:
+def has_byte_pieces(definition: Mapping[str, Any] | None) -> bool:
     """Whether a `tokenizer.json` with a BPE model has pieces for bytes."""
     return definition is not None and definition["model"].get("byte_fallback") is True
 

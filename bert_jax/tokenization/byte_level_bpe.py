@@ -54,7 +54,7 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
     """
 
     class_description = Description(
-        SpecialTokens.of(FAIRSEQ, mask_takes_space=True), FAIRSEQ_TEMPLATE
+        SpecialTokens.from_names(FAIRSEQ, mask_takes_space=True), FAIRSEQ_TEMPLATE
     )
     # As in fairseq, punctuation without a space before it belongs to the word before it.
     _word_markers = WORD_MARKERS
@@ -155,9 +155,9 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
         )
         added = [
             Token(word, single_word=True, special=False)
-            for word, *of_word in zip(words, forms, forms[len(words) :], strict=False)
+            for word, *both in zip(words, forms, forms[len(words) :], strict=False)
             # A piece of bytes may look like a word: "Ã©" is how "é" is written.
-            if all(len(form) > 1 for form in of_word) and self.token_to_id(word) is None
+            if all(len(form) > 1 for form in both) and self.token_to_id(word) is None
         ]
         return self._with_tokens(added)
 
@@ -209,17 +209,17 @@ def load(source: TokenizerSource) -> ByteLevelBPETokenizer:
     path, definition = source.path(BPE_FILE), source.definition
     source.check_no_arguments(path, "do not apply to byte-level BPE, which encodes text as it is")
     pieces, merges = read_bpe(source)
-    of_file = None if definition is None else _checked_rules(path, definition)
+    stated = None if definition is None else _checked_rules(path, definition)
     switches = ByteLevelSwitches(
         add_prefix_space=bool(source.switch("add_prefix_space")),
         trim_offsets=bool(source.switch("trim_offsets", True)),
     )
-    if source.kind == LIBRARY and of_file is not None:
-        switches = of_file
+    if source.kind == LIBRARY and stated is not None:
+        switches = stated
     kind = ByteLevelBPETokenizer
     if source.kind == GPT2:
         kind = GPT2Tokenizer
-        is_trimmed = of_file is not None and of_file.trim_offsets and not source.sets_ends
+        is_trimmed = stated is not None and stated.trim_offsets and not source.sets_ends
         switches = dataclasses.replace(switches, trim_offsets=is_trimmed)
     described = source.describe(kind.class_description, pieces)
     # Only a class that reads everything from the file takes its normaliser.

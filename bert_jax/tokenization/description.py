@@ -118,7 +118,9 @@ class SpecialTokens:
     extra: tuple[Token, ...] = ()
 
     @classmethod
-    def of(cls, spelling: tuple[str, ...], *, mask_takes_space: bool = False) -> "SpecialTokens":
+    def from_names(
+        cls, spelling: tuple[str, ...], *, mask_takes_space: bool = False
+    ) -> "SpecialTokens":
         """The defaults of a class: names of `BERT_ROLES`; <s> is also bos, and </s> is eos."""
         tokens = {f"{role}_token": Token(n) for role, n in zip(BERT_ROLES, spelling, strict=True)}
         tokens["mask_token"] = dataclasses.replace(tokens["mask_token"], lstrip=mask_takes_space)

@@ -131,7 +131,7 @@ class ImageProcessing:
         return {key: value for key, value in {**self.other, **own}.items() if value is not None}
 
     @classmethod
-    def of_colours(cls, channels: int, size: Size) -> Self:
+    def for_channels(cls, channels: int, size: Size) -> Self:
         """Images are resized, and their values scaled to -1 … 1."""
         halves = (0.5,) * channels
         return cls(size=size, image_mean=halves, image_std=halves)

@@ -68,7 +68,7 @@ class ImageProcessor(Tokenizer):
         try:
             if self.fields:
                 return ImageProcessing.from_fields(self.fields)
-            return ImageProcessing.of_colours(self.channels, self._size)
+            return ImageProcessing.for_channels(self.channels, self._size)
         except OptionError as error:
             raise (error.at(self._file) if self._file else error) from error
 

@@ -55,9 +55,9 @@ _WORDPIECE, _BPE = "WordPiece", "BPE"
 
 def _load_bpe(source: TokenizerSource) -> Tokenizer:
     """The tokenizer of a `tokenizer.json` with a BPE model, whose rules say which."""
-    if openai_gpt.is_of(source.definition):
+    if openai_gpt.marks_word_ends(source.definition):
         return openai_gpt.load(source)
-    if byte_fallback_bpe.is_of(source.definition):
+    if byte_fallback_bpe.has_byte_pieces(source.definition):
         return byte_fallback_bpe.load(source)
     return byte_level_bpe.load(source)
 

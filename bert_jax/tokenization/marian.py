@@ -157,9 +157,9 @@ class MarianTokenizer(Tokenizer):
     def encode_targets(
         self, texts: Sequence[str], *, max_length: int | None = None
     ) -> list[Encoding]:
-        of_target = copy.copy(self)
-        of_target._current = self.target
-        return of_target.encode_batch(texts, max_length=max_length)
+        writer = copy.copy(self)
+        writer._current = self.target
+        return writer.encode_batch(texts, max_length=max_length)
 
     def encode_sentences(self, sentences: Sequence[str]) -> list[list[int]]:
         check_texts(sentences)
@@ -236,11 +236,11 @@ def load(source: TokenizerSource) -> MarianTokenizer:
                 f"{directory / TARGET_VOCABULARY_FILE}: {token.content} has the id {second}, and "
                 f"{first} in {BPE_FILE}; special tokens need the same id in both"
             )
-    of_source, of_target = (
-        Language(read_model(directory / name)[0], of_language)
-        for name, of_language in ((SOURCE_MODEL_FILE, ids), (TARGET_MODEL_FILE, targets))
+    source_language, target_language = (
+        Language(read_model(directory / name)[0], pieces)
+        for name, pieces in ((SOURCE_MODEL_FILE, ids), (TARGET_MODEL_FILE, targets))
     )
-    return MarianTokenizer(of_source, of_target, described, str(path), source.rows)
+    return MarianTokenizer(source_language, target_language, described, str(path), source.rows)
 
 
 def _listed(ids: Mapping[str, int]) -> list[str]:

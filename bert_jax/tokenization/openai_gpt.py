@@ -96,7 +96,7 @@ class OpenAIGPTTokenizer(LibraryTokenizer):
         write_bpe(directory, definition["model"])
 
 
-def is_of(definition: Mapping[str, Any] | None) -> bool:
+def marks_word_ends(definition: Mapping[str, Any] | None) -> bool:
     """Whether a `tokenizer.json` with a BPE model marks the ends of words as GPT-1."""
     return definition is not None and definition["model"].get("end_of_word_suffix") == WORD_END
 

@@ -337,7 +337,7 @@ def class_description(pieces: Collection[str]) -> Description:
         next((name for name in alternatives if name in pieces), alternatives[0])
         for alternatives in zip(ALBERT, BRACKETED, ANGLED, strict=True)
     )
-    return Description(SpecialTokens.of(tuple(names)), DEFAULT_TEMPLATE)
+    return Description(SpecialTokens.from_names(tuple(names)), DEFAULT_TEMPLATE)
 
 
 def load(source: TokenizerSource) -> SentencePieceTokenizer:

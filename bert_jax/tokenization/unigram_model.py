@@ -89,17 +89,17 @@ class IdLayout:
             return [SENTINEL.format(number) for number in reversed(range(sentinels))]
         return [FAIRSEQ[4]]
 
-    def is_of(self, pieces: Sequence[tuple[str, float]]) -> bool:
-        """Whether pieces begin with the first pieces of the layout."""
+    def begins(self, pieces: Sequence[tuple[str, float]]) -> bool:
+        """Whether pieces begin with the first ones of the layout."""
         names = [name for name, _ in self.first]
         return [name for name, _ in pieces[: len(names)]] == names
 
 
 ALBERT_CLASS, _FAIRSEQ_CLASS = (
-    Description(SpecialTokens.of(spelling, mask_takes_space=True), template)
+    Description(SpecialTokens.from_names(spelling, mask_takes_space=True), template)
     for spelling, template in ((ALBERT, DEFAULT_TEMPLATE), (FAIRSEQ, FAIRSEQ_TEMPLATE))
 )
-DEBERTA_CLASS = Description(SpecialTokens.of(BRACKETED), DEFAULT_TEMPLATE)
+DEBERTA_CLASS = Description(SpecialTokens.from_names(BRACKETED), DEFAULT_TEMPLATE)
 T5_CLASS = Description(
     SpecialTokens(
         {
@@ -170,7 +170,7 @@ class UnigramModel:
     @property
     def layout(self) -> IdLayout | None:
         """The layout that the first pieces show; None for ALBERT's and others."""
-        return next((each for each in LAYOUTS.values() if each.is_of(self.pieces)), None)
+        return next((each for each in LAYOUTS.values() if each.begins(self.pieces)), None)
 
     @property
     def class_description(self) -> Description:
@@ -211,7 +211,7 @@ def unigram_model(proto: Any, origin: str, kind: str, sentinels: int) -> Unigram
             "give the .model file of such a model"
         )
     layout, scores = LAYOUTS[kind], [(piece.piece, piece.score) for piece in proto.pieces]
-    if kind == T5 and not layout.is_of(scores):
+    if kind == T5 and not layout.begins(scores):
         found = ", ".join(name for name, _ in scores[: layout.start])
         raise UserError(
             f"{origin}: the first pieces are {found}, not <pad>, </s>, <unk> as in T5; give the "
@@ -264,10 +264,10 @@ def read_unigram_json(path: Path, definition: Mapping[str, Any]) -> UnigramModel
     parts = checked_steps(path, definition, "pre_tokenizer", ("WhitespaceSplit", "Metaspace"))
     splitter = definition["pre_tokenizer"] if parts else None
     with library_errors(path):
-        of_file, usual = (
+        own, usual = (
             bare_library({"pre_tokenizer": each}).pre_tokenizer for each in (splitter, SPLITTER)
         )
-    if of_file and of_file.__getstate__() == usual.__getstate__():
+    if own and own.__getstate__() == usual.__getstate__():
         # Squeezing spaces changes nothing where text is split at them.
         steps, splitter = [step for step in steps if step != _SQUEEZING], SPLITTER
     return UnigramModel(pieces, steps, unknown, splitter=splitter)

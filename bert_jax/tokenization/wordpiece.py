@@ -96,7 +96,7 @@ class WordPieceTokenizer(LibraryTokenizer):
         switches: how text is normalised; None if a `tokenizer.json` has other rules than BERT.
     """
 
-    class_description = Description(SpecialTokens.of(BRACKETED), DEFAULT_TEMPLATE)
+    class_description = Description(SpecialTokens.from_names(BRACKETED), DEFAULT_TEMPLATE)
     _class_name = "BertTokenizer"
 
     @classmethod
@@ -263,7 +263,7 @@ class MPNetTokenizer(WordPieceTokenizer):
     """
 
     class_description = Description(
-        SpecialTokens.of((FAIRSEQ[0], BRACKETED[1], *FAIRSEQ[2:]), mask_takes_space=True),
+        SpecialTokens.from_names((FAIRSEQ[0], BRACKETED[1], *FAIRSEQ[2:]), mask_takes_space=True),
         FAIRSEQ_TEMPLATE,
     )
     _class_name = "MPNetTokenizer"

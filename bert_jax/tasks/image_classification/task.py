@@ -288,7 +288,7 @@ def _processor(
     if images is None:
         return image_processor(None, description)  # which refuses it
     if stored is None:
-        own, start = None, ImageProcessing.of_colours(images.num_channels, images.pixels)
+        own, start = None, ImageProcessing.for_channels(images.num_channels, images.pixels)
     else:
         own = start = image_processor(stored, description).processing
         if "image_size" in model_init.options.fields:
