@@ -231,7 +231,8 @@ def _read_source(
     _check_config(config_path, config)
     if rows is None and isinstance(stated := model_config.get("vocab_size"), int):
         rows = stated
-    class_name, kind, has_types = None, "", True
+    class_name: str | None = None
+    kind, has_types = "", True
     for named_in, fields in ((model_path, model_config), (config_path, config)):
         if (name := fields.get("tokenizer_class")) is not None:
             class_name, (kind, has_types) = name, _class(named_in, name, definition)
