@@ -63,8 +63,7 @@ def make_app(
 
     async def health(request: Request) -> Response:
         if service.is_stopping:
-            error = RequestError(503, "the server is stopping")
-            return error_response(error, request.url.path)
+            raise RequestError(503, "the server is stopping")
         return Response()
 
     async def metrics(request: Request) -> Response:
@@ -80,11 +79,7 @@ def make_app(
         return JSONResponse(information.models(service))
 
     async def model(request: Request) -> Response:
-        try:
-            served = service.models.named(request.path_params["model"])
-        except RequestError as error:
-            return error_response(error, request.url.path)
-        return JSONResponse(information.model(served))
+        return JSONResponse(information.model(service.models.named(request.path_params["model"])))
 
     gets = {
         "/health": (health, "Whether the server takes requests"),
@@ -117,12 +112,12 @@ def make_app(
         )
     if api_key:
         middleware.append(Middleware(ApiKey, api_key))
-    handlers: dict[Any, Any] = {HTTPException: _http_error}
+    handlers: dict[Any, Any] = dict.fromkeys((RequestError, HTTPException), _refused)
     return Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
-    """An unknown path, or another method than POST."""
-    assert isinstance(error, HTTPException)
-    refused = RequestError(error.status_code, error.detail, headers=error.headers)
-    return error_response(refused, request.url.path)
+async def _refused(request: Request, error: RequestError | HTTPException) -> Response:
+    """The answer to a request that is refused; Starlette refuses unknown paths and methods."""
+    if isinstance(error, HTTPException):
+        error = RequestError(error.status_code, error.detail, headers=error.headers)
+    return error_response(error, request.url.path)

@@ -11,7 +11,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from bert_jax.serving.errors import RequestError
-from bert_jax.serving.handling import error_response
 
 _PREFIX = "/page/"
 _INDEX = "index.html"
@@ -73,13 +72,13 @@ def page_routes() -> list[Route]:
         accepted = request.headers.get("accept", "*/*")
         if not any(kind in accepted for kind in _HTML):
             message = "GET / is a page; accept text/html, or POST inputs in Hugging Face's form"
-            return error_response(RequestError(406, message), request.url.path)
+            raise RequestError(406, message)
         return index.response(request)
 
     async def file(request: Request) -> Response:
         name = request.path_params["name"]
         if name not in files:
-            return error_response(RequestError(404, "Not Found"), request.url.path)
+            raise RequestError(404, "Not Found")
         return files[name].response(request)
 
     return [Route("/", page), Route(_PREFIX + "{name}", file)]
