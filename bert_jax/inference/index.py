@@ -81,7 +81,7 @@ def index(
             directory,
             contents,
             indexing.documents_of(texts, ids),
-            index_models.of_documents(model, settings, batch_size),
+            index_models.document_predictor(model, settings, batch_size),
             total=indexing.total_of(texts),
             progress=progress,
         )
@@ -219,7 +219,7 @@ class Index:
     def query_predictor(self, batch_size: int = 32, prompt: str | None = None) -> Any:
         """The predictor of the vectors of queries; for arguments and errors see `search`."""
         settings, model = self._files.contents.settings, self._loaded("query_model")
-        return index_models.of_queries(model, settings, batch_size, prompt)
+        return index_models.query_predictor(model, settings, batch_size, prompt)
 
     def has_any(self, ids: Collection[str]) -> bool:
         """Whether a document has one of the ids; where documents are in passages, a whole one."""
@@ -257,16 +257,17 @@ class Index:
         parts = [("", *texts_of(text))[-2:] for _, text in pairs]
         encoded = [with_title(text, title, self.titles) for title, text in parts]
         queries, texts = dict.fromkeys(query for query, _ in pairs), dict.fromkeys(encoded)
-        of_queries = index_models.of_queries(self._loaded("query_model"), settings, batch_size)
-        of_texts = index_models.of_documents(self._loaded("model"), settings, batch_size)
-        sides: Any = ((of_queries, queries), (of_texts, texts))
-        of_query, of_text = (
+        sides: Any = (
+            (self.query_predictor(batch_size), queries),
+            (index_models.document_predictor(self._loaded("model"), settings, batch_size), texts),
+        )
+        query_vectors, text_vectors = (
             dict(zip(distinct, predict_examples(predictor, distinct, report=False), strict=True))
             for predictor, distinct in sides
         )
         kind: Any = index_models.kind_of(settings)
         return [
-            float(kind.similarities([of_query[query]], [of_text[text]])[0, 0])
+            float(kind.similarities([query_vectors[query]], [text_vectors[text]])[0, 0])
             for (query, _), text in zip(pairs, encoded, strict=True)
         ]
 
@@ -288,7 +289,7 @@ class Index:
                 files.directory,
                 contents,
                 indexing.documents_of(texts, ids, contents.count),
-                index_models.of_documents(model, contents.settings, batch_size),
+                index_models.document_predictor(model, contents.settings, batch_size),
                 known=([each for each, _ in shard] for shard in _numbered(files)),
                 first=len(contents.shards),
                 total=indexing.total_of(texts),

@@ -54,8 +54,8 @@ def settings_of(model: Model, query_model: Model, options: IndexOptions) -> dict
         if settings[name] != value:
             raise OptionError(name, settings[name], f"of {KIND_NAMES[kind]}, it is {value}")
     widths = [
-        of_documents(model, settings, 1).width,
-        of_queries(query_model, settings, 1).width,
+        document_predictor(model, settings, 1).width,
+        query_predictor(query_model, settings, 1).width,
     ]
     if widths[0] != widths[1]:
         raise UserError(
@@ -86,13 +86,15 @@ def kind_of(settings: Mapping[str, Any]) -> TextKind | SparseKind | TokenKind:
     return TextKind(similarity, settings["pooling"], similarity == "cosine" or None)
 
 
-def of_documents(model: Model, settings: Mapping[str, Any], batch_size: int) -> VectorPredictor:
+def document_predictor(
+    model: Model, settings: Mapping[str, Any], batch_size: int
+) -> VectorPredictor:
     """The predictor of the vectors of documents."""
     options = BatchOptions(batch_size, settings["max_length"])
     return kind_of(settings).predictor(model, DOCUMENT, options, settings["prompt"])
 
 
-def of_queries(
+def query_predictor(
     model: Model, settings: Mapping[str, Any], batch_size: int, prompt: str | None = None
 ) -> VectorPredictor:
     """The predictor of the vectors of queries."""

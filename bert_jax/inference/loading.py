@@ -124,16 +124,16 @@ def load(
     options: dict[str, Any] = {"precision": precision, "seed": seed, "hidden_act": hidden_act}
     stored_vectors = description.stored_vectors
     if route is None and stored_vectors:
-        of_sides = {}
+        sides = {}
         if description.head in stored_vectors.heads:
-            of_sides = {
+            sides = {
                 side: load(directory, task, mesh=mesh, route=side, **options)
                 for side in sides_of(directory)
             }
         elif has_routes(directory) and is_main_host():
             rule = "take another by `bert-jax convert --route`"
             say(f"{directory} has a Router: its encoder of texts of no kind gets the head; {rule}")
-        model = dataclasses.replace(model, sides=of_sides)
+        model = dataclasses.replace(model, sides=sides)
     options |= {"labels": None if labels is None else tuple(labels), "route": route}
     stored = directory if files is model_directory else source.prefix
     again = functools.partial(load, stored.absolute(), task, **options)
@@ -195,8 +195,8 @@ def _with_requested_labels(
             f"leave labels out, or give task={able}",
             problem=f"a model with the head {head or 'unknown'} has no labels",
         )
-    of_labels = {name for name, one in all_heads().items() if one.label_parameters}
-    if stored_head != head and {stored_head, head} <= of_labels:
+    with_labels = {name for name, one in all_heads().items() if one.label_parameters}
+    if stored_head != head and {stored_head, head} <= with_labels:
         # These heads' parameters have the same names and another meaning.
         description = _with_labels(description, EncoderConfig.num_labels)
         description = dataclasses.replace(description, problem_type=None)
@@ -336,10 +336,8 @@ def _with_vectors(model: ModelT, pooling: str | None, similarity: str | None) ->
         require_one_of("similarity", similarity, SIMILARITIES)
         vectors = dataclasses.replace(vectors, similarity=similarity)
     description = dataclasses.replace(model.description, stored_vectors=vectors)
-    of_sides = {
-        side: _with_vectors(each, pooling, similarity) for side, each in model.sides.items()
-    }
-    return dataclasses.replace(model, description=description, sides=of_sides)
+    sides = {side: _with_vectors(each, pooling, similarity) for side, each in model.sides.items()}
+    return dataclasses.replace(model, description=description, sides=sides)
 
 
 def _with_queries_of(model: LoadedModel, query_model: Model) -> LoadedModel:

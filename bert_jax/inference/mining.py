@@ -271,11 +271,11 @@ def _add_vector_scores(
         if text not in each.scores
     ]
     pairs = [(each.query.input.query, text) for each, text in missing]
-    of_query: dict[str, dict[Text, float]] = collections.defaultdict(dict)
+    computed: dict[str, dict[Text, float]] = collections.defaultdict(dict)
     for (query, text), score in zip(pairs, similarities(pairs), strict=True):
-        of_query[query][text] = score
+        computed[query][text] = score
     return [
-        dataclasses.replace(each, scores={**each.scores, **of_query[each.query.input.query]})
+        dataclasses.replace(each, scores={**each.scores, **computed[each.query.input.query]})
         for each in scored
     ]
 

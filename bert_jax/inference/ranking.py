@@ -97,8 +97,8 @@ def score_windows(
     kind = vector_kind(model.description)
     if isinstance(kind, TextKind):
         say_by_vectors()
-    of_queries, of_documents = (kind.predictor(model, side, options) for side in SIDES)
-    return _vector_windows(kind, of_queries, of_documents, examples, advance)
+    query_predictor, document_predictor = (kind.predictor(model, side, options) for side in SIDES)
+    return _vector_windows(kind, query_predictor, document_predictor, examples, advance)
 
 
 @functools.cache
@@ -109,8 +109,8 @@ def say_by_vectors() -> None:
 
 def _vector_windows(
     kind: VectorKind,
-    of_queries: Predictor[Any, Any],
-    of_documents: Predictor[Any, Any],
+    query_predictor: Predictor[Any, Any],
+    document_predictor: Predictor[Any, Any],
     examples: Iterable[Candidates],
     advance: Advance,
 ) -> Iterator[Window[Candidates, np.ndarray]]:
@@ -120,9 +120,9 @@ def _vector_windows(
         for number, example in enumerate(chosen, start):
             if error := candidates_error(example):
                 raise ExampleError(error.message, number)
-        queries, query_counts = _predictions(of_queries, [example.query for example in chosen])
+        queries, query_counts = _predictions(query_predictor, [example.query for example in chosen])
         texts = dict.fromkeys(text for example in chosen for text in example.documents)
-        vectors, counts = _predictions(of_documents, [*texts])
+        vectors, counts = _predictions(document_predictor, [*texts])
         by_text = dict(zip(texts, vectors, strict=True))
         scores: list[np.ndarray | ExampleError] = [
             kind.similarities([query], [by_text[text] for text in example.documents])[0]
@@ -133,7 +133,7 @@ def _vector_windows(
         notes = Notes.total([notes, counts])
         yield Window(chosen, scores, is_full=True, notes=counts)
         start += len(chosen)
-    say(*of_queries.report(query_notes), *of_documents.report(notes))
+    say(*query_predictor.report(query_notes), *document_predictor.report(notes))
 
 
 def _by_documents(examples: Iterable[Candidates]) -> Iterator[list[Candidates]]:

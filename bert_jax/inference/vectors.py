@@ -181,11 +181,11 @@ def search(
     require_at_least("top_k", top_k, 1)
     options = BatchOptions(batch_size, max_length)
     kind = TextKind(model.description.vectors.similarity, pooling)
-    of_query = kind.predictor(model, QUERY, options, prompt)
-    (target,) = predict_examples(of_query, checked_texts([query]))
-    of_texts = kind.predictor(model, DOCUMENT, options)
+    query_predictor = kind.predictor(model, QUERY, options, prompt)
+    (target,) = predict_examples(query_predictor, checked_texts([query]))
+    text_predictor = kind.predictor(model, DOCUMENT, options)
     read = Stream(checked_texts(texts))
-    windows = predict_windows(Engine(of_texts), read)
+    windows = predict_windows(Engine(text_predictor), read)
     scores = (
         (str(text), float(kind.similarities([target], [vector])[0, 0]))
         for window in windows

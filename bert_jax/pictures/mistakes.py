@@ -54,8 +54,8 @@ def confusion(counts: Mapping[tuple[str, str], int]) -> str:
 def _cells(
     gold: str, classes: Sequence[str], counts: Mapping[tuple[str, str], int], support: int
 ) -> list[str]:
-    of_row = [counts.get((gold, predicted), 0) for predicted in classes]
+    row = [counts.get((gold, predicted), 0) for predicted in classes]
     return [
         f'<span class="cell" style="--share: {count / max(support, 1):.3f}">{count:,}</span>'
-        for count in of_row
+        for count in row
     ]

@@ -43,7 +43,7 @@ class Run:
 
 def report_page(runs: Sequence[Run]) -> Page:
     """The report."""
-    parts = [*_summary(runs), *_curves(runs), *(part for run in runs for part in _of_run(run))]
+    parts = [*_summary(runs), *_curves(runs), *(part for run in runs for part in _details(run))]
     return Page("Report of training", "".join(parts), asset("run_report.css"))
 
 
@@ -122,16 +122,16 @@ def _last(run: Run, metric: str) -> float | None:
     return None
 
 
-def _of_run(run: Run) -> Iterator[str]:
+def _details(run: Run) -> Iterator[str]:
     """Warnings, confusion matrices and mistakes of a run."""
     if not (run.warnings or any(run.mistakes.values())):
         return
     yield f"<h2>{name(run.name)}</h2>\n"
     if run.warnings:
         yield f"<ul>{''.join(f'<li>{text(each)}</li>' for each in run.warnings)}</ul>\n"
-    for of_set, mistakes in run.mistakes.items():
+    for dataset, mistakes in run.mistakes.items():
         if mistakes:
-            yield f"<h3>{name(of_set)}</h3>\n{mistakes}"
+            yield f"<h3>{name(dataset)}</h3>\n{mistakes}"
 
 
 def _number(value: float | None) -> str:

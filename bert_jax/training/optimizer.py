@@ -124,12 +124,12 @@ def make_optimizer(options: OptimizerOptions, steps: int) -> Optimizer:
 
 def decay_mask(params: Any) -> Any:
     """A tree of bool: the parameters with weight decay."""
-    of_heads = (
+    head_rules = (
         (rf"(^|/){pattern}$", decays)
         for head in all_heads().values()
         for pattern, decays in head.decay
     )
-    return match_tree((*_DECAY_RULES, *of_heads), params)
+    return match_tree((*_DECAY_RULES, *head_rules), params)
 
 
 def _scale_by_trust_ratio(updates: Any, params: Any) -> Any:

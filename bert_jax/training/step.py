@@ -110,9 +110,9 @@ def check_memory(task: Task, abstract: TrainState, options: TrainOptions, mesh: 
     """
     _check_state(abstract, task.constants.abstract_params(mesh))
     # Three int32 arrays of the batch, and hidden states of a micro-batch in bfloat16.
-    of_token = 12 + 2 * task.description.config.hidden_size / options.microbatches
+    bytes_per_token = 12 + 2 * task.description.config.hidden_size / options.microbatches
     rows = options.global_batch_size / batch_parts(mesh)
-    needed = rows * _FEWEST_TOKENS * of_token
+    needed = rows * _FEWEST_TOKENS * bytes_per_token
     available = reported_memory(list(mesh.devices.flat))
     if available is not None and needed > available:
         raise OptionError(
