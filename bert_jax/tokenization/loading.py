@@ -234,8 +234,8 @@ def _read_source(
     class_name: str | None = None
     kind, has_types = "", True
     for named_in, fields in ((model_path, model_config), (config_path, config)):
-        if (name := fields.get("tokenizer_class")) is not None:
-            class_name, (kind, has_types) = name, _class(named_in, name, definition)
+        if (given := fields.get("tokenizer_class")) is not None:
+            class_name, (kind, has_types) = given, _class(named_in, given, definition)
     if (inputs := config.get("model_input_names")) is not None:
         has_types = MODEL_INPUTS[1] in inputs
     return TokenizerSource(

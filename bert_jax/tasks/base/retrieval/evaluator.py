@@ -187,7 +187,7 @@ def _word_run(ranked: RankedSet, collection: Mapping[str, Text], depth: int) -> 
     """
     documents = collection if ranked.documents is None else ranked.documents
     ids = np.array(list(documents), object)
-    searcher = WordSearcher.of_texts(" ".join(texts_of(text)) for text in documents.values())
+    searcher = WordSearcher.from_texts(" ".join(texts_of(text)) for text in documents.values())
     run = {}
     for query, text in ranked.queries.items():
         # One query at a time: of a list, every document that shares a word has a score.
