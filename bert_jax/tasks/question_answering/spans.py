@@ -13,7 +13,6 @@ here an answer has whole words, see `whole_words`.
 
 import dataclasses
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -69,64 +68,66 @@ class SpanRows:
             answer_length: maximum number of tokens of a predicted answer, for the report.
         """
         used = [question for question in questions if _has_text(question)]
-        found: defaultdict[str, list[str]] = defaultdict(list)  # locations of questions, by problem
-        found["empty"] = [question.location for question in questions if not _has_text(question)]
+        empty = [question.location for question in questions if not _has_text(question)]
+        without: list[str] = []  # locations of questions
+        moved: list[str] = []
+        repeated: list[str] = []
+        longer: list[str] = []
+        split: list[str] = []
         positions: list[tuple[int, int]] = []
         passages: list[tuple[int, int]] = []
         without_answer: list[bool] = []
+        cut = 0
 
         def encodings() -> Iterator[PassageWindow]:
+            nonlocal cut
             encoded = encode_in_chunks(
                 windows, used, lambda each: (each.input.question, each.input.passage)
             )
             for question, rows in zip(used, encoded, strict=True):
+                cut += rows[0].is_cut
                 tokens, is_moved, is_repeated = _answer_tokens(question, rows[0])
-                spans = [row.answer_positions(tokens) for row in rows]
-                is_lost = bool(question.label) and tokens is None
-                for problem, has_it in (
-                    ("lost", is_lost),
-                    ("repeated", is_repeated),
-                    ("longer", tokens is not None and tokens[1] - tokens[0] >= answer_length),
-                    ("split", tokens is not None and not any(map(any, spans))),
-                    ("moved", is_moved),
-                    ("cut", rows[0].is_cut),
+                if question.label and tokens is None:
+                    without.append(question.location)
+                    continue
+                of_rows = [row.answer_positions(tokens) for row in rows]
+                for locations, counts in (
+                    (moved, is_moved),
+                    (repeated, is_repeated),
+                    (longer, tokens is not None and tokens[1] - tokens[0] >= answer_length),
+                    (split, tokens is not None and not any(map(any, of_rows))),
                 ):
-                    found[problem] += [question.location] * has_it
-                if not is_lost:
-                    positions.extend(spans)
-                    passages.extend(row.positions for row in rows)
-                    without_answer.extend(tokens is None for _ in rows)
-                    yield from rows
+                    locations += [question.location] * counts
+                positions.extend(of_rows)
+                passages.extend(row.positions for row in rows)
+                without_answer.extend(tokens is None for _ in rows)
+                yield from rows
 
         sequences = Sequences.of(encodings(), windows.tokenizer)
         total = f"of {len(questions)} training questions"
         report = [
-            f"{len(found[problem])} {total} {what} ({listed(found[problem])})"
-            for problem, what in (
-                ("empty", "are empty or have an empty passage: left out"),
-                ("lost", "have no answer that is in the passage: left out"),
+            f"{len(locations)} {total} {what} ({listed(locations)})"
+            for locations, what in (
+                (empty, "are empty or have an empty passage: left out"),
+                (without, "have no answer that is in the passage: left out"),
                 (
-                    "repeated",
+                    repeated,
                     "have an answer that is in the passage several times, and no position of it: "
                     "the first is learned; give answer_start",
                 ),
                 (
-                    "longer",
+                    longer,
                     f"have an answer of more than {answer_length} tokens, which is never "
                     "predicted: raise data.answer_length",
                 ),
-                (
-                    "split",
-                    "have an answer that is whole in no window, as if none: raise data.length",
-                ),
+                (split, "have an answer that is whole in no window, as if none: raise data.length"),
             )
-            if found[problem]
+            if locations
         ]
-        if moved := found["moved"]:
+        if moved:
             report.append(f"answers at another position than the file says: {len(moved)}")
-        if cut := found["cut"]:
-            most = windows.question_limit
-            report.append(f"{len(cut)} {total} were longer than {most} tokens: cut")
+        if cut:
+            report.append(f"{cut} {total} were longer than {windows.question_limit} tokens: cut")
         return cls(
             sequences,
             np.array(positions, np.int32).reshape(-1, 2),
