@@ -158,7 +158,7 @@ async def _predicted(
     served = service.models.named(body.model, task)
     body.check_direction(served)
     if body.prompt_name is not None:
-        if task == "hidden_states":
+        if task not in ("embed", "sparse_vectors"):
             message = "prompt_name: this route has no prompts; leave it out"
             raise unprocessable(message, "prompt_name")
         options["prompt"] = known_prompt(served, body.prompt_name)
