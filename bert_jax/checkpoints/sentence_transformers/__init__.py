@@ -57,8 +57,8 @@ FLAGS = {
 }
 """The form of a pooling before version 6; several poolings are concatenated in this order."""
 
-UNUSED_FIELDS = ("unpad_inputs", "query_length", "document_length", "query_expansion")
-"""Fields of ENCODER that change no vector and no score."""
+MULTI_VECTOR_FIELDS = ("unpad_inputs", "query_length", "document_length", "query_expansion")
+"""Fields of ENCODER that only `multi_vector_encoder` reads: no vector of a text has them."""
 
 TO_TOKENS = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
 TO_POOLER = {"text": {"method": "forward", "method_output_name": "pooler_output"}}

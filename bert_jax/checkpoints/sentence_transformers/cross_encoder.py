@@ -13,8 +13,8 @@ from bert_jax.checkpoints.sentence_transformers import (
     ENCODER,
     MODEL,
     MODULES,
+    MULTI_VECTOR_FIELDS,
     REMEDY,
-    UNUSED_FIELDS,
 )
 from bert_jax.checkpoints.sentence_transformers.entries import entries_of
 from bert_jax.errors import UserError
@@ -43,7 +43,7 @@ def with_activation(directory: Path, other: Mapping[str, Any]) -> dict[str, Any]
         return dict(other)
     if others := [entry["type"] for entry in entries_of(directory)[1:]]:
         fields[MODULES] = others
-    harmless = {"transformer_task", "modality_config", "module_output_name", *UNUSED_FIELDS}
+    harmless = {"transformer_task", "modality_config", "module_output_name", *MULTI_VECTOR_FIELDS}
     if encoder := {key: value for key, value in encoder.items() if key not in harmless}:
         fields[ENCODER] = encoder
     return {**other, _SECTION: {**_section(other), **fields}}

@@ -9,9 +9,9 @@ from typing import Any
 from bert_jax.checkpoints.sentence_transformers import (
     ENCODER,
     ENCODER_FILES,
+    MULTI_VECTOR_FIELDS,
     REMEDY,
     TO_TOKENS,
-    UNUSED_FIELDS,
     not_supported,
 )
 from bert_jax.errors import UserError
@@ -144,7 +144,7 @@ def read_encoder(folder: Path, directory: Path) -> EncoderFile:
             if key in _ARGUMENTS:
                 check_known(path, value or {}, _KNOWN_ARGUMENTS, f"{key}.")
                 max_length = (value or {}).get("model_max_length", max_length)
-            elif key not in (*UNUSED_FIELDS, "processing_kwargs"):
+            elif key not in (*MULTI_VECTOR_FIELDS, "processing_kwargs"):
                 raise not_supported(path, f"{key} {value!r}")
         processing = fields.get("processing_kwargs") or {}
         text_arguments = {**processing.get("common", {}), **processing.get("text", {})}
