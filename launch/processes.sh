@@ -80,9 +80,10 @@ while [ "$running" -gt 0 ]; do
             ended="$ended$id " running=$((running - 1))
             if [ "$own" != 0 ] && [ "$code" = 0 ]; then
                 code=$own
-                [ "$own" = 75 ] || say "process $id ended with code $own; stopping the others"
+                [ "$own" = 75 ] && continue # it has saved
+                say "process $id ended with code $own; stopping the others"
                 [ "$id" = 0 ] || tail -n 3 "$logs/process-$id.log" >&2
-                [ "$own" = 75 ] || stop_all
+                stop_all
             fi
         fi
     done
