@@ -54,6 +54,16 @@ def test_a_file_appears_when_it_is_whole_and_an_older_one_stays_after_an_error(t
     assert sorted(os.listdir(tmp_path / "real")) == ["out.jsonl", "out.jsonl.partial"]
 
 
+def test_a_row_for_a_pipe_is_there_at_once(monkeypatch):
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    with open(reader, "rb"), open(writer, "w") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        with open_lines("-") as write:
+            write("1\n")
+            assert os.read(reader, 10) == b"1\n"
+
+
 def test_paths_that_cannot_be_written(tmp_path):
     message = "none/out.jsonl: No such file or directory; free space or choose another path"
     with pytest.raises(UserError, match=message), open_lines(tmp_path / "none" / "out.jsonl"):
