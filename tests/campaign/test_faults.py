@@ -49,18 +49,21 @@ class Disturbed:
 
     def __init__(self, root: Path, name: str) -> None:
         self.case = {case.name: case for case in cases(root / "materials")}[name.split()[0]]
-        self.is_again, self.directory = name.endswith(" again"), root / "disturbed"
+        self.directory, self.initial = root / "disturbed", root / "initial"
         self.draw = random.Random(f"{SEED} {name}")
-        self.begin()
+        for directory in (self.directory, self.initial):
+            shutil.rmtree(directory, ignore_errors=True)
+            directory.mkdir()
+        if name.endswith(" again"):
+            assert self.run().problem(0) == ""
+            shutil.copytree(self.directory, self.initial, dirs_exist_ok=True)
         self.reference = self.run()
         assert self.reference.problem(0) == ""
         self.expected = contents(self.directory)
 
     def begin(self) -> None:
-        shutil.rmtree(self.directory, ignore_errors=True)
-        self.directory.mkdir()
-        if self.is_again:
-            assert self.run().problem(0) == ""
+        shutil.rmtree(self.directory)
+        shutil.copytree(self.initial, self.directory)
 
     def run(self, *fault: object, seconds: float = 0.0) -> Ended:
         work = self.case.work(self.directory / self.case.name)
