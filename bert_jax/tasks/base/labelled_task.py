@@ -184,7 +184,7 @@ class LabelledTask(Task, Generic[Input]):
             self.rows.make,
             batch_size=self.options.batch_size,
             seed=self.options.seed,
-            most=self.options.length,
+            most=self.options.length or int(self.rows.lengths.max()),
             epochs=self.options.epochs,
             steps=self.options.steps,
         )
@@ -194,34 +194,37 @@ class LabelledTask(Task, Generic[Input]):
         """Counts of the examples, their labels and their tokens."""
         splits, first = self.splits, self.splits.validation[0]
         numbers = [each.label for each in splits.train if isinstance(each.label, float)]
-        known = {example.input for example in splits.train}
-        sequences, notes = self.rows.sequences, self.rows.notes
-        unknown = unknown_share(sequences.id_counts(), self.tokenizer)
         return DataSummary(
             unit=self.unit,
             train=len(splits.train),
             validation={each.name: len(each.examples) for each in splits.validation},
             test={each.name: len(each.examples) for each in splits.test},
-            tokens=TokenCounts.of(
-                sequences.lengths,
-                unknown,
-                texts=notes.texts,
-                cut=notes.cut,
-                limit=self.options.length,
-            ),
+            tokens=self.token_counts(),
             classes=self.class_counts(splits.train),
             of_words=self.unit == "sentences",
             validation_classes=tuple(self.class_counts(first.examples)),
             balanced=self.balanced,
             positive_class=self.positive_class,
             values=(min(numbers), sum(numbers) / len(numbers), max(numbers)) if numbers else None,
-            duplicates={
-                each.name: sum(example.input in known for example in each.examples)
-                for each in (*splits.validation, *splits.test)
-            },
+            duplicates=self.duplicates(),
             files=splits.files,
             reading=(*self.reading_report(), *(each.note for each in splits.test if each.note)),
         )
+
+    def token_counts(self) -> TokenCounts:
+        """The tokens of the training rows."""
+        sequences, notes, limit = self.rows.sequences, self.rows.notes, self.options.length
+        unknown = unknown_share(sequences.id_counts(), self.tokenizer)
+        cut = {"texts": notes.texts, "cut": notes.cut, "limit": limit}
+        return TokenCounts.of(sequences.lengths, unknown, **cut)
+
+    def duplicates(self) -> dict[str, int]:
+        """How many examples of each validation and test set are training examples, too."""
+        known = {example.input for example in self.splits.train}
+        return {
+            each.name: sum(example.input in known for example in each.examples)
+            for each in (*self.splits.validation, *self.splits.test)
+        }
 
     def reading_report(self) -> tuple[str, ...]:
         """Sentences about training examples that were left out or changed; see `DataSummary`."""

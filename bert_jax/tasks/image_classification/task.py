@@ -15,7 +15,6 @@ from bert_jax.data.images.augmentation import AugmentationOptions
 from bert_jax.data.images.batches import TrainingImages
 from bert_jax.data.images.options import ImageFileOptions
 from bert_jax.data.images.reading import read_images
-from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.padding import Sequences
 from bert_jax.data.pipeline import Batch, batches_in_order
 from bert_jax.errors import OptionError, UserError, require_between, require_one_of
@@ -27,8 +26,8 @@ from bert_jax.tasks.base.labels import balanced_weights, choose_labels
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.base.splits import read_splits
-from bert_jax.tasks.base.summary import DataSummary, TokenCounts
-from bert_jax.tasks.base.task import Sums, weighted_sums, with_rows
+from bert_jax.tasks.base.summary import TokenCounts
+from bert_jax.tasks.base.task import Sums, weighted_sums
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tasks.classification.problems import SingleLabel, drop_unknown_labels, labels_of
 from bert_jax.tasks.classification.task import ClassificationEvaluator
@@ -187,19 +186,6 @@ class ImageClassificationTask(LabelledTask[ImageFile], Distillable):
             "attention_mask": mask,
         }
 
-    @functools.cached_property
-    def batches(self) -> LabelledBatches:
-        options, rows = self.options, self.rows
-        return LabelledBatches(
-            rows.lengths,
-            rows.make,
-            batch_size=options.batch_size,
-            seed=options.seed,
-            most=self.tokens,
-            epochs=options.epochs,
-            steps=options.steps,
-        )
-
     def train_batches(
         self, start: int, stop: int, *, host: int, hosts: int
     ) -> Generator[Batch, None, None]:
@@ -215,9 +201,6 @@ class ImageClassificationTask(LabelledTask[ImageFile], Distillable):
     def pack_rows(self, rows: Batch, parts: int) -> Batch:
         """The rows as they are: all have the same length."""
         return rows
-
-    def batch_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
-        return with_rows(self.rows.make(np.full(1, -1), self.tokens), self.options.batch_size)
 
     def inputs(self, batch: dict[str, jax.Array]) -> Any:
         """The images alone: the model knows that it sees all of their tokens."""
@@ -253,23 +236,12 @@ class ImageClassificationTask(LabelledTask[ImageFile], Distillable):
     def teacher_scores(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> jax.Array:
         return logits_of(outputs)
 
-    @functools.cached_property
-    def data_summary(self) -> DataSummary:
-        splits = self.splits
-        sets = (*splits.validation, *splits.test)
-        return DataSummary(
-            unit=self.unit,
-            train=len(splits.train),
-            validation={each.name: len(each.examples) for each in splits.validation},
-            test={each.name: len(each.examples) for each in splits.test},
-            tokens=TokenCounts(self.tokens, self.tokens, self.tokens, 0.0),
-            classes=self.class_counts(splits.train),
-            validation_classes=tuple(self.class_counts(splits.validation[0].examples)),
-            balanced=self.balanced,
-            positive_class=self.positive_class,
-            files=splits.files,
-            reading=tuple(each.note for each in sets if each.note),
-        )
+    def token_counts(self) -> TokenCounts:
+        return TokenCounts(self.tokens, self.tokens, self.tokens, 0.0)
+
+    def duplicates(self) -> dict[str, int]:
+        """None: files of one name may hold different images."""
+        return {}
 
     def examples_as_text(self, count: int) -> str:
         """Label and file, one example a line."""
