@@ -140,3 +140,10 @@ def balanced_weights(counts: np.ndarray) -> np.ndarray:
     The mean over all examples is 1, so that the learning rate keeps its meaning.
     """
     return (counts.sum() / np.count_nonzero(counts) / counts.clip(1)).astype(np.float32)
+
+
+def example_weights(targets: np.ndarray, *, balanced: bool) -> np.ndarray:
+    """The weight of each of n examples in the loss, float32 [n]; only classes can be balanced."""
+    if not balanced:
+        return np.ones(len(targets), np.float32)
+    return balanced_weights(np.bincount(targets))[targets]

@@ -23,7 +23,7 @@ from bert_jax.tasks.base.labelled_options import (
     model_tokenizer,
 )
 from bert_jax.tasks.base.labelled_task import LabelledTask, TrainingRows, encode_in_chunks
-from bert_jax.tasks.base.labels import balanced_weights, choose_labels
+from bert_jax.tasks.base.labels import choose_labels, example_weights
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predict_spec import PredictSpec
 from bert_jax.tasks.base.predictor import Model, Predictor
@@ -178,7 +178,8 @@ class ClassificationTask(LabelledTask[Text], Distillable):
         targets = self.problem.targets(examples)
         encode = TextEncoder(self.tokenizer, self.description.config, self.options.length)
         rows = encode_in_chunks(encode, examples)
-        return self.one_row_each(rows, labels=targets, weights=self._weights(targets))
+        weights = example_weights(targets, balanced=self.balanced)
+        return self.one_row_each(rows, labels=targets, weights=weights)
 
     def reading_report(self) -> tuple[str, ...]:
         labels = [example.label for example in self.splits.train]
@@ -219,13 +220,6 @@ class ClassificationTask(LabelledTask[Text], Distillable):
         return "\n".join(
             "\t".join([str(example.label), *texts_of(example.input)]) for example in chosen
         )
-
-    def _weights(self, targets: np.ndarray) -> np.ndarray:
-        """The weight of each example in the loss, float32 [n]."""
-        if not self.balanced:  # classes have no counts where a text has several, or a number
-            return np.ones(len(targets), np.float32)
-        counts = np.bincount(targets, minlength=self.problem.outputs)
-        return balanced_weights(counts)[targets]
 
 
 def create(config: TaskConfig[ClassificationData], model_init: ModelInit) -> ClassificationTask:

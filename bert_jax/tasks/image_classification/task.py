@@ -22,7 +22,7 @@ from bert_jax.tasks.base.distillable import Distillable
 from bert_jax.tasks.base.image_rows import image_processor, image_size
 from bert_jax.tasks.base.labelled_options import ClassData, labelled_defaults, labelled_options
 from bert_jax.tasks.base.labelled_task import LabelledTask, TrainingRows
-from bert_jax.tasks.base.labels import balanced_weights, choose_labels
+from bert_jax.tasks.base.labels import choose_labels, example_weights
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.base.splits import read_splits
@@ -163,13 +163,9 @@ class ImageClassificationTask(LabelledTask[ImageFile], Distillable):
         )
 
     def make_rows(self) -> TrainingRows:
-        targets = self.problem.targets(self.splits.train)
-        weights = np.ones(len(targets), np.float32)
-        if self.balanced:
-            counts = np.bincount(targets, minlength=self.problem.outputs)
-            weights = balanced_weights(counts)[targets]
-        self._targets, self._weights = targets, weights
-        lengths = np.full(len(targets), self.tokens)
+        self._targets = self.problem.targets(self.splits.train)
+        self._weights = example_weights(self._targets, balanced=self.balanced)
+        lengths = np.full(len(self._targets), self.tokens)
         return TrainingRows(Sequences.of((), self.processor), lengths, self._unchanged)
 
     def _unchanged(self, chosen: np.ndarray, length: int) -> Batch:
