@@ -23,7 +23,7 @@ from bert_jax.data.readers.candidate_columns import (
 )
 from bert_jax.data.readers.candidate_lists import chosen
 from bert_jax.data.readers.collection import DOCUMENT_TEXTS, empty_error, id_of
-from bert_jax.data.readers.columns import record_id, usual_column
+from bert_jax.data.readers.columns import usual_column
 from bert_jax.data.readers.squad import ANSWERS, gold_answers
 from bert_jax.data.readers.tables import Record, string_field
 from bert_jax.errors import FLOAT32_MAX, OptionError, UserError
@@ -107,7 +107,7 @@ class CandidateParser:
         example = Example(
             Candidates(self._query(fields, columns.query, location), tuple(texts)),
             Relevance(tuple(grades), tuple(scores)),
-            record_id(fields, columns.id, number),
+            record.id(columns.id, number),
             location,
             label_field=label_field if is_row else "",
             read=(*columns.names, *ANSWERS, "is_impossible"),

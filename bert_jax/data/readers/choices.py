@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bert_jax.data.examples import Choices, Example, Examples
-from bert_jax.data.readers.columns import USUAL_IDS, record_id, usual_column
+from bert_jax.data.readers.columns import USUAL_IDS, usual_column
 from bert_jax.data.readers.rows import Report, TableCounts
 from bert_jax.data.readers.tables import FORMATS, FileOptions, Record, open_records, string_field
 from bert_jax.errors import UserError
@@ -112,7 +112,7 @@ class ChoiceParser:
         return Example(
             Choices(str(parts.prompt), tuple(map(str, parts.choices)), str(parts.question)),
             None if parts.answer in (None, "", -1, "-1") else _answer(parts, location),
-            record_id(fields, id, number),
+            record.id(id, number),
             location,
             other,
             next((key for key in self.answers if key in other), ""),

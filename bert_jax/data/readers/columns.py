@@ -1,9 +1,9 @@
 """Columns of text, pair, label and id, configured or by their usual names."""
 
 import dataclasses
+import functools
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from bert_jax.data.readers.glue import GlueLayout, glue_layout
 from bert_jax.data.readers.tables import FileOptions, Keys, null_error
@@ -139,12 +139,12 @@ class TextColumns:
     id: str | None
     classes: tuple[str, ...] = ()
 
-    @property
+    @functools.cached_property
     def texts(self) -> tuple[str, ...]:
         """The column of the text, or both columns of a pair."""
         return (self.text,) if self.pair is None else (self.text, self.pair)
 
-    @property
+    @functools.cached_property
     def names(self) -> tuple[str, ...]:
         """The names of all of them."""
         return tuple(filter(None, (*self.texts, self.label, self.id, *self.classes)))
@@ -288,18 +288,6 @@ def usual_column(names: Sequence[str], present: Sequence[str]) -> str | None:
     """The first of several names that a column has, ignoring case; None: no column has any."""
     by_lower = {column.strip().lower(): column for column in reversed(present)}
     return next((by_lower[name] for name in names if name in by_lower), None)
-
-
-def record_id(fields: Mapping[str, Any], column: str | None, number: int) -> str:
-    """The id of a record.
-
-    Args:
-        fields: the fields of the record.
-        column: name of the column of ids; if it is None, missing or empty, the number is the id.
-        number: index of the record, from 0.
-    """
-    id = None if column is None else fields.get(column)
-    return str(number) if id is None or id == "" else str(id)
 
 
 def _lookup(name: str, present: Sequence[str]) -> str | None:

@@ -18,7 +18,7 @@ from bert_jax.data.examples import Candidates, Example
 from bert_jax.data.readers.candidate_columns import JUDGEMENTS, RankingOptions
 from bert_jax.data.readers.candidate_records import open_table
 from bert_jax.data.readers.candidates import CandidateParser
-from bert_jax.data.readers.columns import record_id, usual_column
+from bert_jax.data.readers.columns import usual_column
 from bert_jax.data.readers.lines import may_wait
 from bert_jax.data.readers.rows import Report, TableCounts
 from bert_jax.data.readers.squad import (
@@ -100,7 +100,7 @@ def _question(record: Record, number: int) -> Example[str]:
     if not text.strip():
         rule = f"give one as {QUESTIONS[0]!r}, which is the name of a column in a table"
         raise UserError(f"{location}: there is no question; {rule}")
-    id = record_id(fields, usual_column(_IDS, record.keys), number)
+    id = record.id(usual_column(_IDS, record.keys), number)
     return Example(text, _answers(record), id, location)
 
 

@@ -21,13 +21,7 @@ from typing import NamedTuple
 
 from bert_jax.data.examples import Example
 from bert_jax.data.readers.collection import EMPTY
-from bert_jax.data.readers.columns import (
-    USUAL_IDS,
-    named_column,
-    no_usual_name,
-    record_id,
-    usual_column,
-)
+from bert_jax.data.readers.columns import USUAL_IDS, named_column, no_usual_name, usual_column
 from bert_jax.data.readers.glue import GLUE, PREFIX
 from bert_jax.data.readers.glue_texts import read_glue_texts
 from bert_jax.data.readers.rows import Report, TableCounts
@@ -203,7 +197,7 @@ class _PairParser:
         return Example(
             string_field(fields, columns.source, location),
             None if targets is None else tuple(target.text for target in targets),
-            record_id(fields, columns.id, number),
+            record.id(columns.id, number),
             location,
             read=(*filter(None, columns), _TRANSLATION),
         )

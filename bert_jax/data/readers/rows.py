@@ -240,10 +240,9 @@ def fitted(fields: list[str], width: int, named: int) -> list[str]:
         The fields, with as many empty ones at the end as the header has; or, where this is not
         enough for the same width, unchanged.
     """
-    count = max((at for at, field in enumerate(fields, 1) if field), default=0)
-    if len(fields) != width and len(fields) >= named and count <= width:
-        return (fields + [""] * width)[:width]
-    return fields
+    if len(fields) == width or len(fields) < named or any(fields[width:]):
+        return fields
+    return (fields + [""] * width)[:width]
 
 
 def wrong_width(fields: Sequence[str], expected: str, location: str) -> UserError:

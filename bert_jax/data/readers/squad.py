@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.data.examples import Example, Examples, GoldAnswer, Question
-from bert_jax.data.readers.columns import record_id
 from bert_jax.data.readers.json_objects import check_characters
 from bert_jax.data.readers.lines import open_lines, uncompressed_name
 from bert_jax.data.readers.rows import Report, TableCounts
@@ -85,7 +84,7 @@ class QuestionParser:
         )
         used = (options.question_column, passage)
         other = {key: value for key, value in record.fields.items() if key not in used}
-        id = record_id(fields, options.id_column, number)
+        id = Record(fields, location).id(options.id_column, number)
         if fields.get(options.id_column) is None:
             other["id"] = id
         return Example(

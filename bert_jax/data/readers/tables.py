@@ -70,6 +70,11 @@ class Record:
         """The columns, or the `Keys` of an object."""
         return Keys(self.fields) if self.columns is None else self.columns
 
+    def id(self, column: str | None, number: int) -> str:
+        """The id in a column; without it, or where it is empty, the number of the record."""
+        id = None if column is None else self.fields.get(column)
+        return str(number) if id is None or id == "" else str(id)
+
 
 @dataclasses.dataclass(frozen=True)
 class FileOptions:

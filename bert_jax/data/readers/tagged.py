@@ -26,7 +26,6 @@ from bert_jax.data.readers.columns import (
     TextOptions,
     named_column,
     no_usual_name,
-    record_id,
     refuse_null,
     usual_column,
 )
@@ -296,7 +295,7 @@ def _example(input: Input, record: Record, number: int, names: WordColumns) -> E
     return Example(
         input,
         None,
-        record_id(record.fields, names.id or None, number),
+        record.id(names.id or None, number),
         record.location,
         {name: value for name, value in record.fields.items() if name != names.words},
         names.tags,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.data.examples import Example, Examples, Text, texts_of
-from bert_jax.data.readers.columns import TextColumns, TextOptions, find_columns, record_id
+from bert_jax.data.readers.columns import TextColumns, TextOptions, find_columns
 from bert_jax.data.readers.labels import Labels
 from bert_jax.data.readers.rows import Report, TableCounts
 from bert_jax.data.readers.tables import (
@@ -58,7 +58,7 @@ class TextParser:
         return Example(
             _input(fields, columns, location),
             None,
-            record_id(fields, columns.id, number),
+            record.id(columns.id, number),
             location,
             {name: fields[name] for name in fields if name not in columns.texts},
             columns.label or "",
