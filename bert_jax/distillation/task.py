@@ -62,7 +62,7 @@ class TeacherOutputs(Constants):
     def abstract_params(self, mesh: Mesh) -> Any:
         return self.teacher.abstract_params(mesh)
 
-    def params(self, mesh: Mesh) -> Any:
+    def load(self, mesh: Mesh) -> Any:
         return self.teacher.params(mesh)
 
     def outputs(self, params: Any, batch: dict[str, jax.Array]) -> dict[str, Any]:

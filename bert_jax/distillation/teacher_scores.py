@@ -36,7 +36,7 @@ class TeacherScores(Constants):
     """The scores of one teacher for the training examples of one task; no parameters in a step."""
 
     def __init__(self, task: Any, teacher: Teacher, directory: str) -> None:
-        """Nothing is computed before `params`.
+        """Nothing is computed before `load`.
 
         Args:
             task: the `LabelledTask` that makes the teacher's batches; it is `Distillable`.
@@ -53,7 +53,7 @@ class TeacherScores(Constants):
         self._task, self._teacher, self._directory = task, teacher, directory
         self._scores: np.ndarray | None = None
 
-    def params(self, mesh: Mesh) -> None:
+    def load(self, mesh: Mesh) -> None:
         """Maps the scores into memory for `of`; there are no parameters.
 
         They are computed first if the disk does not have them. All hosts call it.
@@ -90,7 +90,7 @@ class TeacherScores(Constants):
             length: T of the batch.
 
         Raises:
-            OptionError: the scores are not in memory: `params` was not called.
+            OptionError: the scores are not in memory: `load` was not called.
         """
         if self._scores is None:
             rule = "leave {distillation.keep_logits} out to time a step"

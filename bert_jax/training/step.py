@@ -199,7 +199,7 @@ def make_train_step(
         microbatches: number of equal parts of the batch, computed one after the other to save
             memory.
         seed: seed of the dropout.
-        constants: `task.constants.params(mesh)`; None: their shapes, for a step that is only
+        constants: `task.constants.load(mesh)`; None: their shapes, for a step that is only
             traced.
     """
     if constants is None:

@@ -67,7 +67,7 @@ def test_the_loss_of_a_task(experiment_of, teacher_of, name):
     if "labels" in batch and name == "tags":
         batch["labels"][-1] = -1
     params = init_params(task.module, jax.random.key(3))
-    constants = task.constants.params(experiment.mesh)
+    constants = task.constants.load(experiment.mesh)
 
     @jax.jit
     def compute(params, batch, constants):
@@ -99,7 +99,7 @@ def test_kept_scores_give_the_same_loss_and_are_computed_once(
         # Rows of all lengths are in the scores' file, and batches of 16 or of 24 tokens.
         experiment = experiment_of(name, {"data.length": 24}, **chosen)
         task = experiment.task
-        constants = task.constants.params(experiment.mesh)
+        constants = task.constants.load(experiment.mesh)
         params = jax.jit(lambda key, task=task: init_params(task.module, key))(jax.random.key(3))
         compute = jax.jit(loss_sums(task))
         batches = list(task.train_batches(0, 3, host=0, hosts=1))
@@ -143,7 +143,7 @@ def test_a_student_without_token_types_reads_the_rows_of_its_teacher(experiment_
     assert rows[0, : int(batch["attention_mask"][0].sum())].tolist() == [0] * 4 + [1] * 5
 
     params = jax.jit(lambda key: init_params(task.module, key))(jax.random.key(3))
-    constants = task.constants.params(experiment.mesh)
+    constants = task.constants.load(experiment.mesh)
     compute = jax.jit(loss_sums(task))
     metrics = means(compute(params, batch, constants), task.loss_weights(batch))
     model = bert_jax.load(teacher)

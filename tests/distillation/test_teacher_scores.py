@@ -34,7 +34,7 @@ class Scores(TeacherScores):
 
 def ready(directory, teacher="a"):
     scores = Scores(directory, teacher)
-    scores.params(None)
+    scores.load(None)
     np.testing.assert_array_equal(scores.of(np.array([2, 0, -1]), 8), SCORES[[2, 0, 2]])
     return scores.computed
 
@@ -96,7 +96,7 @@ def test_the_end_of_a_short_row_cannot_be_chosen():
     scores = TeacherScores(task, SimpleNamespace(params=lambda mesh: {}), "")
     scores._compute = lambda params, batch: batch["scores"]
     scores._shape = lambda rows, length: (rows, length)
-    scores.params(one_device_mesh())
+    scores.load(one_device_mesh())
     expected = np.float32([[1, 1, 1], [1, MASK_VALUE, MASK_VALUE]])
     np.testing.assert_array_equal(scores.of(np.array([0, 1]), 3), expected)
 

@@ -139,10 +139,10 @@ class Constants:
     """Parameters that no step changes and no checkpoint has, such as a teacher's; here none."""
 
     def abstract_params(self, mesh: Mesh) -> Any:
-        """Shapes, dtypes and shardings of `params`."""
+        """Shapes, dtypes and shardings of the parameters."""
         return None
 
-    def params(self, mesh: Mesh) -> Any:
+    def load(self, mesh: Mesh) -> Any:
         """The parameters, split over the mesh like trained ones; called before the first step."""
         return None
 
