@@ -108,6 +108,11 @@ class StoredVectors:
         return any(isinstance(module, Dense | LayerNorm) for module in self.modules)
 
     @property
+    def ends_in_normalize(self) -> bool:
+        """Whether the last module gives the vectors the length 1."""
+        return self.modules[-1:] == (Normalize(),)
+
+    @property
     def all_prompts(self) -> dict[str, str]:
         """The prompts, and the two that every model has."""
         return {"query": "", "document": "", **self.prompts}

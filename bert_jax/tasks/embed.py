@@ -19,7 +19,7 @@ from bert_jax.metrics.similarity import units
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.encoder_with_head import apply_model, model_inputs
 from bert_jax.models.heads.text_vectors import TextPooling
-from bert_jax.models.vectors import SIDES, TEXT_VECTORS, Normalize, StoredVectors
+from bert_jax.models.vectors import SIDES, TEXT_VECTORS, StoredVectors
 from bert_jax.process import say
 from bert_jax.tasks.base.encoder_layers import encoder_of
 from bert_jax.tasks.base.predict_spec import (
@@ -147,7 +147,6 @@ class EmbeddingPredictor(TextPredictor[np.ndarray]):
         prepare = TextPreparation(self.vectors, self.vectors.prompt(prompt), model.tokenizer)
         super().__init__(model, options, prepare=prepare)
         # Both are done on the host: one program computes vectors with any options.
-        self._ends_in_unit = self.vectors.modules[-1:] == (Normalize(),)
         self._normalize = bool(normalize)
         if pooling is None and model.description.stored_vectors is None:
             say_default(",".join(self.vectors.poolings))
@@ -170,7 +169,7 @@ class EmbeddingPredictor(TextPredictor[np.ndarray]):
 
     def vector(self, output: np.ndarray) -> np.ndarray:
         """The vector from a row of the result of `compute`."""
-        vector = (units(output) if self._ends_in_unit else output)[: self.width]
+        vector = (units(output) if self.vectors.ends_in_normalize else output)[: self.width]
         return units(vector) if self._normalize else vector.copy()
 
 

@@ -166,7 +166,7 @@ def _modules(vectors: TokenVectors, hidden_size: int) -> list[tuple[str, dict[st
         "skiplist_tasks": list(vectors.skipped_sides),
     }
     own = [(kind, fields | names) for kind, fields in map(module_fields, vectors.modules)]
-    last = len(own) - (vectors.modules[-1:] == (Normalize(),))
+    last = len(own) - vectors.ends_in_normalize
     return [*own[:last], (_MASK, mask), *own[last:]]
 
 

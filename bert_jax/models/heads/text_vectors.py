@@ -20,7 +20,6 @@ from bert_jax.models.layers import gather_positions
 from bert_jax.models.vectors import (
     TEXT_VECTORS,
     Module,
-    Normalize,
     StoredVectors,
     apply_modules,
 )
@@ -141,7 +140,7 @@ class TextVectors(StoredVectors):
             for name in names or ("",):
                 require_one_of("pooling", name, POOLINGS)
             vectors = dataclasses.replace(vectors, poolings=tuple(names))
-        if normalize is False and vectors.modules[-1:] == (Normalize(),):
+        if normalize is False and vectors.ends_in_normalize:
             vectors = dataclasses.replace(vectors, modules=vectors.modules[:-1])
         return vectors
 

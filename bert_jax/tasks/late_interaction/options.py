@@ -105,7 +105,7 @@ class LateInteractionData(RetrievalData):
         return changed
 
     def _modules(self, vectors: TokenVectors, hidden_size: int) -> tuple[Module, ...]:
-        is_normal = vectors.modules[-1:] == (Normalize(),)
+        is_normal = vectors.ends_in_normalize
         modules = vectors.modules[:-1] if is_normal else vectors.modules
         if self.projection is not None:
             bias, width = self.projection_bias, self.projection

@@ -12,7 +12,7 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.token_vectors import MEAN_MAXSIM, TokenTowers, TokenVectors
 from bert_jax.models.maxsim import jax_maxsim
-from bert_jax.models.vectors import DOCUMENT, QUERY, Normalize
+from bert_jax.models.vectors import DOCUMENT, QUERY
 from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.retrieval.interaction import Interaction
 from bert_jax.tasks.base.retrieval.spec import retrieval_spec
@@ -45,8 +45,7 @@ class LateInteraction(Interaction):
     @property
     def are_cosines(self) -> bool:
         """The means of cosines; their sums are none."""
-        is_normal = self.stored.modules[-1:] == (Normalize(),)
-        return self.stored.similarity == MEAN_MAXSIM and is_normal
+        return self.stored.similarity == MEAN_MAXSIM and self.stored.ends_in_normalize
 
     def make_module(self, execution: Execution) -> nn.Module:
         return TokenTowers(self.description.config, execution, modules=self.stored.modules)

@@ -77,7 +77,7 @@ class DualEncoderData(RetrievalData):
 
     def _modules(self, vectors: TextVectors, hidden_size: int) -> tuple[Module, ...]:
         """The modules after the pooling."""
-        modules, is_normal = vectors.modules, vectors.modules[-1:] == (Normalize(),)
+        modules, is_normal = vectors.modules, vectors.ends_in_normalize
         if self.projection:
             dense = Dense(vectors.input_width(hidden_size), self.projection, True, IDENTITY)
             modules = (dense, Normalize()) if is_normal else (dense,)

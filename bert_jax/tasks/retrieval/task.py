@@ -15,7 +15,7 @@ from bert_jax.errors import OptionError
 from bert_jax.models.dual_encoder import DOCUMENT_TOWER, DualEncoder, RankedVectors
 from bert_jax.models.execution import Execution
 from bert_jax.models.layers import jax_similarities, l2_normalize
-from bert_jax.models.vectors import DOCUMENT, Normalize
+from bert_jax.models.vectors import DOCUMENT
 from bert_jax.search.exact import ExactSearcher
 from bert_jax.search.hits import Ranked
 from bert_jax.tasks.base.model_init import ModelInit
@@ -55,7 +55,7 @@ class DualInteraction(Interaction):
     def are_cosines(self) -> bool:
         """Also dot products of vectors of length 1."""
         vectors = self.description.vectors
-        is_normal = bool(self.widths) or vectors.modules[-1:] == (Normalize(),)
+        is_normal = bool(self.widths) or vectors.ends_in_normalize
         return vectors.similarity == "cosine" or (vectors.similarity == "dot" and is_normal)
 
     def make_module(self, execution: Execution) -> nn.Module:
