@@ -63,6 +63,8 @@ _BEAMS = {
     "generation.length_penalty": 0.6,
     "generation.penalty": "wmt",
 }
+# ColBERT's queries and documents begin with a marker, and queries are filled up with masks.
+_MARKED = {"markers": True, "expansion": "fixed", "query_length": 32, "skip_punctuation": True}
 
 
 def _t5(**model: Any) -> Preset:
@@ -322,13 +324,7 @@ PRESETS: dict[str, Preset] = {
     ),
     # stanford-futuredata/ColBERT: colbert/infra/config/settings.py, modeling/tokenization/.
     "colbert": _late_interaction(
-        query_prompt="[unused0] ",
-        document_prompt="[unused1] ",
-        markers=True,
-        expansion="fixed",
-        query_length=32,
-        length=220,
-        skip_punctuation=True,
+        **_MARKED, query_prompt="[unused0] ", document_prompt="[unused1] ", length=220
     ),
     # Hofstätter et al., 2020: sebastian-hofstaetter/neural-ranking-kd; matchmaker, colbert.py.
     "hofstaetter": _late_interaction(
@@ -341,15 +337,7 @@ PRESETS: dict[str, Preset] = {
         length=200,
     ),
     # PyLate 1.6, pylate/models/colbert.py.
-    "pylate": _late_interaction(
-        query_prompt="[Q] ",
-        document_prompt="[D] ",
-        markers=True,
-        expansion="fixed",
-        query_length=32,
-        length=180,
-        skip_punctuation=True,
-    ),
+    "pylate": _late_interaction(**_MARKED, query_prompt="[Q] ", document_prompt="[D] ", length=180),
 }
 
 
