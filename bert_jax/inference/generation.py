@@ -80,12 +80,8 @@ def alignments(
 ) -> list[Alignment]:
     """How much each token of what a decoder writes for a text attends to each of the text.
 
-    Args:
-        model: a model with encoder and decoder, and attention between them.
-        texts: strings, or pairs of strings.
-        options: how to generate; None: as the files of the model say. The best generation counts.
-        batch_size: maximum number of texts computed together.
-        max_length: maximum number of tokens of a text; longer ones are cut.
+    The best generation counts. For arguments see `generate`; without `options`, the files of the
+    model say how to generate.
 
     Raises:
         UserError: the model has no such attention, an option is wrong, or an element is not a text.

@@ -14,12 +14,7 @@ Paths = Iterable[str | os.PathLike[str]]
 
 
 def classify_images(model: Model, paths: Paths, *, batch_size: int = 32) -> list[TextPrediction]:
-    """The class of each image, with its score.
-
-    Args:
-        model: a model with a classifier of images.
-        paths: paths of image files.
-        batch_size: maximum number of images computed together.
+    """The class of each image file, with its score; `batch_size` images are computed together.
 
     Raises:
         UserError: the model has no such classifier, or a file is no image.
@@ -31,11 +26,7 @@ def classify_images(model: Model, paths: Paths, *, batch_size: int = 32) -> list
 def attention_rollout(model: Model, paths: Paths, *, batch_size: int = 8) -> list[AttentionRollout]:
     """How much each patch of an image counts, by the attention of all layers together.
 
-    Args:
-        model: a model that reads images.
-        paths: paths of image files.
-        batch_size: maximum number of images computed together; each has L · N · T² values
-            meanwhile.
+    `batch_size` images are computed together; each has L · N · T² values meanwhile.
 
     Raises:
         UserError: the model reads texts, or a file is no image.

@@ -292,10 +292,8 @@ class LoadedModel(Model):
     ) -> list[Tagging]:
         """The tag of every word of each sentence, and the entities that the tags mark.
 
-        Args:
-            sentences: strings, which are split into words (see `Words`), or lists of words.
-            batch_size: maximum number of rows computed together; short windows share rows.
-            max_length: maximum number of tokens of a window.
+        A sentence is a string, which is split into words (see `Words`), or a list of words; its
+        rows are windows.
 
         Raises:
             UserError: the model does not tag words, or an element is not a sentence.

@@ -56,14 +56,10 @@ def next_sentence(
 ) -> np.ndarray:
     """The probability that the second text of each pair follows the first, float32 [B].
 
-    Args:
-        model: the model, with BERT's next-sentence head or ALBERT's of sentence order.
-        pairs: pairs of strings, such as two sentences.
-        batch_size: maximum number of rows computed together; short pairs share rows.
-        max_length: maximum number of tokens of a pair.
+    By BERT's next-sentence head, or ALBERT's of sentence order.
 
     Raises:
-        UserError: the model has no such head, or an element is not a pair.
+        UserError: the model has no such head, or an element is not a pair of strings.
     """
     predictor = NextSentencePredictor(model, BatchOptions(batch_size, max_length))
     return np.array([*predict_examples(predictor, not_one_string(pairs))], np.float32)

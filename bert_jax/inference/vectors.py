@@ -2,7 +2,8 @@
 
 import functools
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,12 +14,14 @@ from bert_jax.inference.streams import predict_examples, predict_windows, progre
 from bert_jax.metrics.similarity import similarities
 from bert_jax.models.vectors import DOCUMENT, QUERY
 from bert_jax.process import say
-from bert_jax.tasks.base.predictor import BatchOptions, Model, not_one_string
+from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor, not_one_string
 from bert_jax.tasks.base.vector_kinds import TextKind
 from bert_jax.tasks.embed import EmbeddingPredictor
 from bert_jax.tasks.similarity.predict import Match, checked_texts
 from bert_jax.tasks.sparse_vectors import SparsePredictor, SparseVector
 from bert_jax.tasks.token_vectors import TokenVectorsOfText, TokenVectorsPredictor
+
+Prediction = TypeVar("Prediction")
 
 # From this number of texts on, an index is worth its line.
 _MANY_TEXTS = 1_000
@@ -69,9 +72,8 @@ def embed(
         side=side,
     )
     vectors = np.empty((len(texts), predictor.width), np.float32)
-    with progress_bar(lambda: len(texts), enabled=progress) as advance:
-        for row, vector in enumerate(predict_examples(predictor, texts, advance=advance)):
-            vectors[row] = vector
+    for row, vector in enumerate(_predictions(predictor, texts, progress)):
+        vectors[row] = vector
     return vectors
 
 
@@ -87,17 +89,9 @@ def sparse_vectors(
 ) -> list[SparseVector]:
     """The weights of words for each text (SPLADE), by the head of the masked language model.
 
-    None: as in the sentence-transformers files beside the model; without such files the maximum
-    over the tokens, all weights above 0, and no prompt.
-
-    Args:
-        model: the model.
-        texts: strings, or pairs of strings.
-        prompt: name of a prompt of the model, or a text, which is put before each text.
-        max_active_dims: number of the largest weights that are kept.
-        batch_size: maximum number of rows computed together; short texts share rows.
-        max_length: maximum number of tokens of a text.
-        progress: whether a progress bar is shown on stderr.
+    `max_active_dims` is the number of the largest weights that are kept; for the other arguments
+    see `embed`. None: as in the sentence-transformers files beside the model; without such files
+    the maximum over the tokens, all weights above 0, and no prompt.
 
     Raises:
         UserError: the model has no such head, the prompt is unknown, or an element is not a text.
@@ -105,8 +99,7 @@ def sparse_vectors(
     texts = list(not_one_string(texts))
     options = BatchOptions(batch_size, max_length)
     predictor = SparsePredictor(model, options, prompt=prompt, max_active_dims=max_active_dims)
-    with progress_bar(lambda: len(texts), enabled=progress) as advance:
-        return list(predict_examples(predictor, texts, advance=advance))
+    return list(_predictions(predictor, texts, progress))
 
 
 def token_vectors(
@@ -120,21 +113,23 @@ def token_vectors(
 ) -> list[TokenVectorsOfText]:
     """The vectors of the tokens of each text that count, for late interaction (ColBERT).
 
-    Args:
-        model: a model for late interaction.
-        texts: strings, or pairs of strings.
-        side: "query" or "document", the kind of the texts; each has its prompt, length and rules.
-        batch_size: maximum number of rows computed together; short documents share rows.
-        max_length: maximum number of tokens of a text.
-        progress: whether a progress bar is shown on stderr.
+    `side`, "query" or "document", is the kind of the texts; each has its prompt, length and rules.
+    For the other arguments see `embed`.
 
     Raises:
         UserError: the model makes no such vectors, or an element is not a text.
     """
     texts = list(not_one_string(texts))
     predictor = TokenVectorsPredictor(model, BatchOptions(batch_size, max_length), side=side)
+    return list(_predictions(predictor, texts, progress))
+
+
+def _predictions(
+    predictor: Predictor[Text, Prediction], texts: list[Text], progress: bool
+) -> Iterator[Prediction]:
+    """The prediction of each text; `progress` shows a bar on stderr."""
     with progress_bar(lambda: len(texts), enabled=progress) as advance:
-        return list(predict_examples(predictor, texts, advance=advance))
+        yield from predict_examples(predictor, texts, advance=advance)
 
 
 def similarity(
