@@ -95,19 +95,18 @@ class CharacterCNN(nn.Module):
     @nn.compact
     def __call__(
         self,
-        characters: jax.Array,
-        token_type_ids: jax.Array,
-        position_ids: jax.Array,
+        inputs: EncoderInputs,
         indices: jax.Array,
-        *,
-        word_embeddings: jax.Array | None = None,
         deterministic: bool,
+        word_embeddings: jax.Array | None = None,
     ) -> jax.Array:
-        """Int32 [B, T, C] → [B, T, D]; for further arguments, of which none is read, `Embeddings`.
+        """The vectors of words, [B, T, D], from `inputs` alone; for the arguments see `Embeddings`.
 
-        `characters` are as of `EncoderInputs`.
+        Raises:
+            ValueError: see `checked_characters`.
         """
         config, execution = self.config, self.execution
+        characters = inputs.packed(checked_characters(inputs))  # BTC
         options = config.of_head(CharacterOptions)
         table = nn.Embed(
             CHARACTERS,

@@ -12,6 +12,7 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.execution import Execution
 from bert_jax.models.layers import dense, kernel_init, norm, vocabulary_table_init
+from bert_jax.models.packed_rows import EncoderInputs
 
 
 class Embeddings(nn.Module):
@@ -57,48 +58,61 @@ class Embeddings(nn.Module):
 
     def __call__(
         self,
-        word_ids: jax.Array,
-        token_type_ids: jax.Array,
-        position_ids: jax.Array,
+        inputs: EncoderInputs,
         indices: jax.Array,
-        *,
-        word_embeddings: jax.Array | None = None,
         deterministic: bool,
+        word_embeddings: jax.Array | None = None,
     ) -> jax.Array:
-        """Four int32 [B, T] → [B, T, E]; with `trigram_input` or `project_before_norm` → [B, T, D].
+        """Vectors [B, T, E] of the tokens in the rows that the layers compute.
+
+        With `trigram_input` or `project_before_norm` their width is D.
 
         Args:
-            word_ids: the ids of the words; with `trigram_input` [B, T, 3], see `trigrams`.
-            token_type_ids: first or second sentence.
-            position_ids: rows of the position table.
-            indices: index of each token in the batch, for the dropout masks.
+            inputs: the tokens.
+            indices: int32 [B, T], index of each token in the batch, for the dropout masks.
+            deterministic: False for training, with dropout.
             word_embeddings: the table of another model; None: the own one, which is no
                 parameter if it is never used.
-            deterministic: False for training, with dropout.
         """
-        config = self.config
+        config, packed = self.config, inputs.packed
         words = self.words() if word_embeddings is None else word_embeddings
         if config.trigram_input:
+            word_ids = packed(trigrams(inputs.input_ids, inputs.segment_ids))
             parts = jnp.take(words, jnp.maximum(word_ids, 0), axis=0)  # BT3E
             parts = jnp.where(word_ids[..., None] < 0, 0, parts)
             joined = parts.reshape(*word_ids.shape[:2], -1)
             hidden = self.transformation(joined).astype(jnp.float32)
         else:
-            hidden = jnp.take(words, word_ids, axis=0)
+            hidden = jnp.take(words, packed(inputs.input_ids), axis=0)
         if config.scale_embedding:
             hidden *= math.sqrt(config.hidden_size)
+        position_ids = packed(self._position_rows(inputs))
         if config.position_rows is not None:
             hidden += jnp.take(_gathered(self.position_embeddings, None), position_ids, axis=0)
         elif config.position_kind == "sinusoidal":
             table = sinusoids(config.max_position_embeddings, config.embedding_width)
             hidden += jnp.take(jnp.asarray(table), position_ids, axis=0)
         if config.type_vocab_size:
-            hidden += jnp.take(_gathered(self.token_type_embeddings, None), token_type_ids, axis=0)
+            types = inputs.token_type_ids
+            types = packed(jnp.zeros_like(inputs.input_ids) if types is None else types)
+            hidden += jnp.take(_gathered(self.token_type_embeddings, None), types, axis=0)
         if config.project_before_norm and config.has_embedding_projection:
             hidden = self.projection(hidden)
         hidden = self.norm(hidden) if config.embedding_norm else hidden
         hidden = hidden.astype(self.execution.dtype)
         return self.dropout(hidden, indices, deterministic=deterministic)
+
+    def _position_rows(self, inputs: EncoderInputs) -> jax.Array:
+        """The row of the position table of each token, int32 [B, T]."""
+        config, ids, position_ids = self.config, inputs.input_ids, inputs.position_ids
+        if not config.positions_after_padding:
+            if position_ids is None:
+                position_ids = jnp.broadcast_to(jnp.arange(ids.shape[1]), ids.shape)
+            return position_ids + config.position_offset
+        is_token = ids != config.pad_token_id
+        if position_ids is None:
+            position_ids = jnp.cumsum(is_token, axis=1, dtype=jnp.int32) - 1
+        return jnp.where(is_token, position_ids + config.position_offset, config.pad_token_id)
 
     def words(self) -> jax.Array:
         """The table of word embeddings, float32 [V, E]."""

@@ -13,15 +13,10 @@ import jax.numpy as jnp
 
 from bert_jax.errors import UserError
 from bert_jax.models.activations import ACTIVATIONS
-from bert_jax.models.character_cnn import (
-    MOST_CHARACTERS,
-    CharacterCNN,
-    checked_characters,
-    reads_characters,
-)
+from bert_jax.models.character_cnn import MOST_CHARACTERS, CharacterCNN, reads_characters
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.decoding import DecoderCache, EncoderMemory
-from bert_jax.models.embeddings import Embeddings, checked_range, trigrams
+from bert_jax.models.embeddings import Embeddings, checked_range
 from bert_jax.models.execution import Execution
 from bert_jax.models.image_options import ImageOptions
 from bert_jax.models.layer_mix import LayerMix
@@ -161,9 +156,7 @@ class Encoder(nn.Module):
                 would pool the first token of each call.
             UserError: attention is requested of recurrent layers, or with global tokens.
         """
-        input_ids, segment_ids = inputs.input_ids, inputs.segment_ids
-        packed_rows = inputs.packed_rows
-        requested = requested or RequestedOutputs()
+        packed_rows, requested = inputs.packed_rows, requested or RequestedOutputs()
         if self.config.images is not None:
             return self._encode_images(inputs, deterministic, requested)
         refused = (
@@ -179,22 +172,11 @@ class Encoder(nn.Module):
                 "pooling layer"
             )
         _check_tokens(inputs, self.config)
-        token_type_ids = inputs.token_type_ids
-        if token_type_ids is None:
-            token_type_ids = jnp.zeros_like(input_ids)
         tokens = inputs.tokens()
-        word_ids = input_ids
-        if self.config.trigram_input:
-            word_ids = trigrams(input_ids, segment_ids)
-        elif reads_characters(self.config):
-            word_ids = checked_characters(inputs)
-        positions = self._position_rows(input_ids, inputs.position_ids)
         if packed_rows is not None:
-            assert segment_ids is None
+            assert inputs.segment_ids is None
             assert requested.only_last
-            pack, tokens = packed_rows.pack, packed_rows.tokens(inputs.row_indices)
-            word_ids, token_type_ids = pack(word_ids), pack(token_type_ids)
-            positions = pack(positions)
+            tokens = packed_rows.tokens(inputs.row_indices)
         if self.config.is_causal:
             tokens = tokens.causal()
         tokens = tokens._replace(memory=memory, global_tokens=inputs.global_tokens())
@@ -209,14 +191,7 @@ class Encoder(nn.Module):
                 "attention weights of a model with global tokens are not computed: leave the "
                 "global tokens out, or compare other values"
             )
-        embedded = self.embeddings(
-            word_ids,
-            token_type_ids,
-            positions,
-            tokens.indices,
-            word_embeddings=word_embeddings,
-            deterministic=deterministic,
-        )
+        embedded = self.embeddings(inputs, tokens.indices, deterministic, word_embeddings)
         embedded = nn.with_logical_constraint(embedded, HIDDEN_AXES)
         computed = requested if mix is None else requested._replace(hidden_states=True)
         hidden, intermediates, cache = (layers or self.encoder)(
@@ -248,18 +223,6 @@ class Encoder(nn.Module):
         hidden, intermediates, _ = self.encoder(embedded, tokens, deterministic, requested)
         pooled = self.pooler(hidden) if self.add_pooling_layer else None
         return EncoderOutput(hidden, pooled, *intermediates)
-
-    def _position_rows(self, input_ids: jax.Array, position_ids: jax.Array | None) -> jax.Array:
-        """The row of the position table of each token, int32 [B, T]."""
-        config = self.config
-        if not config.positions_after_padding:
-            if position_ids is None:
-                position_ids = jnp.broadcast_to(jnp.arange(input_ids.shape[1]), input_ids.shape)
-            return position_ids + config.position_offset
-        is_token = input_ids != config.pad_token_id
-        if position_ids is None:
-            position_ids = jnp.cumsum(is_token, axis=1, dtype=jnp.int32) - 1
-        return jnp.where(is_token, position_ids + config.position_offset, config.pad_token_id)
 
     def word_embeddings(self) -> jax.Array:
         """The table of word embeddings, float32 [V, E]."""

@@ -101,6 +101,10 @@ class EncoderInputs:
         all_visible = self.attention_mask is None and segment_ids is None
         return tokens._replace(mask=dataclasses.replace(tokens.mask, all_visible=all_visible))
 
+    def packed(self, ids: jax.Array) -> jax.Array:
+        """Int32 [B, T, …] in the rows that the layers compute."""
+        return ids if self.packed_rows is None else self.packed_rows.pack(ids)
+
     def global_tokens(self) -> GlobalTokens | None:
         """The global tokens of the rows that the layers compute; padding is none."""
         if self.global_attention_mask is None:
