@@ -39,7 +39,7 @@ def embed(
     max_length: int | None = None,
     progress: bool = False,
 ) -> np.ndarray:
-    """One vector for each text, float32 [B, D].
+    """One vector for each text, float32 [B, X].
 
     None: as in the sentence-transformers files beside the model; without such files the mean (DPR:
     "cls"), vectors of any length, and no prompt.

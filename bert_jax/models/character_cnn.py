@@ -34,7 +34,7 @@ In `EncoderInputs.characters` they are the ids from 1 on; 0 is no character.
 """
 
 MOST_CHARACTERS = 50
-"""C, the most characters of a word: longer words are cut."""
+"""Y, the most characters of a word: longer words are cut."""
 
 MOST_FILTERS, MOST_HIGHWAY_LAYERS = 16, 8
 
@@ -106,7 +106,7 @@ class CharacterCNN(nn.Module):
             ValueError: see `checked_characters`.
         """
         config, execution = self.config, self.execution
-        characters = inputs.packed(checked_characters(inputs))  # BTC
+        characters = inputs.packed(checked_characters(inputs))  # BTY
         options = config.of_head(CharacterOptions)
         table = nn.Embed(
             CHARACTERS,
@@ -114,7 +114,7 @@ class CharacterCNN(nn.Module):
             embedding_init=kernel_init(config),
             name="character_embeddings",
         ).embedding
-        spelled = jnp.take(table, jnp.maximum(characters - 1, 0), axis=0)  # BTCE
+        spelled = jnp.take(table, jnp.maximum(characters - 1, 0), axis=0)  # BTYE
         spelled = jnp.where(characters[..., None] > 0, spelled, 0)
         spelled = spelled.reshape(-1, *spelled.shape[2:]).astype(execution.dtype)
         act = ACTIVATIONS[config.hidden_act]
@@ -152,7 +152,7 @@ class Convolution(nn.Module):
 
     @nn.compact
     def __call__(self, spelled: jax.Array) -> jax.Array:
-        """[M, C, E] for M words → [M, outputs]."""
+        """[M, Y, E] for M words → [M, outputs]."""
         inputs = spelled.shape[-1]
         # The first axis, of size 1, is as in the files.
         shape = (1, self.width, inputs, self.outputs)
@@ -171,7 +171,7 @@ def reads_characters(config: EncoderConfig) -> bool:
 
 
 def checked_characters(inputs: EncoderInputs) -> jax.Array:
-    """The characters of tokens, int32 [B, T, C], with ids from 0 to `CHARACTERS`.
+    """The characters of tokens, int32 [B, T, Y], with ids from 0 to `CHARACTERS`.
 
     Raises:
         ValueError: there are none, or an id is out of this range.

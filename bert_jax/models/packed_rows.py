@@ -46,7 +46,7 @@ class EncoderInputs:
             others see, in spite of a window (Longformer); None: the head says which.
         most_global_tokens: the most of them in a row; None: unknown.
         pixel_values: float32 [B, height, width, channels], images; None: the model reads text.
-        characters: int32 [B, T, C], the characters of each token, from 1 on, and 0 for none, for
+        characters: int32 [B, T, Y], the characters of each token, from 1 on, and 0 for none, for
             models that read these in place of `input_ids`, see `models.character_cnn`; None for
             all others.
     """

@@ -19,7 +19,7 @@ from bert_jax.tokenization.interface import Tokenizer
 from bert_jax.tokenization.source import TokenizerSource
 
 LENGTH = 50
-"""C, the most characters of a word, its begin and end included; longer words are cut."""
+"""Y, the most characters of a word, its begin and end included; longer words are cut."""
 
 # Bytes are 1 to 256; 0 is no character.
 _BEGIN_SENTENCE, _END_SENTENCE, _BEGIN_WORD, _END_WORD, _PADDING = range(257, 262)
@@ -67,7 +67,7 @@ class CharacterTokenizer(Tokenizer):
         return Pieces(ids, words, [match.span() for match in found], [*range(len(words))])
 
     def token_arrays(self, tokens: Sequence[str]) -> dict[str, np.ndarray]:
-        """`characters`, int32 [T, C], of T words."""
+        """`characters`, int32 [T, Y], of T words."""
         spelled = np.full((len(tokens), LENGTH), _PADDING, np.int32)
         ends = {"<S>": [_BEGIN_SENTENCE], "</S>": [_END_SENTENCE]}
         for row, token in zip(spelled, tokens, strict=True):
