@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, require_one_of
 from bert_jax.files import as_path, check_undamaged, fetch, is_there, read_json_object
 from bert_jax.files.paths import DESCRIPTION
 from bert_jax.process import say
@@ -170,12 +170,13 @@ def load_tokenizer(
         vocab_size: number of ids of the model; None: as in a `config.json` in the directory.
 
     Raises:
-        UserError: the path does not exist, a file cannot be read, is cut off or is of another kind
-            than the model needs, its class is not supported, a `tokenizer.json` has a model or
-            rules that `definition` does not admit, merges are missing or do not fit the
-            vocabulary, or a vocabulary is empty, has more pieces than the model has ids, or lacks a
-            special token of its template.
+        UserError: the kind is unknown, the path does not exist, a file cannot be read, is cut off
+            or is of another kind than the model needs, its class is not supported, a
+            `tokenizer.json` has a model or rules that `definition` does not admit, merges are
+            missing or do not fit the vocabulary, or a vocabulary is empty, has more pieces than the
+            model has ids, or lacks a special token of its template.
     """
+    require_one_of("kind", kind, (None, *_KINDS_BY_NAME))
     path = fetch(as_path(path))
     if not path.exists():
         raise UserError(f"the tokenizer {path} does not exist; give a directory or a file")
@@ -185,7 +186,7 @@ def load_tokenizer(
         "tokenize_chinese_chars": tokenize_chinese_chars,
     }
     arguments = {key: value for key, value in switches.items() if value is not None}
-    needed = _KINDS_BY_NAME.get(kind) if kind else None
+    needed = _KINDS_BY_NAME[kind] if kind else None
     source = _read_source(path, arguments, needed, vocab_size)
     tokenizer = _load(source, source.kind or _kind(source))
     rows = source.rows

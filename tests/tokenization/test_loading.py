@@ -199,6 +199,11 @@ def test_the_kind_of_the_model_counts_only_without_a_class(uncased, byte_level, 
     assert isinstance(loaded, ByteLevelBPETokenizer)
 
 
+def test_an_unknown_kind_is_refused(vocabulary):
+    with pytest.raises(UserError, match="kind is 'word_piece'; known are wordpiece, mpnet, byte"):
+        load_tokenizer(vocabulary, kind="word_piece")
+
+
 @pytest.mark.parametrize(
     ("name", "mask", "others"),
     [
