@@ -13,6 +13,7 @@ from bert_jax.inference.engine import Advance, Engine, Window
 from bert_jax.inference.streams import predict_windows
 from bert_jax.models.vectors import SIDES
 from bert_jax.process import say
+from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
     ExampleError,
@@ -95,7 +96,7 @@ def score_windows(
     check_computed(model.description.other)  # of a cross-encoder without a classifier
     check_makes_vectors(model.description, "give a cross-encoder, or a model of vectors")
     kind = vector_kind(model.description)
-    if isinstance(kind, TextKind):
+    if isinstance(kind, TextKind) and is_main_host():
         say_by_vectors()
     query_predictor, document_predictor = (kind.predictor(model, side, options) for side in SIDES)
     return _vector_windows(kind, query_predictor, document_predictor, examples, advance)
@@ -133,7 +134,8 @@ def _vector_windows(
         notes = Notes.total([notes, counts])
         yield Window(chosen, scores, is_full=True, notes=counts)
         start += len(chosen)
-    say(*query_predictor.report(query_notes), *document_predictor.report(notes))
+    if is_main_host():
+        say(*query_predictor.report(query_notes), *document_predictor.report(notes))
 
 
 def _by_documents(examples: Iterable[Candidates]) -> Iterator[list[Candidates]]:

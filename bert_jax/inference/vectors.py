@@ -14,6 +14,7 @@ from bert_jax.inference.streams import predict_examples, predict_windows, progre
 from bert_jax.metrics.similarity import similarities
 from bert_jax.models.vectors import DOCUMENT, QUERY
 from bert_jax.process import say
+from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor, not_one_string
 from bert_jax.tasks.base.vector_kinds import TextKind
 from bert_jax.tasks.embed import EmbeddingPredictor
@@ -188,7 +189,7 @@ def search(
     )
     matches = (Match(index, text, score) for index, (text, score) in enumerate(scores))
     best = heapq.nsmallest(top_k, matches, key=lambda match: (-match.score, match.index))
-    if read.count >= _MANY_TEXTS:
+    if read.count >= _MANY_TEXTS and is_main_host():
         _say_index()
     return best
 

@@ -21,6 +21,7 @@ from bert_jax.models.encoder_with_head import apply_model, model_inputs
 from bert_jax.models.heads.text_vectors import TextPooling
 from bert_jax.models.vectors import SIDES, TEXT_VECTORS, StoredVectors
 from bert_jax.process import say
+from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tasks.base.encoder_layers import encoder_of
 from bert_jax.tasks.base.predict_spec import (
     TEXTS,
@@ -148,7 +149,7 @@ class EmbeddingPredictor(TextPredictor[np.ndarray]):
         super().__init__(model, options, prepare=prepare)
         # Both are done on the host: one program computes vectors with any options.
         self._normalize = bool(normalize)
-        if pooling is None and model.description.stored_vectors is None:
+        if pooling is None and model.description.stored_vectors is None and is_main_host():
             say_default(",".join(self.vectors.poolings))
         any_length = model.description.vectors.chosen(pooling, normalize=False)
         any_length = dataclasses.replace(any_length, truncate_dim=None)

@@ -17,6 +17,7 @@ from bert_jax.models.encoder_with_head import model_inputs
 from bert_jax.models.head import heads_with
 from bert_jax.models.heads.sparse_vectors import SparseEncoder, SparseVectors
 from bert_jax.process import say
+from bert_jax.sharding.hosts import is_main_host
 from bert_jax.search import sparse
 from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
 from bert_jax.tasks.base.predictor import (
@@ -137,7 +138,7 @@ class SparsePredictor(TextPredictor[SparseVector]):
         check_head(model, PREDICT.heads, "make sparse vectors")
         require_at_least("max_active_dims", max_active_dims, 1)
         self.vectors = sparse_description(model.description)
-        if not isinstance(model.description.stored_vectors, SparseVectors):
+        if not isinstance(model.description.stored_vectors, SparseVectors) and is_main_host():
             say_default()
         prepare = TextPreparation(self.vectors, self.vectors.prompt(prompt), model.tokenizer)
         super().__init__(model, options, prepare=prepare)

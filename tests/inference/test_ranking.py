@@ -15,6 +15,7 @@ from bert_jax.data.examples import Candidates
 from bert_jax.errors import UserError
 from bert_jax.families.bert import REQUIRED_IN_RELATIVES
 from bert_jax.families.family import find_family
+from bert_jax.inference import ranking
 from bert_jax.inference.loading import convert
 from bert_jax.inference.ranking import score_windows
 from bert_jax.models.execution import Execution
@@ -55,6 +56,15 @@ def test_a_cross_encoder_reads_the_query_with_each_document(cross_encoder):
     np.testing.assert_allclose(actual, np.sort(expected)[::-1], rtol=1e-5)
     assert cross_encoder.rank(QUERY, DOCUMENTS, top_k=2) == matches[:2]
     assert cross_encoder.rank(QUERY, []) == []
+
+
+@pytest.mark.parametrize("is_main", [True, False])
+def test_only_the_main_host_speaks(encoder, monkeypatch, capsys, is_main):
+    monkeypatch.setattr(ranking, "is_main_host", lambda: is_main)
+    ranking.say_by_vectors.cache_clear()
+    assert len(encoder.rank(QUERY, [*DOCUMENTS, "the cat " * 400])) == 5
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == (2 if is_main else 0)  # by vectors; a text was cut
 
 
 @pytest.mark.slow
