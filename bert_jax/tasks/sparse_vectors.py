@@ -17,8 +17,8 @@ from bert_jax.models.encoder_with_head import model_inputs
 from bert_jax.models.head import heads_with
 from bert_jax.models.heads.sparse_vectors import SparseEncoder, SparseVectors
 from bert_jax.process import say
-from bert_jax.sharding.hosts import is_main_host
 from bert_jax.search import sparse
+from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
