@@ -77,8 +77,9 @@ def test_an_encoder_compares_vectors_with_its_prompts_and_its_similarity(encoder
         assert match.score == pytest.approx(expected[match.index], rel=1e-5)
 
 
-@pytest.mark.slow
 def test_long_queries_and_documents_are_reported(encoder, capsys):
+    ranking.say_by_vectors()  # once in a process
+    capsys.readouterr()
     encoder.rank("cat " * 9, DOCUMENTS, max_length=8)
     assert capsys.readouterr().err.splitlines() == [
         "1 of 1 texts were longer than 8 tokens: cut",
@@ -102,7 +103,6 @@ def test_scores_in_half_precision_have_the_digits_of_float32(cross_encoder, tmp_
     assert (raw != raw.astype(jnp.bfloat16)).mean() > 0.9
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["cross_encoder", "encoder"])
 def test_many_queries(kind, request, monkeypatch):
     """Windows in order; the errors of a list name the query."""
