@@ -171,10 +171,7 @@ CLASSES = {
     VocabularyOptions: {},
 }
 # Set by code, not by users.
-INTERNAL = {
-    (PrepareOptions, "seed"), (PretrainingOptions, "seed"),
-    (BatchOptions, "window"),
-}  # fmt: skip
+INTERNAL = {(PrepareOptions, "seed"), (PretrainingOptions, "seed")}
 
 
 def numbers_of(cls: type) -> dict[str, bool]:

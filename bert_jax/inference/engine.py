@@ -280,7 +280,7 @@ class Engine(Generic[Example, Prediction]):
     def _windows(self, examples: Iterable[Example]) -> Iterator[_Computation[Example, Prediction]]:
         """Cuts examples into windows; the end of the examples cuts the last one short."""
         predictor = self.predictor
-        most = predictor.options.batch_size * predictor.options.window
+        most = predictor.options.batch_size * predictor.window
         chosen: list[Example] = []
         start = length = 0
         for example in examples:
@@ -335,7 +335,7 @@ class Engine(Generic[Example, Prediction]):
         if not programs_may_overlap(self._mesh):
             return 0
         parameters = sum(leaf.size for leaf in jax.tree.leaves(self.predictor.model.params))
-        most = min(_MOST_BATCHES_AHEAD, self.predictor.options.window)
+        most = min(_MOST_BATCHES_AHEAD, self.predictor.window)
         return max(1, min(_PARAMETERS_AHEAD // max(1, parameters), most))
 
 

@@ -69,6 +69,7 @@ class AlignmentPredictor(Predictor[Text, Alignment]):
     """The cross-attention of the best generation of each text."""
 
     packs_rows = False
+    window = LARGE_OUTPUT_WINDOW
     batch_work = GenerationPredictor.batch_work
 
     def __init__(
@@ -81,7 +82,7 @@ class AlignmentPredictor(Predictor[Text, Alignment]):
         """
         check_head(model, ("text_to_text",), "read a text with an encoder while it writes another")
         check_attention(model.config)
-        super().__init__(model, dataclasses.replace(options, window=LARGE_OUTPUT_WINDOW))
+        super().__init__(model, options)
         self._writer = GenerationPredictor(model, options, generation)
 
     def encode(self, examples: Sequence[Text]) -> Sequence[EncodedExample | ExampleError]:

@@ -86,6 +86,7 @@ class AttentionsPredictor(TextPredictor[AttentionMaps]):
     """The attention weights of some layers."""
 
     packs_rows = False
+    window = LARGE_OUTPUT_WINDOW
 
     def __init__(
         self, model: Model, options: BatchOptions, *, layers: Sequence[int] | None = None
@@ -95,7 +96,7 @@ class AttentionsPredictor(TextPredictor[AttentionMaps]):
         Raises:
             UserError: there is no such layer.
         """
-        super().__init__(model, dataclasses.replace(options, window=LARGE_OUTPUT_WINDOW))
+        super().__init__(model, options)
         self._encoder, self._params = encoder_of(model)
         last = model.config.num_hidden_layers
         requested = range(1, last + 1) if layers is None else layers

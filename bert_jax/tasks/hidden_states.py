@@ -60,6 +60,7 @@ class HiddenStatesPredictor(TextPredictor[TokenStates]):
 
     # Packed rows have the hidden states of the last layer only, and windows too few rows to pack.
     packs_rows = False
+    window = LARGE_OUTPUT_WINDOW
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class HiddenStatesPredictor(TextPredictor[TokenStates]):
         """
         if combine is not None:
             require_one_of("combine", combine, COMBINATIONS)
-        super().__init__(model, dataclasses.replace(options, window=LARGE_OUTPUT_WINDOW))
+        super().__init__(model, options)
         self._encoder, self._params = encoder_of(model)
         self._layers = layer_numbers(layers, first=0, last=model.config.num_hidden_layers)
         self._combine = combine

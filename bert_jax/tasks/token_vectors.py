@@ -29,10 +29,6 @@ from bert_jax.tasks.base.text_rows import TextPredictor
 from bert_jax.tasks.embed import TextPreparation
 from bert_jax.tokenization import Encoding, Tokenizer
 
-# The vectors of a window are in memory together: of 256 documents with 200 tokens, 26 MB if their
-# width is 128.
-_WINDOW = 8
-
 
 @dataclasses.dataclass(frozen=True)
 class TokenVectorsPredictOptions(TextPredictOptions):
@@ -161,6 +157,10 @@ class TokenVectorsPredictor(TextPredictor[TokenVectorsOfText]):
         width: X of each.
     """
 
+    # The vectors of a window are in memory together: of 256 documents with 200 tokens, 26 MB if
+    # their width is 128.
+    window = 8
+
     def __init__(self, model: Model, options: BatchOptions, *, side: str) -> None:
         """For arguments see `LoadedModel.token_vectors`.
 
@@ -180,7 +180,6 @@ class TokenVectorsPredictor(TextPredictor[TokenVectorsOfText]):
                 f"the model has {most} positions, and by its files queries have "
                 f"{expansion.length} tokens; fix query_expansion.length"
             )
-        options = dataclasses.replace(options, window=min(options.window, _WINDOW))
         super().__init__(model, options, prepare=rows.prepare)
         self._rows = rows
         # Packed rows have no place for added tokens.

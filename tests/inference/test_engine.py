@@ -29,9 +29,9 @@ from bert_jax.tasks.multiple_choice import ChoicePredictor, choice_inputs
 class Lengths(Predictor):
     """Predicts the number of tokens of each row of an example, without a model."""
 
-    def __init__(self, model, encode, *, packs_rows=False, **sizes):
-        super().__init__(model, BatchOptions(**{"batch_size": 2, "window": 2, **sizes}))
-        self.encode, self.packs_rows = encode, packs_rows
+    def __init__(self, model, encode, *, packs_rows=False, window=2, **sizes):
+        super().__init__(model, BatchOptions(**{"batch_size": 2, **sizes}))
+        self.encode, self.packs_rows, self.window = encode, packs_rows, window
 
     def encode(self, examples): ...
 

@@ -119,12 +119,10 @@ class BatchOptions:
             `batch_size` rows of 128.
         max_length: maximum number of tokens per row, special tokens included; None: the limit
             in the model's files, at most its number of positions.
-        window: number of batches that are sorted by length together.
     """
 
     batch_size: int = 32
     max_length: int | None = None
-    window: int = 64
 
     def __post_init__(self) -> None:
         require_at_least("batch_size", self.batch_size, 1)
@@ -230,6 +228,7 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
         options: sizes of the batches.
         request: the options of the examples that come without those of a request.
         packs_rows: whether `compute` takes packed rows, which have only the last hidden states.
+        window: number of batches that are sorted by length together.
         batch_work: see `data.prediction_batches.least_work_batches`.
         most_tokens: maximum in rows of an example that overlap; None: no limit. A server sets it.
         unit, empty: the unit of `Notes.texts`; what `Notes.empty` counts.
@@ -237,6 +236,7 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
 
     request: Any = RequestOptions()
     packs_rows = True
+    window = 64
     batch_work = 256
     most_tokens: int | None = None
     unit, empty = "texts", "empty"

@@ -103,6 +103,9 @@ class PairPrediction:
 class PairPredictor(Predictor[Pair, PairPrediction]):
     """The vectors of both texts of each pair, and the scores of a classifier, if there is one."""
 
+    # A pair has two rows, so a batch holds half as many examples.
+    window = Predictor.window // 2
+
     def __init__(
         self,
         model: Model,
@@ -117,8 +120,7 @@ class PairPredictor(Predictor[Pair, PairPrediction]):
 
         `head` has the parameters of the classifier that `SentencePairs` trains for C labels.
         """
-        # A pair has two rows, so a batch holds half as many examples.
-        super().__init__(model, dataclasses.replace(options, window=options.window // 2))
+        super().__init__(model, options)
         self._labels, self._head = labels, head
         self._texts = EmbeddingPredictor(model, options, pooling=pooling, prompt=prompt)
 
