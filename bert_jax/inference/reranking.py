@@ -124,7 +124,7 @@ def rerank(
     """
     options: Any = RERANK.read_options("rerank", target, values)
     windows = functools.partial(
-        score_windows, model, options=options.batches, raw_scores=options.raw_scores
+        score_windows, model, options=options, raw_scores=options.raw_scores
     )
     request = functools.partial(request_of, model, "rerank", options)
     if isinstance(source, FirstSearch):

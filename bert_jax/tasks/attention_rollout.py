@@ -118,7 +118,7 @@ def _page(options: PredictOptions) -> Sequence[OutputFile[ImageFile, AttentionRo
 PREDICT = PredictSpec(
     IMAGES,
     RolloutPredictOptions,
-    lambda model, options: RolloutPredictor(model, options.batches),
+    RolloutPredictor,
     lambda image, result: {"rollout": result.weights},
     {"html": _page},
     endings={".html": "html"},

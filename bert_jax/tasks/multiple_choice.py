@@ -184,7 +184,7 @@ PREDICT = PredictSpec(
         lambda source, options: open_choices(source, options, options.answer_columns(ANSWERS)),
     ),
     ChoicePredictOptions,
-    lambda model, options: ChoicePredictor(model, options.batches),
+    ChoicePredictor,
     to_record,
     heads=("multiple_choice",),
 )

@@ -62,7 +62,7 @@ def _probabilities(params: Any, batch: dict[str, jax.Array], *, module: nn.Modul
 PREDICT = PredictSpec(
     TEXTS,
     TextPredictOptions,
-    lambda model, options: NextSentencePredictor(model, options.batches),
+    NextSentencePredictor,
     lambda text, probability: {"follows": float32_repr(probability)},
     heads=("next_sentence", "pretraining"),
     is_default=False,  # a model for pre-training fills masks

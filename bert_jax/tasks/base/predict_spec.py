@@ -33,7 +33,7 @@ Write = Callable[[Example[Input], Prediction], None]
 
 
 @dataclasses.dataclass(frozen=True)
-class PredictOptions(FileOptions):
+class PredictOptions(FileOptions, BatchOptions):
     """The options of `bert-jax predict` that every task has; each task adds its own.
 
     Attributes:
@@ -43,7 +43,6 @@ class PredictOptions(FileOptions):
             else "jsonl".
         keep_columns: columns of the input that the output has, also "a.b" of an object in an
             object; None: in JSON lines all, in a table the id.
-        batch_size: maximum number of rows per batch.
         max_length: maximum number of tokens per row; None: the limit in the model's files, at
             most its number of positions, and for "question_answering" 384.
         progress: whether a progress bar is shown on stderr.
@@ -54,15 +53,13 @@ class PredictOptions(FileOptions):
     label_column: str = ""
     output_format: str = ""
     keep_columns: tuple[str, ...] | None = None
-    batch_size: int = 32
-    max_length: int | None = None
     progress: bool = True
     bad_rows: str = ERROR
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_one_of("bad_rows", self.bad_rows, BAD_ROWS)
-        BatchOptions(self.batch_size, self.max_length)  # which checks them
+        BatchOptions.__post_init__(self)
 
     @property
     def batches(self) -> BatchOptions:

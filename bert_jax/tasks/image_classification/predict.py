@@ -56,7 +56,7 @@ def _record(image: ImageFile, prediction: TextPrediction) -> dict[str, Any]:
 PREDICT = PredictSpec(
     IMAGES,
     ImagePredictOptions,
-    lambda model, options: ImageLabelPredictor(model, options.batches),
+    ImageLabelPredictor,
     _record,
     heads=HEADS,
 )

@@ -199,7 +199,7 @@ def _with_id(example: Example[Candidates]) -> Example[Candidates]:
 PREDICT = PredictSpec(
     InputReader(PassageParser, _open),
     ReaderPredictOptions,
-    lambda model, options: ReaderPredictor(model, options.batches),
+    ReaderPredictor,
     to_record,
     heads=(HEAD,),
 )
