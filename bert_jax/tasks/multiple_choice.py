@@ -195,9 +195,6 @@ class ChoiceEvaluator(LabelledEvaluator[Choices, np.ndarray]):
 
     PREDICT = PREDICT
 
-    def predictor(self, model: Model) -> Predictor[Choices, np.ndarray]:
-        return ChoicePredictor(model, self.options.batches)
-
     def metrics(
         self, examples: list[Example[Choices]], predictions: list[np.ndarray]
     ) -> dict[str, float]:

@@ -50,7 +50,7 @@ class StarsPredictor(TextPredictor[float]):
 PREDICT = PredictSpec(
     TEXTS,
     TextPredictOptions,
-    lambda model, options: StarsPredictor(model, options.batches),
+    StarsPredictor,
     lambda text, stars: {"stars": float32_repr(stars)},
     heads=("classification",),
     is_default=False,  # without --task, the head's own task predicts
@@ -60,9 +60,6 @@ PREDICT = PredictSpec(
 class StarsEvaluator(LabelledEvaluator):
     PREDICT = PREDICT
     lower_is_better = ("loss", "mean_absolute_error")
-
-    def predictor(self, model):
-        return StarsPredictor(model, self.options.batches)
 
     def metric_names(self, examples):
         return ("mean_absolute_error",)

@@ -62,9 +62,14 @@ class LabelledEvaluator(Evaluator, Generic[Input, Prediction]):
         own = next(chosen, "") if len(sets) > 1 else ""
         return own, name.removeprefix(f"{own}_" if own else "")
 
-    @abc.abstractmethod
+    @property
+    def predict_options(self) -> Any:
+        """The options of `PREDICT` for an evaluation."""
+        return self.PREDICT.options(**vars(self.options.batches))
+
     def predictor(self, model: Model) -> Predictor[Any, Prediction]:
-        """The predictor of a model; `metrics` takes its predictions."""
+        """The predictor of a model, by default of `PREDICT`; `metrics` takes its predictions."""
+        return self.PREDICT.predictor(model, self.predict_options)
 
     @abc.abstractmethod
     def metrics(

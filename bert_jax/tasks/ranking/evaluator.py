@@ -10,10 +10,9 @@ from bert_jax.data.examples import Candidates, Example, texts_of
 from bert_jax.errors import OptionError
 from bert_jax.metrics.ranking import ranking_metrics
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
-from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.ranked_task import say_not_counted
 from bert_jax.tasks.base.splits import EvalSet
-from bert_jax.tasks.ranking.predict import RERANK, CrossEncoderPredictor
+from bert_jax.tasks.ranking.predict import RERANK
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -46,9 +45,6 @@ class CrossEncoderEvaluator(LabelledEvaluator[Candidates, np.ndarray]):
                     f"{eval_set.source} has relevant documents alone",
                 )
             say_not_counted(eval_set.name, alone, len(examples))
-
-    def predictor(self, model: Model) -> Predictor[Candidates, np.ndarray]:
-        return CrossEncoderPredictor(model, self.options.batches)
 
     def metrics(
         self, examples: list[Example[Candidates]], predictions: Sequence[np.ndarray]

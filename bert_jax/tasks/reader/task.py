@@ -27,7 +27,7 @@ from bert_jax.tasks.base.labelled_options import (
 )
 from bert_jax.tasks.base.labelled_task import LabelledTask, TrainingRows, encode_in_chunks
 from bert_jax.tasks.base.model_init import ModelInit
-from bert_jax.tasks.base.predictor import EncodedExample, Model, Predictor
+from bert_jax.tasks.base.predictor import EncodedExample
 from bert_jax.tasks.base.splits import read_splits
 from bert_jax.tasks.base.task import Sums, weighted_sums
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
@@ -37,7 +37,6 @@ from bert_jax.tasks.reader.predict import (
     PREDICT,
     PassageRows,
     ReadAnswer,
-    ReaderPredictor,
 )
 
 # Places of answers that the loss of a question takes, as in DPR.
@@ -68,9 +67,6 @@ class ReaderEvaluator(LabelledEvaluator[Candidates, ReadAnswer | None]):
     """A prediction is the best span of the most relevant passage."""
 
     PREDICT = PREDICT
-
-    def predictor(self, model: Model) -> Predictor[Candidates, ReadAnswer | None]:
-        return ReaderPredictor(model, self.options.batches)
 
     def metrics(
         self, examples: list[Example[Candidates]], predictions: list[ReadAnswer | None]

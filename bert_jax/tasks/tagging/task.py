@@ -35,11 +35,10 @@ from bert_jax.tasks.base.labelled_options import (
 from bert_jax.tasks.base.labelled_task import LabelledTask, TrainingRows, encode_in_chunks
 from bert_jax.tasks.base.labels import balanced_weights
 from bert_jax.tasks.base.model_init import ModelInit
-from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, read_splits
 from bert_jax.tasks.base.task import Content, Sums, classification_sums, weighted_sums
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
-from bert_jax.tasks.tagging.predict import PREDICT, TagPredictor
+from bert_jax.tasks.tagging.predict import PREDICT
 from bert_jax.tasks.tagging.tagged_words import Tagging
 from bert_jax.tasks.tagging.tags import TagSet, find_tag_set, mask_invalid_transitions, with_tags
 from bert_jax.tokenization import Tokenizer
@@ -183,9 +182,6 @@ class TaggingEvaluator(LabelledEvaluator[Sentence, Tagging]):
     PREDICT = PREDICT
 
     tag_set: TagSet
-
-    def predictor(self, model: Model) -> Predictor[Any, Tagging]:
-        return TagPredictor(model, self.options.batches)
 
     def metrics(
         self, examples: list[Example[Sentence]], predictions: list[Tagging]
