@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from numbers import Real
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_type_hints
@@ -17,7 +17,7 @@ _DESCRIPTIONS: Mapping[Any, str] = {
     int: "a whole number",
     float: "a number",
     tuple[str, ...]: "names, such as a,b",
-    tuple[int, ...]: "whole numbers, such as -4,-3,-2,-1",
+    **dict.fromkeys((tuple[int, ...], Sequence[int]), "whole numbers, such as -4,-3,-2,-1"),
 }
 
 

@@ -19,12 +19,16 @@ from bert_jax.inference.origin import Origin, load_again, parts_of
 from bert_jax.inference.streams import predict_examples
 from bert_jax.process import say
 from bert_jax.sharding.hosts import is_main_host
-from bert_jax.tasks.attentions import AttentionMaps, AttentionsPredictor
+from bert_jax.tasks.attentions import AttentionMaps, AttentionsPredictOptions, AttentionsPredictor
 from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor, not_one_string
 from bert_jax.tasks.classification.predict import LabelPredictor, TextPrediction
 from bert_jax.tasks.classification.zero_shot import TEMPLATE, CandidateLabels, ZeroShotPredictor
 from bert_jax.tasks.fill_mask import MaskPrediction, MaskPredictor
-from bert_jax.tasks.hidden_states import HiddenStatesPredictor, TokenStates
+from bert_jax.tasks.hidden_states import (
+    HiddenStatesPredictOptions,
+    HiddenStatesPredictor,
+    TokenStates,
+)
 from bert_jax.tasks.multiple_choice import (
     Choice,
     ChoicePredictor,
@@ -145,8 +149,8 @@ class LoadedModel(Model):
         Raises:
             UserError: the layer or combination does not exist, or an element is not a text.
         """
-        options = BatchOptions(batch_size, max_length)
-        predictor = HiddenStatesPredictor(self, options, layers=layers, combine=combine)
+        options = HiddenStatesPredictOptions(batch_size, max_length, layers=layers, combine=combine)
+        predictor = HiddenStatesPredictor(self, options)
         return list(predict_examples(predictor, not_one_string(texts)))
 
     def attentions(
@@ -171,8 +175,8 @@ class LoadedModel(Model):
         Raises:
             UserError: the layer does not exist, or an element is not a text.
         """
-        options = BatchOptions(batch_size, max_length)
-        predictor = AttentionsPredictor(self, options, layers=layers)
+        options = AttentionsPredictOptions(batch_size, max_length, layers=layers)
+        predictor = AttentionsPredictor(self, options)
         return list(predict_examples(predictor, not_one_string(texts)))
 
     # A string is an iterable of strings, too: the first signature that fits applies.

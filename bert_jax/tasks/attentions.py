@@ -25,7 +25,6 @@ from bert_jax.tasks.base.predict_spec import (
 )
 from bert_jax.tasks.base.predictor import (
     LARGE_OUTPUT_WINDOW,
-    BatchOptions,
     Model,
     check_finite,
 )
@@ -44,7 +43,7 @@ class AttentionsPredictOptions(TextPredictOptions):
     """
 
     batch_size: int = 8
-    layers: tuple[int, ...] | None = None
+    layers: Sequence[int] | None = None
 
 
 class ShownAttention(ShortRepr, abc.ABC):
@@ -88,18 +87,12 @@ class AttentionsPredictor(TextPredictor[AttentionMaps]):
     packs_rows = False
     window = LARGE_OUTPUT_WINDOW
 
-    def __init__(
-        self, model: Model, options: BatchOptions, *, layers: Sequence[int] | None = None
-    ) -> None:
-        """For arguments see `LoadedModel.attentions`.
-
-        Raises:
-            UserError: there is no such layer.
-        """
+    def __init__(self, model: Model, options: AttentionsPredictOptions) -> None:
+        """Raises UserError where there is no such layer."""
         super().__init__(model, options)
         self._encoder, self._params = encoder_of(model)
         last = model.config.num_hidden_layers
-        requested = range(1, last + 1) if layers is None else layers
+        requested = range(1, last + 1) if options.layers is None else options.layers
         self._layers = layer_numbers(requested, first=1, last=last)
 
     def compute(self, batch: dict[str, jax.Array]) -> jax.Array:
@@ -140,7 +133,7 @@ def page(options: PredictOptions) -> Sequence[OutputFile[Text, Any]]:
 PREDICT = PredictSpec(
     TEXTS,
     AttentionsPredictOptions,
-    lambda model, options: AttentionsPredictor(model, options.batches, layers=options.layers),
+    AttentionsPredictor,
     lambda text, maps: {"tokens": maps.tokens, "attentions": maps.weights},
     {"html": page},
     endings={".html": "html"},

@@ -16,7 +16,6 @@ from bert_jax.tasks.base.encoder_layers import encoder_of, layer_numbers
 from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
 from bert_jax.tasks.base.predictor import (
     LARGE_OUTPUT_WINDOW,
-    BatchOptions,
     Model,
     check_finite,
 )
@@ -36,7 +35,7 @@ class HiddenStatesPredictOptions(TextPredictOptions):
         combine: "sum", "mean" or "concatenate" (along D) of the layers; None: kept separate.
     """
 
-    layers: tuple[int, ...] = (-1,)
+    layers: Sequence[int] = (-1,)
     combine: str | None = None
 
 
@@ -62,25 +61,13 @@ class HiddenStatesPredictor(TextPredictor[TokenStates]):
     packs_rows = False
     window = LARGE_OUTPUT_WINDOW
 
-    def __init__(
-        self,
-        model: Model,
-        options: BatchOptions,
-        *,
-        layers: Sequence[int] = (-1,),
-        combine: str | None = None,
-    ) -> None:
-        """For arguments see `LoadedModel.hidden_states`.
-
-        Raises:
-            UserError: there is no such layer or combination.
-        """
-        if combine is not None:
-            require_one_of("combine", combine, COMBINATIONS)
+    def __init__(self, model: Model, options: HiddenStatesPredictOptions) -> None:
+        """Raises UserError where there is no such layer or combination."""
+        require_one_of("combine", options.combine, (None, *COMBINATIONS))
         super().__init__(model, options)
         self._encoder, self._params = encoder_of(model)
-        self._layers = layer_numbers(layers, first=0, last=model.config.num_hidden_layers)
-        self._combine = combine
+        self._layers = layer_numbers(options.layers, first=0, last=model.config.num_hidden_layers)
+        self._combine = options.combine
 
     def compute(self, batch: dict[str, jax.Array]) -> jax.Array:
         return _states(
@@ -126,9 +113,7 @@ def _states(
 PREDICT = PredictSpec(
     TEXTS,
     HiddenStatesPredictOptions,
-    lambda model, options: HiddenStatesPredictor(
-        model, options.batches, layers=options.layers, combine=options.combine
-    ),
+    HiddenStatesPredictor,
     lambda text, result: {
         "tokens": result.tokens,
         "offsets": result.offsets,
