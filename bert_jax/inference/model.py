@@ -23,7 +23,7 @@ from bert_jax.tasks.attentions import AttentionMaps, AttentionsPredictOptions, A
 from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor, not_one_string
 from bert_jax.tasks.classification.predict import LabelPredictor, TextPrediction
 from bert_jax.tasks.classification.zero_shot import TEMPLATE, CandidateLabels, ZeroShotPredictor
-from bert_jax.tasks.fill_mask import MaskPrediction, MaskPredictor
+from bert_jax.tasks.fill_mask import FillMaskPredictOptions, MaskPrediction, MaskPredictor
 from bert_jax.tasks.hidden_states import (
     HiddenStatesPredictOptions,
     HiddenStatesPredictor,
@@ -256,8 +256,9 @@ class LoadedModel(Model):
         Returns:
             The predictions for each mask of each text.
         """
-        options = BatchOptions(batch_size, max_length)
-        predictor = MaskPredictor(self, options, top_k=top_k, targets=targets)
+        words = tuple(not_one_string(targets))
+        options = FillMaskPredictOptions(batch_size, max_length, top_k=top_k, targets=words)
+        predictor = MaskPredictor(self, options)
         return list(predict_examples(predictor, not_one_string(texts)))
 
     def classify(

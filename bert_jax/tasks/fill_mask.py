@@ -17,14 +17,12 @@ from bert_jax.models.head import heads_with
 from bert_jax.models.heads.pretraining import PreTrainingOutput
 from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
 from bert_jax.tasks.base.predictor import (
-    BatchOptions,
     EncodedExample,
     ExampleError,
     Model,
     RequestOptions,
     check_finite,
     check_head,
-    not_one_string,
 )
 from bert_jax.tasks.base.text_rows import TextPredictor
 from bert_jax.tokenization import Encoding, Tokenizer
@@ -38,8 +36,9 @@ class FillMaskPredictOptions(TextPredictOptions):
     """The options of `bert-jax predict`.
 
     Attributes:
-        top_k: number of words for each mask.
-        targets: the words that are compared, see `MaskPredictor`; empty: all.
+        top_k: number of words for each mask, at most V.
+        targets: the only pieces that are proposed, or words that are one piece; their probabilities
+            are those among all pieces. Empty: all.
     """
 
     top_k: int = 5
@@ -88,35 +87,20 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
     The other masks of the text are kept, as in training.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        options: BatchOptions,
-        *,
-        top_k: int = 5,
-        targets: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, model: Model, options: FillMaskPredictOptions) -> None:
         """Without `max_length`, longer texts are refused: a cut could remove a mask.
 
-        Args:
-            model: a model with the masked-language-model head.
-            options: sizes of the batches.
-            top_k: number of pieces, at most V; requests may have others of the same program.
-            targets: the only pieces that are proposed, or words that are one piece; their
-                probabilities are those among all pieces. Empty: all.
-
         Raises:
-            UserError: the model has no such head, `top_k` is below 1, or a target is no piece.
+            UserError: the model has no masked-language-model head, or a target is no piece.
         """
         check_head(model, PREDICT.heads, "fill masks")
-        require_at_least("top_k", top_k, 1)
         super().__init__(model, options, refuse_long=options.max_length is None)
         self._tokenizer = model.tokenizer
         self._mask = model.tokenizer.special_id("mask", "fill_mask")
-        chosen = [_target_id(model.tokenizer, target) for target in not_one_string(targets)]
+        chosen = [_target_id(model.tokenizer, target) for target in options.targets]
         self._targets = np.array([*dict.fromkeys(chosen)], np.int32) if chosen else None
         known = model.tokenizer.vocab_size if self._targets is None else len(self._targets)
-        self.request = FillMaskRequest(top_k)
+        self.request = FillMaskRequest(options.top_k)
         self._computed = min(self.request.shared().top_k, known)
 
     def encode(self, examples: Sequence[Text]) -> Sequence[EncodedExample | ExampleError]:
@@ -248,9 +232,7 @@ def to_record(text: Text, masks: list[list[MaskPrediction]]) -> Mapping[str, Any
 PREDICT = PredictSpec(
     TEXTS,
     FillMaskPredictOptions,
-    lambda model, options: MaskPredictor(
-        model, options.batches, top_k=options.top_k, targets=options.targets
-    ),
+    MaskPredictor,
     to_record,
     heads=heads_with("fills_masks"),
     request=FillMaskRequest,
