@@ -17,7 +17,7 @@ from bert_jax.process import say
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor, not_one_string
 from bert_jax.tasks.base.vector_kinds import TextKind
-from bert_jax.tasks.embed import EmbeddingPredictor
+from bert_jax.tasks.embed import EmbeddingPredictor, EmbedPredictOptions
 from bert_jax.tasks.similarity.predict import Match, checked_texts
 from bert_jax.tasks.sparse_vectors import SparsePredictor, SparseVector
 from bert_jax.tasks.token_vectors import TokenVectorsOfText, TokenVectorsPredictor
@@ -64,14 +64,10 @@ def embed(
             element is not a text.
     """
     texts = list(not_one_string(texts))
-    predictor = EmbeddingPredictor(
-        model,
-        BatchOptions(batch_size, max_length),
-        pooling=pooling,
-        normalize=normalize,
-        prompt=prompt,
-        side=side,
+    options = EmbedPredictOptions(
+        batch_size, max_length, pooling=pooling, prompt=prompt, side=side, normalize=normalize
     )
+    predictor = EmbeddingPredictor(model, options)
     vectors = np.empty((len(texts), predictor.width), np.float32)
     for row, vector in enumerate(_predictions(predictor, texts, progress)):
         vectors[row] = vector

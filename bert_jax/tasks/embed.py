@@ -30,7 +30,7 @@ from bert_jax.tasks.base.predict_spec import (
     PredictSpec,
     TextPredictOptions,
 )
-from bert_jax.tasks.base.predictor import BatchOptions, Model, check_finite
+from bert_jax.tasks.base.predictor import Model, check_finite
 from bert_jax.tasks.base.text_rows import TextPredictor
 from bert_jax.tokenization import Encoding, Tokenizer
 
@@ -45,7 +45,7 @@ class VectorPredictOptions(TextPredictOptions):
             model's default prompt.
     """
 
-    pooling: str | None = None
+    pooling: str | Sequence[str] | None = None
     prompt: str | None = None
 
 
@@ -124,31 +124,23 @@ class EmbeddingPredictor(TextPredictor[np.ndarray]):
         width: X.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        options: BatchOptions,
-        *,
-        pooling: str | Sequence[str] | None = None,
-        normalize: bool | None = None,
-        prompt: str | None = None,
-        side: str | None = None,
-    ) -> None:
-        """For arguments see `LoadedModel.embed`.
+    def __init__(self, model: Model, options: EmbedPredictOptions) -> None:
+        """Resolves the options.
 
         Raises:
             OptionError: the pooling, the prompt or the side is unknown, or the model has no pooler.
         """
+        pooling, prompt, side = options.pooling, options.prompt, options.side
+        require_one_of("side", side, (None, *SIDES))
         if side is not None:
-            require_one_of("side", side, SIDES)
             model = model.of_side(side)
             prompt = model.description.vectors.prompt_name(side) if prompt is None else prompt
-        self.vectors = model.description.vectors.chosen(pooling, normalize)
+        self.vectors = model.description.vectors.chosen(pooling, options.normalize)
         self.width = self.vectors.width(model.config.hidden_size)
         prepare = TextPreparation(self.vectors, self.vectors.prompt(prompt), model.tokenizer)
         super().__init__(model, options, prepare=prepare)
         # Both are done on the host: one program computes vectors with any options.
-        self._normalize = bool(normalize)
+        self._normalize = bool(options.normalize)
         if pooling is None and model.description.stored_vectors is None and is_main_host():
             say_default(",".join(self.vectors.poolings))
         any_length = model.description.vectors.chosen(pooling, normalize=False)
@@ -232,14 +224,7 @@ _EMBEDDING, _NUMPY, _CSV = "embedding", "npy", "csv"
 PREDICT = PredictSpec(
     TEXTS,
     EmbedPredictOptions,
-    lambda model, options: EmbeddingPredictor(
-        model,
-        options.batches,
-        pooling=options.pooling,
-        normalize=options.normalize,
-        prompt=options.prompt,
-        side=options.side,
-    ),
+    EmbeddingPredictor,
     lambda text, vector: {_EMBEDDING: vector},
     formats={_NUMPY: _numpy, _CSV: _csv},
     endings={".npy": _NUMPY, ".csv": _CSV},

@@ -28,11 +28,10 @@ from pathlib import Path
 import bert_jax
 from bert_jax.inference.engine import Engine
 from bert_jax.sharding.mesh import MeshShape, make_mesh
-from bert_jax.tasks.base.predictor import BatchOptions
-from bert_jax.tasks.embed import EmbeddingPredictor
+from bert_jax.tasks.embed import EmbeddingPredictor, EmbedPredictOptions
 
 model = bert_jax.load(sys.argv[1], mesh=make_mesh(MeshShape(data=2, tensor=2, fsdp=2)))
-engine = Engine(EmbeddingPredictor(model, BatchOptions(batch_size=8)))
+engine = Engine(EmbeddingPredictor(model, EmbedPredictOptions(batch_size=8)))
 texts = ["the sun was low .", "a sea"]
 expected = engine.predict(texts)
 with concurrent.futures.ThreadPoolExecutor(8) as pool:

@@ -17,7 +17,7 @@ from bert_jax.models.vectors import QUERY
 from bert_jax.search import sparse
 from bert_jax.search.vector_files import TokenArrays
 from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor
-from bert_jax.tasks.embed import EmbeddingPredictor
+from bert_jax.tasks.embed import EmbeddingPredictor, EmbedPredictOptions
 from bert_jax.tasks.sparse_vectors import (
     SparsePredictor,
     SparseVector,
@@ -65,10 +65,15 @@ class TextKind(VectorKind):
     def predictor(
         self, model: Model, side: str, options: BatchOptions, prompt: str | None = None
     ) -> EmbeddingPredictor:
-        pooling, normalize = self.pooling, self.normalize
-        return EmbeddingPredictor(
-            model, options, pooling=pooling, normalize=normalize, prompt=prompt, side=side
+        how = EmbedPredictOptions(
+            options.batch_size,
+            options.max_length,
+            pooling=self.pooling,
+            prompt=prompt,
+            side=side,
+            normalize=self.normalize,
         )
+        return EmbeddingPredictor(model, how)
 
     def similarities(
         self, queries: Sequence[np.ndarray], documents: Sequence[np.ndarray]

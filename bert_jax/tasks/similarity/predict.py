@@ -18,7 +18,6 @@ from bert_jax.metrics.similarity import similarity_of_pair
 from bert_jax.models.sentence_pairs import pair_features
 from bert_jax.tasks.base.predict_spec import InputReader, PredictSpec
 from bert_jax.tasks.base.predictor import (
-    BatchOptions,
     EncodedExample,
     ExampleError,
     Model,
@@ -28,7 +27,7 @@ from bert_jax.tasks.base.predictor import (
     not_one_string,
     softmax,
 )
-from bert_jax.tasks.embed import EmbeddingPredictor, VectorPredictOptions
+from bert_jax.tasks.embed import EmbeddingPredictor, EmbedPredictOptions, VectorPredictOptions
 
 
 def checked_pair(example: Example[Text]) -> Example[Pair]:
@@ -109,10 +108,8 @@ class PairPredictor(Predictor[Pair, PairPrediction]):
     def __init__(
         self,
         model: Model,
-        options: BatchOptions,
+        options: VectorPredictOptions,
         *,
-        pooling: str | None = None,
-        prompt: str | None = None,
         labels: tuple[str, ...] = (),
         head: Any = None,
     ) -> None:
@@ -122,7 +119,7 @@ class PairPredictor(Predictor[Pair, PairPrediction]):
         """
         super().__init__(model, options)
         self._labels, self._head = labels, head
-        self._texts = EmbeddingPredictor(model, options, pooling=pooling, prompt=prompt)
+        self._texts = EmbeddingPredictor(model, EmbedPredictOptions(**vars(options)))
 
     @property
     def stored_length(self) -> int | None:
@@ -179,9 +176,7 @@ def to_record(pair: Pair, prediction: PairPrediction) -> Mapping[str, Any]:
 PREDICT = PredictSpec(
     InputReader(_parser, _open),
     VectorPredictOptions,
-    lambda model, options: PairPredictor(
-        model, options.batches, pooling=options.pooling, prompt=options.prompt
-    ),
+    PairPredictor,
     to_record,
     variants=lambda description: (),  # the programs are those of `embed`
 )

@@ -120,7 +120,7 @@ class SimilarityEvaluator(LabelledEvaluator[Pair, PairPrediction]):
         """The predictor of `bert-jax predict`, with the scores of the trained classifier added."""
         labels = self.objective.labels
         head = fetch(model.params["classifier"]) if labels else None
-        return PairPredictor(model, self.options.batches, labels=labels, head=head)
+        return PairPredictor(model, self.predict_options, labels=labels, head=head)
 
     def is_labelled(self, eval_set: EvalSet[Pair]) -> bool:
         return not self.objective.needs_labels or super().is_labelled(eval_set)

@@ -13,7 +13,8 @@ from bert_jax.inference import vectors as searching
 from bert_jax.inference.streams import predict_examples
 from bert_jax.models.heads.text_vectors import TextVectors
 from bert_jax.models.vectors import Normalize
-from bert_jax.tasks.base.predictor import BatchOptions, ExampleError
+from bert_jax.tasks.base.predictor import ExampleError
+from bert_jax.tasks.embed import VectorPredictOptions
 from bert_jax.tasks.similarity.predict import Match, PairPredictor
 
 TEXTS = ["the cat sat on the mat .", "a dog", "it was warm .", "the sea was low"]
@@ -21,7 +22,7 @@ TEXTS = ["the cat sat on the mat .", "a dog", "it was warm .", "the sea was low"
 
 def similarities(model, pairs, pooling=None, advance=lambda count: None, **sizes):
     """The cosine of each pair."""
-    predictor = PairPredictor(model, BatchOptions(**sizes), pooling=pooling)
+    predictor = PairPredictor(model, VectorPredictOptions(**sizes, pooling=pooling))
     predictions = predict_examples(predictor, pairs, advance=advance)
     return (prediction.similarity for prediction in predictions)
 
