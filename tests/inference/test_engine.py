@@ -19,11 +19,11 @@ from bert_jax.inference.evaluation import evaluate
 from bert_jax.inference.predict import predict, task_of
 from bert_jax.inference.streams import micro_batches, predict_examples
 from bert_jax.sharding.mesh import one_device_mesh
+from bert_jax.tasks import classification, fill_mask, multiple_choice
 from bert_jax.tasks.base.predictor import BatchOptions, EncodedExample, ExampleError, Predictor
 from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tasks.classification.predict import LabelPredictor
-from bert_jax.tasks.fill_mask import MaskPredictor
-from bert_jax.tasks.multiple_choice import ChoicePredictor, choice_inputs
+from bert_jax.tasks.multiple_choice import choice_inputs
 
 
 class Lengths(Predictor):
@@ -329,23 +329,24 @@ def test_methods_files_and_evaluations_use_the_engine(make_model, tmp_path, monk
 
 
 @pytest.mark.parametrize(
-    ("make", "head", "examples"),
+    ("spec", "head", "examples"),
     [
-        (LabelPredictor, "classification", ["sun", "the sea " * 15]),
-        pytest.param(
-            *(MaskPredictor, "masked_lm", ["[MASK] sun", "a [MASK] [MASK] [MASK]", "[MASK] " * 8]),
-            marks=pytest.mark.slow,
+        (classification.PREDICT, "classification", ["sun", "the sea " * 15]),
+        (
+            fill_mask.PREDICT,
+            "masked_lm",
+            ["[MASK] sun", "a [MASK] [MASK] [MASK]", "[MASK] " * 8],
         ),
         (
-            ChoicePredictor,
+            multiple_choice.PREDICT,
             "multiple_choice",
             choice_inputs(["the cat", "the sea " * 9], [["sat", "ran"]] * 2),
         ),
     ],
 )
 @pytest.mark.slow
-def test_short_lists_have_only_shapes_of_the_warm_up(make_model, make, head, examples):
-    predictor = make(make_model(head), BatchOptions(batch_size=2))
+def test_short_lists_have_only_shapes_of_the_warm_up(make_model, spec, head, examples):
+    predictor = spec.predictor(make_model(head), spec.options(batch_size=2))
     shapes = []
     compute = predictor.compute
 
