@@ -19,7 +19,7 @@ from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor, not_on
 from bert_jax.tasks.base.vector_kinds import TextKind
 from bert_jax.tasks.embed import EmbeddingPredictor, EmbedPredictOptions
 from bert_jax.tasks.similarity.predict import Match, checked_texts
-from bert_jax.tasks.sparse_vectors import SparsePredictor, SparseVector
+from bert_jax.tasks.sparse_vectors import SparsePredictOptions, SparsePredictor, SparseVector
 from bert_jax.tasks.token_vectors import TokenVectorsOfText, TokenVectorsPredictor
 
 Prediction = TypeVar("Prediction")
@@ -94,9 +94,10 @@ def sparse_vectors(
         UserError: the model has no such head, the prompt is unknown, or an element is not a text.
     """
     texts = list(not_one_string(texts))
-    options = BatchOptions(batch_size, max_length)
-    predictor = SparsePredictor(model, options, prompt=prompt, max_active_dims=max_active_dims)
-    return list(_predictions(predictor, texts, progress))
+    options = SparsePredictOptions(
+        batch_size, max_length, prompt=prompt, max_active_dims=max_active_dims
+    )
+    return list(_predictions(SparsePredictor(model, options), texts, progress))
 
 
 def token_vectors(

@@ -21,7 +21,6 @@ from bert_jax.search import sparse
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
 from bert_jax.tasks.base.predictor import (
-    BatchOptions,
     EncodedExample,
     Model,
     RequestOptions,
@@ -121,29 +120,22 @@ class SparsePredictor(TextPredictor[SparseVector]):
         width: V.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        options: BatchOptions,
-        *,
-        prompt: str | None = None,
-        max_active_dims: int | None = None,
-    ) -> None:
-        """For arguments see `SparsePredictOptions`.
+    def __init__(self, model: Model, options: SparsePredictOptions) -> None:
+        """Resolves the options.
 
         Raises:
             UserError: the model has no head of the masked language model, its files are not
                 supported, or the prompt is unknown.
         """
         check_head(model, PREDICT.heads, "make sparse vectors")
-        require_at_least("max_active_dims", max_active_dims, 1)
         self.vectors = sparse_description(model.description)
         if not isinstance(model.description.stored_vectors, SparseVectors) and is_main_host():
             say_default()
-        prepare = TextPreparation(self.vectors, self.vectors.prompt(prompt), model.tokenizer)
+        prompt = self.vectors.prompt(options.prompt)
+        prepare = TextPreparation(self.vectors, prompt, model.tokenizer)
         super().__init__(model, options, prepare=prepare)
         self.width = model.config.vocab_size
-        self.request = SparseRequest(max_active_dims)
+        self.request = SparseRequest(options.max_active_dims)
         self._module = SparseEncoder(
             model.config,
             model.module.execution,
@@ -196,9 +188,7 @@ def to_record(text: Text, vector: SparseVector) -> Mapping[str, Any]:
 PREDICT = PredictSpec(
     TEXTS,
     SparsePredictOptions,
-    lambda model, options: SparsePredictor(
-        model, options.batches, prompt=options.prompt, max_active_dims=options.max_active_dims
-    ),
+    SparsePredictor,
     to_record,
     heads=heads_with("fills_masks"),
     request=SparseRequest,

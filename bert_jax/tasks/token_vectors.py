@@ -234,7 +234,7 @@ def _vectors(params: Any, batch: dict[str, jax.Array], *, module: TokenTowers) -
 PREDICT = PredictSpec(
     TEXTS,
     TokenVectorsPredictOptions,
-    lambda model, options: TokenVectorsPredictor(model, options.batches, side=options.side),
+    lambda model, options: TokenVectorsPredictor(model, options, side=options.side),
     lambda text, result: {"tokens": result.tokens, "vectors": result.vectors},
     variants=lambda description: [{"side": side} for side in SIDES],
 )

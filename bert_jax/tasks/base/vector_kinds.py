@@ -19,6 +19,7 @@ from bert_jax.search.vector_files import TokenArrays
 from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor
 from bert_jax.tasks.embed import EmbeddingPredictor, EmbedPredictOptions
 from bert_jax.tasks.sparse_vectors import (
+    SparsePredictOptions,
     SparsePredictor,
     SparseVector,
     dot_products,
@@ -95,7 +96,8 @@ class SparseKind(VectorKind):
         model = model.of_side(side)
         if prompt is None:
             prompt = sparse_description(model.description).prompt_name(side)
-        return SparsePredictor(model, options, prompt=prompt)
+        how = SparsePredictOptions(options.batch_size, options.max_length, prompt=prompt)
+        return SparsePredictor(model, how)
 
     def similarities(
         self, queries: Sequence[SparseVector], documents: Sequence[SparseVector]
