@@ -1,7 +1,6 @@
 """A loaded model: its parameters, its tokenizer and its predictions."""
 
 import dataclasses
-import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.hub import check_not_of_run
 from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.data.examples import Text
-from bert_jax.errors import UserError, require_at_least, require_between
+from bert_jax.errors import UserError
 from bert_jax.files import as_path
 from bert_jax.inference import generation, images, module_calls, ranking, resizing, vectors
 from bert_jax.inference import index as indexes
@@ -38,6 +37,7 @@ from bert_jax.tasks.multiple_choice import (
 from bert_jax.tasks.question_answering.predict import (
     Answer,
     AnswerOptions,
+    AnswerPredictOptions,
     SpanPredictor,
     question_inputs,
 )
@@ -346,12 +346,9 @@ class LoadedModel(Model):
             UserError: the model does not answer questions, lists differ in length, or there is no
                 passage.
         """
-        require_at_least("top_k", top_k, 1)
-        require_between("null_threshold", null_threshold, -math.inf, math.inf)
-        options = options or AnswerOptions()
-        predictor = SpanPredictor(
-            self, options.batches, options, null_threshold=null_threshold, top_k=top_k
-        )
+        common = vars(options or AnswerOptions())
+        how = AnswerPredictOptions(**common, top_k=top_k, null_threshold=null_threshold)
+        predictor = SpanPredictor(self, how)
         every: list[Answers] = []
         for prediction in predict_examples(predictor, question_inputs(question, passage)):
             best = prediction.answers()

@@ -24,8 +24,12 @@ from bert_jax.inference.ranking import score_windows
 from bert_jax.inference.streams import predict_examples
 from bert_jax.search.hits import Hit
 from bert_jax.tasks.base.predictor import BatchOptions, Model, check_head, not_one_string
-from bert_jax.tasks.question_answering.options import SpanOptions
-from bert_jax.tasks.question_answering.predict import PREDICT, RankedSpans, SpanPredictor
+from bert_jax.tasks.question_answering.predict import (
+    PREDICT,
+    AnswerPredictOptions,
+    RankedSpans,
+    SpanPredictor,
+)
 from bert_jax.tasks.reader.predict import HEAD, ReadAnswer, ReaderPredictor
 
 READERS = (HEAD, *PREDICT.heads)
@@ -112,12 +116,13 @@ class OpenQA:
         self._predictor: ReaderPredictor | SpanPredictor | None = None
         if reader is not None:
             check_head(reader, READERS, "answer questions")
-            options = BatchOptions(batch_size, max_length)
             if reader.description.head == HEAD:
-                self._predictor = ReaderPredictor(reader, options)
+                self._predictor = ReaderPredictor(reader, BatchOptions(batch_size, max_length))
             else:
-                spans, threshold = SpanOptions(n_best=1), null_threshold
-                self._predictor = SpanPredictor(reader, options, spans, null_threshold=threshold)
+                how = AnswerPredictOptions(
+                    batch_size, max_length, n_best=1, null_threshold=null_threshold
+                )
+                self._predictor = SpanPredictor(reader, how)
         elif max_length is not None:
             rule = "it is for a {reader}; give one, or leave it out"
             raise OptionError("max_length", max_length, rule)

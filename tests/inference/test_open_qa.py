@@ -18,7 +18,7 @@ from bert_jax.inference.index_options import IndexOptions
 from bert_jax.inference.streams import predict_examples
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.base.predictor import BatchOptions
-from bert_jax.tasks.question_answering.predict import SpanPredictor
+from bert_jax.tasks.question_answering.predict import AnswerPredictOptions, SpanPredictor
 from bert_jax.tasks.reader.predict import ReaderPredictor
 from tests.random_params import random_params
 
@@ -110,7 +110,7 @@ def test_the_best_span_of_all_passages(index, make_model, threshold):
 
 
 def spans(reader, question, text):
-    predictor = SpanPredictor(reader, BatchOptions())
+    predictor = SpanPredictor(reader, AnswerPredictOptions())
     return [each.spans for each in predict_examples(predictor, [Question(question, text)])]
 
 

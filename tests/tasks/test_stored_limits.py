@@ -12,8 +12,7 @@ from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.models.heads.text_vectors import TextVectors
 from bert_jax.tasks.base.predictor import BatchOptions
-from bert_jax.tasks.question_answering.options import SpanOptions
-from bert_jax.tasks.question_answering.predict import SpanPredictor
+from bert_jax.tasks.question_answering.predict import AnswerPredictOptions, SpanPredictor
 from bert_jax.tasks.tagging.predict import TagPredictor
 
 LONG = "the cat sat on the mat . " * 4
@@ -97,9 +96,9 @@ def test_windows_have_this_length(limited):
     (encoded,) = tagger.encode([LONG])
     assert max(map(len, encoded.rows)) == 9
     model = limited("question_answering")
-    options = SpanOptions(question_length=2)
-    assert SpanPredictor(model, BatchOptions(), options).limit == 9
-    assert SpanPredictor(model, BatchOptions(max_length=20), options).limit == 20
+    options = AnswerPredictOptions(question_length=2)
+    assert SpanPredictor(model, options).limit == 9
+    assert SpanPredictor(model, dataclasses.replace(options, max_length=20)).limit == 20
 
 
 def test_a_text_is_cut_on_its_side(limited):

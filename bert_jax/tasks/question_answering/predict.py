@@ -65,7 +65,7 @@ NULL_THRESHOLD = "null_score_diff_threshold"
 
 
 @dataclasses.dataclass(frozen=True)
-class AnswerOptions(SpanOptions):
+class AnswerOptions(SpanOptions, BatchOptions):
     """The options of `LoadedModel.answer`.
 
     Attributes:
@@ -73,17 +73,9 @@ class AnswerOptions(SpanOptions):
         max_length: maximum number of tokens of a window; None: 384, or what the model takes.
     """
 
-    batch_size: int = 32
-    max_length: int | None = None
-
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.batches  # which checks them
-
-    @property
-    def batches(self) -> BatchOptions:
-        """How windows are grouped."""
-        return BatchOptions(self.batch_size, self.max_length)
+        BatchOptions.__post_init__(self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,16 +203,8 @@ class SpanPredictor(Predictor[Question, RankedSpans]):
     unit = "questions"
     empty = "empty, or about an empty passage"
 
-    def __init__(
-        self,
-        model: Model,
-        options: BatchOptions,
-        span_options: SpanOptions | None = None,
-        *,
-        null_threshold: float | None = None,
-        top_k: int = 1,
-    ) -> None:
-        """For the threshold and `top_k` see `LoadedModel.answer`.
+    def __init__(self, model: Model, options: AnswerPredictOptions) -> None:
+        """Resolves the options.
 
         Raises:
             UserError: the model does not answer questions, or an option is out of range.
@@ -228,16 +212,9 @@ class SpanPredictor(Predictor[Question, RankedSpans]):
         check_head(model, PREDICT.heads, "answer questions")
         model.tokenizer.check_pairs(model.config.type_vocab_size, "questions")
         super().__init__(model, options)
-        span_options = span_options or SpanOptions()
-        self._answer_length = span_options.answer_length
+        self._answer_length = options.answer_length
         self._stored_threshold = stored_threshold(model.description)
-        self.request = AnswerRequest(
-            span_options.window_step,
-            span_options.question_length,
-            span_options.n_best,
-            top_k=top_k,
-            null_threshold=null_threshold,
-        )
+        self.request = PREDICT.request_of(options)
         self._encoder = self.encoder(self.request)
 
     @property
@@ -391,13 +368,7 @@ def _key_and_value(key: str, value: Any) -> str:
 PREDICT = PredictSpec(
     InputReader(lambda options: QuestionParser(options, options.answer_columns(ANSWERS)), _open),
     AnswerPredictOptions,
-    lambda model, options: SpanPredictor(
-        model,
-        options.batches,
-        options,
-        null_threshold=options.null_threshold,
-        top_k=options.top_k,
-    ),
+    SpanPredictor,
     lambda question, prediction: to_record(prediction.answers()),
     {SQUAD: _squad},
     endings={".json": SQUAD},

@@ -22,6 +22,7 @@ from bert_jax.models.heads.question_answering import (
     QuestionAnsweringOptions,
     joint_scores,
 )
+from bert_jax.options import from_keys
 from bert_jax.tasks.base.distillable import Distillable
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
 from bert_jax.tasks.base.labelled_options import (
@@ -33,7 +34,7 @@ from bert_jax.tasks.base.labelled_options import (
 )
 from bert_jax.tasks.base.labelled_task import LabelledTask, TrainingRows
 from bert_jax.tasks.base.model_init import ModelInit
-from bert_jax.tasks.base.predictor import Model, Notes, Predictor
+from bert_jax.tasks.base.predictor import Notes
 from bert_jax.tasks.base.splits import EvalSet, read_splits
 from bert_jax.tasks.base.summary import count_classes
 from bert_jax.tasks.base.task import Sums, weighted_sums
@@ -43,7 +44,6 @@ from bert_jax.tasks.question_answering.predict import (
     NULL_THRESHOLD,
     PREDICT,
     RankedSpans,
-    SpanPredictor,
     stored_threshold,
 )
 from bert_jax.tasks.question_answering.spans import SpanRows
@@ -91,8 +91,9 @@ class QuestionEvaluator(LabelledEvaluator[Question, RankedSpans]):
     span_options: SpanOptions
     tunes_threshold: bool
 
-    def predictor(self, model: Model) -> Predictor[Question, RankedSpans]:
-        return SpanPredictor(model, self.options.batches, self.span_options)
+    @property
+    def predict_options(self) -> Any:
+        return dataclasses.replace(super().predict_options, **vars(self.span_options))
 
     def metrics(
         self, examples: list[Example[Question]], predictions: list[RankedSpans]
@@ -326,7 +327,7 @@ def create(config: TaskConfig[QuestionData], model_init: ModelInit) -> QuestionA
         description=description,
         execution=model_init.execution,
         options=labelled_options(config, "f1"),
-        span_options=data,
+        span_options=from_keys(SpanOptions, vars(data)),
         tunes_threshold=not model_init.is_finished,
     )
 

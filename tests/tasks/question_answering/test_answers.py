@@ -16,6 +16,7 @@ from bert_jax.tasks.base.predictor import ExampleError
 from bert_jax.tasks.question_answering.predict import (
     Answer,
     AnswerOptions,
+    AnswerPredictOptions,
     SpanPredictor,
     to_record,
 )
@@ -28,8 +29,7 @@ def answer(model, question, passage, *arguments, **options):
 
 
 def spans(model, questions, **options):
-    options = AnswerOptions(**options)
-    predictor = SpanPredictor(model, options.batches, options)
+    predictor = SpanPredictor(model, AnswerPredictOptions(**options))
     return (prediction.spans for prediction in predict_examples(predictor, questions))
 
 
