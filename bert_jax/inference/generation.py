@@ -6,8 +6,8 @@ from bert_jax.data.examples import Text
 from bert_jax.inference.streams import predict_examples
 from bert_jax.tasks.alignments import Alignment, AlignmentPredictor
 from bert_jax.tasks.base.generation_options import GenerationOptions
-from bert_jax.tasks.base.predictor import BatchOptions, Model, not_one_string
-from bert_jax.tasks.generate import Generation, GenerationPredictor
+from bert_jax.tasks.base.predictor import Model, not_one_string
+from bert_jax.tasks.generate import GeneratePredictOptions, Generation, GenerationPredictor
 
 
 def generate(
@@ -66,7 +66,8 @@ def generate(
         if chosen != GenerationOptions():
             raise ValueError("give single options, or all of them as `options`, but not both")
         chosen = options
-    predictor = GenerationPredictor(model, BatchOptions(batch_size, max_length), chosen)
+    how = GeneratePredictOptions(**vars(chosen), batch_size=batch_size, max_length=max_length)
+    predictor = GenerationPredictor(model, how)
     return list(predict_examples(predictor, not_one_string(texts)))
 
 
@@ -86,5 +87,7 @@ def alignments(
     Raises:
         UserError: the model has no such attention, an option is wrong, or an element is not a text.
     """
-    predictor = AlignmentPredictor(model, BatchOptions(batch_size, max_length), options)
+    chosen = vars(options or GenerationOptions())
+    how = GeneratePredictOptions(**chosen, batch_size=batch_size, max_length=max_length)
+    predictor = AlignmentPredictor(model, how)
     return list(predict_examples(predictor, not_one_string(texts)))

@@ -16,11 +16,9 @@ from bert_jax.models.encoder_with_head import apply_model, model_inputs
 from bert_jax.models.heads.text_to_text import TextToTextInputs, check_attention
 from bert_jax.pictures.attention import AttentionMap, AttentionOfText
 from bert_jax.tasks.attentions import ShownAttention, page
-from bert_jax.tasks.base.generation_options import GenerationOptions
 from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec
 from bert_jax.tasks.base.predictor import (
     LARGE_OUTPUT_WINDOW,
-    BatchOptions,
     EncodedExample,
     ExampleError,
     Model,
@@ -72,10 +70,8 @@ class AlignmentPredictor(Predictor[Text, Alignment]):
     window = LARGE_OUTPUT_WINDOW
     batch_work = GenerationPredictor.batch_work
 
-    def __init__(
-        self, model: Model, options: BatchOptions, generation: GenerationOptions | None = None
-    ) -> None:
-        """For arguments see `GenerationPredictor`.
+    def __init__(self, model: Model, options: GeneratePredictOptions) -> None:
+        """Makes the predictor of the generations.
 
         Raises:
             UserError: the model has no encoder and decoder, or no attention between them.
@@ -83,7 +79,7 @@ class AlignmentPredictor(Predictor[Text, Alignment]):
         check_head(model, ("text_to_text",), "read a text with an encoder while it writes another")
         check_attention(model.config)
         super().__init__(model, options)
-        self._writer = GenerationPredictor(model, options, generation)
+        self._writer = GenerationPredictor(model, options)
 
     def encode(self, examples: Sequence[Text]) -> Sequence[EncodedExample | ExampleError]:
         return self._writer.encode(examples)
@@ -138,7 +134,7 @@ def to_record(text: Text, alignment: Alignment) -> Mapping[str, Any]:
 PREDICT = PredictSpec(
     TEXTS,
     GeneratePredictOptions,
-    lambda model, options: AlignmentPredictor(model, options.batches, options),
+    AlignmentPredictor,
     to_record,
     {"html": page},
     endings={".html": "html"},

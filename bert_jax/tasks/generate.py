@@ -28,7 +28,6 @@ from bert_jax.tasks.base.predict_spec import (
     keeps_no_columns,
 )
 from bert_jax.tasks.base.predictor import (
-    BatchOptions,
     EncodedExample,
     ExampleError,
     Model,
@@ -84,15 +83,8 @@ class GenerationPredictor(TextPredictor[list[Generation]]):
     packs_rows = False
     batch_work = 1 << 20  # each batch takes all steps of the decoder: a few are best
 
-    def __init__(
-        self, model: Model, options: BatchOptions, generation: GenerationOptions | None = None
-    ) -> None:
+    def __init__(self, model: Model, options: GeneratePredictOptions) -> None:
         """Checks that the model can generate, and has positions for the new tokens.
-
-        Args:
-            model: a model that generates.
-            options: sizes of the batches.
-            generation: how to generate; None: as the model's files say.
 
         Raises:
             UserError: the model does not generate.
@@ -101,18 +93,17 @@ class GenerationPredictor(TextPredictor[list[Generation]]):
         check_head(
             model, heads_with("generates"), "generate text", "an encoder fills masks: use fill_mask"
         )
-        generation = generation or GenerationOptions()
         defaults = defaults_of(model)
         defaults.check_vocabulary(model.config.vocab_size)
         self._is_causal = not _has_decoder(model)
         has_limit = self._is_causal or model.config.position_kind != "relative"
         positions = model.config.max_length if has_limit else None
         # An encoder-decoder begins with a token of its own.
-        self._search = generation.search(defaults, None if self._is_causal else 1, positions)
-        rules = generation.rules(defaults)
+        self._search = options.search(defaults, None if self._is_causal else 1, positions)
+        rules = options.rules(defaults)
         size = min(model.tokenizer.vocab_size, model.config.vocab_size)
         self._rules = dataclasses.replace(rules, vocab_size=size)
-        self._seed = generation.seed
+        self._seed = options.seed
         self.start = defaults.decoder_start_token_id
         if self.start is None and not self._is_causal:
             self.start = start_token(model.config)
@@ -252,7 +243,7 @@ _TEXT = "text"
 PREDICT = PredictSpec(
     TEXTS,
     GeneratePredictOptions,
-    lambda model, options: GenerationPredictor(model, options.batches, options),
+    GenerationPredictor,
     to_record,
     formats={_TEXT: _lines},
     endings={".txt": _TEXT},

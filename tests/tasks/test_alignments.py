@@ -16,7 +16,7 @@ from bert_jax.models.encoder import RequestedOutputs
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.alignments import AlignmentPredictor
 from bert_jax.tasks.base.generation_options import GenerationOptions
-from bert_jax.tasks.base.predictor import BatchOptions
+from bert_jax.tasks.generate import GeneratePredictOptions
 from tests.random_params import random_params
 
 TEXTS = ["the cat sat", "a dog"]
@@ -97,6 +97,6 @@ def test_lines_and_a_page(directory_of, tmp_path, capsys):
 def test_models_without_such_attention_are_refused(directory_of, base_model):
     plain = bert_jax.load(directory_of("lstm"))
     with pytest.raises(UserError, match="model.decoder_attention is 'none'; give a model that"):
-        AlignmentPredictor(plain, BatchOptions())
+        AlignmentPredictor(plain, GeneratePredictOptions())
     with pytest.raises(UserError, match="does not read a text with an encoder while it writes"):
-        AlignmentPredictor(bert_jax.load(base_model), BatchOptions())
+        AlignmentPredictor(bert_jax.load(base_model), GeneratePredictOptions())

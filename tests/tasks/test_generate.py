@@ -17,8 +17,7 @@ from bert_jax.errors import OptionError, UserError
 from bert_jax.families.family import find_family
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.base.generation_options import GenerationOptions
-from bert_jax.tasks.base.predictor import BatchOptions
-from bert_jax.tasks.generate import Generation, GenerationPredictor
+from bert_jax.tasks.generate import GeneratePredictOptions, Generation, GenerationPredictor
 from bert_jax.tokenization.sentencepiece_training import train_t5
 from bert_jax.tokenization.training import train_gpt2
 from tests.random_params import random_params
@@ -139,7 +138,7 @@ def test_what_is_refused(t5, gpt):
 def test_a_text_of_white_space_becomes_an_empty_text(t5, gpt):
     for path, is_empty in ((t5, True), (gpt, False)):
         predictor = GenerationPredictor(
-            bert_jax.load(path), BatchOptions(2), GenerationOptions(max_new_tokens=2)
+            bert_jax.load(path), GeneratePredictOptions(batch_size=2, max_new_tokens=2)
         )
         output = np.int32([[5, 6]]), np.int32([2]), np.float32([-1])
         (encoded,) = predictor.encode([" \t"])

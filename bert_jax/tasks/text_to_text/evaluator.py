@@ -57,7 +57,8 @@ class TextToTextEvaluator(LabelledEvaluator[str, list[Generation]]):
 
     def predictor(self, model: Model) -> GenerationPredictor:
         with generation_keys():
-            return GenerationPredictor(model, self.options.batches, self.generation)
+            options = dataclasses.replace(self.predict_options, **vars(self.generation))
+            return GenerationPredictor(model, options)
 
     def evaluate(self, model: Model, predict: Predict, *, with_test: bool) -> EvalResult:
         validation, test = self.splits.validation, self.splits.test
