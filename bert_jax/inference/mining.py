@@ -197,7 +197,7 @@ def _scored_queries(
     """The queries with their candidates, and all scores that the options need."""
     blocks = _search_blocks(queries, retriever, options.range_max or 0, how.titles, dropped)
     if reranker is not None:
-        score = functools.partial(score_windows, reranker, options=how, raw_scores=how.raw_scores)
+        score = functools.partial(score_windows, reranker, options=how)
         return _rescore(itertools.chain.from_iterable(blocks), options, score)
     if options.scores or options.has_margin:
         similarities = _similarities(retriever, how.titles)

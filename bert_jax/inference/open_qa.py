@@ -30,6 +30,7 @@ from bert_jax.tasks.question_answering.predict import (
     RankedSpans,
     SpanPredictor,
 )
+from bert_jax.tasks.ranking.predict import RankingPredictOptions
 from bert_jax.tasks.reader.predict import HEAD, ReadAnswer, ReaderPredictor
 
 READERS = (HEAD, *PREDICT.heads)
@@ -112,7 +113,7 @@ class OpenQA:
             if isinstance(each, str | Path):
                 raise OptionError(name, str(each), "give the model: bert_jax.load(path)")
         self._index, self._reranker, self._searcher = index, reranker, searcher
-        self._batches = BatchOptions(batch_size)
+        self._ranking = RankingPredictOptions(batch_size=batch_size)
         self._predictor: ReaderPredictor | SpanPredictor | None = None
         if reader is not None:
             check_head(reader, READERS, "answer questions")
@@ -140,7 +141,7 @@ class OpenQA:
         """
         texts = list(not_one_string(questions, "questions"))
         retrieved = self._index.search(
-            texts, top_k, searcher=self._searcher, batch_size=self._batches.batch_size
+            texts, top_k, searcher=self._searcher, batch_size=self._ranking.batch_size
         )
         if any(hit.text is None for hits in retrieved for hit in hits):
             raise UserError(f"{self._index.directory} has no texts; make an index that stores them")
@@ -148,7 +149,7 @@ class OpenQA:
         if self._reranker is None or not any(passages):
             return passages
         examples = _candidates(texts, passages, self._index.titles)
-        windows = score_windows(self._reranker, examples, self._batches)
+        windows = score_windows(self._reranker, examples, self._ranking)
         scores = (scores.tolist() for window in windows for _, scores in window.pairs)
         return [_reranked(each, next(scores)) if each else [] for each in passages]
 

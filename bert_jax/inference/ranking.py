@@ -15,7 +15,6 @@ from bert_jax.models.vectors import SIDES
 from bert_jax.process import say
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tasks.base.predictor import (
-    BatchOptions,
     ExampleError,
     Model,
     Notes,
@@ -28,7 +27,12 @@ from bert_jax.tasks.base.vector_kinds import (
     check_makes_vectors,
     vector_kind,
 )
-from bert_jax.tasks.ranking.predict import RERANK, CrossEncoderPredictor, candidates_error
+from bert_jax.tasks.ranking.predict import (
+    RERANK,
+    CrossEncoderPredictor,
+    RankingPredictOptions,
+    candidates_error,
+)
 from bert_jax.tasks.similarity.predict import Match
 
 # Documents with their vectors in memory together: 400 MB of 200 token vectors of width 128.
@@ -66,7 +70,7 @@ def rank(
     texts = tuple(not_one_string(documents, "documents"))
     if not texts:
         return []
-    options = BatchOptions(batch_size, max_length)
+    options = RankingPredictOptions(batch_size=batch_size, max_length=max_length)
     (window,) = score_windows(model, [Candidates(query, texts)], options)
     ((_, scores),) = window.pairs
     best = np.argsort(-scores, kind="stable")[:top_k]
@@ -76,22 +80,19 @@ def rank(
 def score_windows(
     model: Model,
     examples: Iterable[Candidates],
-    options: BatchOptions,
+    options: RankingPredictOptions,
     *,
-    raw_scores: bool = False,
     advance: Advance = lambda count: None,
 ) -> Iterator[Window[Candidates, np.ndarray]]:
     """The scores of the documents of each query, float32 [K], see `predict_windows`.
-
-    With `raw_scores`, the score of a cross-encoder has no activation.
 
     Raises:
         UserError: see `rank`; or `raw_scores` are of vectors.
     """
     if model.description.head in RERANK.heads:
-        engine = Engine(CrossEncoderPredictor(model, options, raw_scores=raw_scores))
+        engine = Engine(CrossEncoderPredictor(model, options))
         return predict_windows(engine, examples, advance=advance)
-    if raw_scores:
+    if options.raw_scores:
         raise OptionError("raw_scores", True, "vectors have no activation; leave it out")
     check_computed(model.description.other)  # of a cross-encoder without a classifier
     check_makes_vectors(model.description, "give a cross-encoder, or a model of vectors")

@@ -123,9 +123,7 @@ def rerank(
         KeyboardInterrupt: `stopped` returned True.
     """
     options: Any = RERANK.read_options("rerank", target, values)
-    windows = functools.partial(
-        score_windows, model, options=options, raw_scores=options.raw_scores
-    )
+    windows = functools.partial(score_windows, model, options=options)
     request = functools.partial(request_of, model, "rerank", options)
     if isinstance(source, FirstSearch):
         opened: contextlib.AbstractContextManager[Examples[Any]] = source.open(options)

@@ -21,7 +21,8 @@ from bert_jax.inference.ranking import score_windows
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.text_vectors import TextVectors
 from bert_jax.parity.compare import compare
-from bert_jax.tasks.base.predictor import BatchOptions, ExampleError
+from bert_jax.tasks.base.predictor import ExampleError
+from bert_jax.tasks.ranking.predict import RankingPredictOptions
 from tests.random_params import random_params
 
 QUERY = "the cat sat ."
@@ -109,15 +110,15 @@ def test_many_queries(kind, request, monkeypatch):
     monkeypatch.setattr("bert_jax.inference.ranking._DOCUMENTS", 3)
     model = request.getfixturevalue(kind)
     queries = [Candidates(text, tuple(DOCUMENTS[n:])) for n, text in enumerate(("a", "it", "sun"))]
-    done = []
-    windows = [*score_windows(model, queries, BatchOptions(2), advance=done.append)]
+    done, options = [], RankingPredictOptions(batch_size=2)
+    windows = [*score_windows(model, queries, options, advance=done.append)]
     scores = [prediction for window in windows for _, prediction in window.pairs]
     assert sum(done) == 3
     for example, actual in zip(queries, scores, strict=True):
         by_index = sorted(model.rank(example.query, example.documents), key=lambda m: m.index)
         np.testing.assert_allclose(actual, [match.score for match in by_index], rtol=1e-5)
     with pytest.raises(ExampleError, match="example 3: the query has no documents; give one"):
-        [*score_windows(model, [*queries, Candidates("a", ())], BatchOptions(2))]
+        [*score_windows(model, [*queries, Candidates("a", ())], options)]
 
 
 def test_refused_ranking(cross_encoder, encoder, make_model):

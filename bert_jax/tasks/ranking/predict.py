@@ -28,7 +28,6 @@ from bert_jax.tasks.base.predict_spec import (
     PredictSpec,
 )
 from bert_jax.tasks.base.predictor import (
-    BatchOptions,
     EncodedExample,
     ExampleError,
     Model,
@@ -57,6 +56,18 @@ def _pairs(example: Candidates) -> list[Pair] | ExampleError:
     return [(example.query, " ".join(texts_of(text))) for text in example.documents]
 
 
+@dataclasses.dataclass(frozen=True)
+class RankingPredictOptions(PredictOptions, RankingOptions):
+    """The options of `bert-jax rerank`.
+
+    Attributes:
+        raw_scores: whether scores are the model's outputs, without an activation, as Margin-MSE
+            needs them.
+    """
+
+    raw_scores: bool = False
+
+
 class CandidatesPredictor(Predictor[Candidates, Prediction]):
     """A predictor that reads the query with each of its documents."""
 
@@ -68,15 +79,15 @@ class CandidatesPredictor(Predictor[Candidates, Prediction]):
 class CrossEncoderPredictor(CandidatesPredictor[np.ndarray]):
     """The scores of the K documents of each query, float32 [K], the higher the better."""
 
-    def __init__(self, model: Model, options: BatchOptions, *, raw_scores: bool = False) -> None:
-        """Makes the predictor of the pairs; for `raw_scores` see `LoadedModel.classify`.
+    def __init__(self, model: Model, options: RankingPredictOptions) -> None:
+        """Makes the predictor of the pairs.
 
         Raises:
             UserError: the model has several outputs, or reads no pairs; see also
                 `ClassificationPredictor`.
         """
         super().__init__(model, options)
-        self._pairs = ClassificationPredictor(model, options, raw_scores=raw_scores)
+        self._pairs = ClassificationPredictor(model, options, raw_scores=options.raw_scores)
         model.tokenizer.check_pairs(model.config.type_vocab_size, "a query with its document")
         if model.config.num_labels != 1:
             raise UserError(
@@ -94,18 +105,6 @@ class CrossEncoderPredictor(CandidatesPredictor[np.ndarray]):
         self, example: Candidates, encoded: EncodedExample, outputs: list[Any]
     ) -> np.ndarray:
         return check_finite(np.concatenate(outputs), "the scores of a query's documents")
-
-
-@dataclasses.dataclass(frozen=True)
-class RankingPredictOptions(PredictOptions, RankingOptions):
-    """The options of `bert-jax rerank`.
-
-    Attributes:
-        raw_scores: whether scores are the model's outputs, without an activation, as Margin-MSE
-            needs them.
-    """
-
-    raw_scores: bool = False
 
 
 DOCUMENT_IDS = "document_ids"
@@ -149,9 +148,7 @@ def _with_fields(example: Example[Candidates]) -> Example[Candidates]:
 RERANK = PredictSpec(
     InputReader(CandidateParser, _open),
     RankingPredictOptions,
-    lambda model, options: CrossEncoderPredictor(
-        model, options.batches, raw_scores=options.raw_scores
-    ),
+    CrossEncoderPredictor,
     to_record,
     {"run": _run},
     endings=dict.fromkeys(TREC_ENDINGS, "run"),
