@@ -61,11 +61,6 @@ class PredictOptions(FileOptions, BatchOptions):
         require_one_of("bad_rows", self.bad_rows, BAD_ROWS)
         BatchOptions.__post_init__(self)
 
-    @property
-    def batches(self) -> BatchOptions:
-        """How rows are grouped."""
-        return BatchOptions(self.batch_size, self.max_length)
-
     def answer_columns(self, usual: tuple[str, ...]) -> tuple[str, ...]:
         """Names of the columns of labels, which are kept and not read."""
         return (self.label_column,) if self.label_column else usual

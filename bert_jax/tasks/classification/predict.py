@@ -203,7 +203,7 @@ def _by_label(labels: tuple[str, ...], probabilities: np.ndarray) -> dict[str, f
 PREDICT = PredictSpec(
     TEXTS,
     ClassificationPredictOptions,
-    lambda model, options: LabelPredictor(model, options.batches, raw_scores=options.raw_scores),
+    lambda model, options: LabelPredictor(model, options, raw_scores=options.raw_scores),
     lambda text, prediction: to_record(prediction),
     {"glue": _table},
     endings={".tsv": "glue"},

@@ -337,7 +337,7 @@ def _conll(options: PredictOptions) -> Sequence[OutputFile[Any, Tagging]]:
 
 
 def _predictor(model: Model, options: TaggingPredictOptions) -> TagPredictor:
-    predictor = TagPredictor(model, options.batches, options.scheme)
+    predictor = TagPredictor(model, options, options.scheme)
     scheme = TagNames.of(label_names(model.description)).scheme
     if options.output_format == CONLL and scheme and not options.scheme:
         # A file that has tags may have them in another one.
