@@ -41,16 +41,14 @@ class SparseInteraction(Interaction):
 
     Attributes:
         description, tokenizer: see `Interaction`.
-        query_flops, document_flops, flops_threshold: see `SparseData`.
+        data: factors and threshold of the regularisers.
     """
 
     regularisers = ("query_flops", "document_flops")
 
     description: ModelDescription
     tokenizer: Tokenizer
-    query_flops: float
-    document_flops: float
-    flops_threshold: int
+    data: SparseData
 
     def make_module(self, execution: Execution) -> nn.Module:
         vectors = sparse_description(self.description)
@@ -70,12 +68,12 @@ class SparseInteraction(Interaction):
     ) -> dict[str, jax.Array]:
         query, document = vectors
         document = document.reshape(-1, document.shape[-1])
-        share, least = batch[SHARE].max(), self.flops_threshold
+        share, least = batch[SHARE].max(), self.data.flops_threshold
         query_flops = flops(query, batch["weights"] > 0, least)
         document_flops = flops(document, batch["document_numbers"].reshape(-1) >= 0, least)
         return {
-            "query_flops": share * self.query_flops * query_flops,
-            "document_flops": share * self.document_flops * document_flops,
+            "query_flops": share * self.data.query_flops * query_flops,
+            "document_flops": share * self.data.document_flops * document_flops,
         }
 
 
@@ -134,14 +132,8 @@ class SparseRetrievalTask(RetrievalTask):
 def _interaction(
     config: TaskConfig[SparseData], model_init: ModelInit, tokenizer: Tokenizer
 ) -> SparseInteraction:
-    data = config.data
-    return SparseInteraction(
-        data.describe(model_init, tokenizer),
-        tokenizer,
-        data.query_flops,
-        data.document_flops,
-        data.flops_threshold,
-    )
+    description = config.data.describe(model_init, tokenizer)
+    return SparseInteraction(description, tokenizer, config.data)
 
 
 TRAIN = retrieval_spec(SparseData, _interaction, batch_size=64, task=SparseRetrievalTask)

@@ -36,8 +36,7 @@ def loss_and_gradients(config, threshold):
     """The loss of a step with the whole regularisers, and its gradients."""
     data = SparseData(query_flops=0.3, document_flops=0.7, flops_threshold=threshold)
     description = ModelDescription(config, "masked_lm")
-    factors = data.query_flops, data.document_flops, data.flops_threshold
-    interaction = SparseInteraction(description, None, *factors)
+    interaction = SparseInteraction(description, None, data)
     numbers = 3 + np.arange(6).reshape(3, 2)
     batch = {
         "weights": np.ones(3, np.float32),
