@@ -10,7 +10,7 @@ from bert_jax.data.examples import Candidates, Example, texts_of
 from bert_jax.errors import OptionError
 from bert_jax.metrics.ranking import ranking_metrics
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
-from bert_jax.tasks.base.ranked_task import say_not_counted
+from bert_jax.tasks.base.ranked_task import RankedData, say_not_counted
 from bert_jax.tasks.base.splits import EvalSet
 from bert_jax.tasks.ranking.predict import RERANK
 
@@ -20,15 +20,13 @@ class CrossEncoderEvaluator(LabelledEvaluator[Candidates, np.ndarray]):
     """A prediction is the scores of a query's documents, float32 [K].
 
     Attributes:
-        names: names of the metrics, see `metrics.ranking.query_metrics`.
-        relevant_from: the lowest grade of a relevant document; None: each above 0 is one.
+        data: options of the metrics.
     """
 
     PREDICT = RERANK
     lower_is_better = ()
 
-    names: tuple[str, ...]
-    relevant_from: float | None
+    data: RankedData
 
     def check(self) -> None:
         """Refuses sets where each order is perfect; see also `LabelledEvaluator`."""
@@ -59,7 +57,8 @@ class CrossEncoderEvaluator(LabelledEvaluator[Candidates, np.ndarray]):
             str(query): {str(number): float(score) for number, score in enumerate(scores)}
             for query, scores in enumerate(predictions)
         }
-        return ranking_metrics(judgements, run, self.names, relevant_from=self.relevant_from)
+        names, relevant_from = self.data.metrics, self.data.relevant_from
+        return ranking_metrics(judgements, run, names, relevant_from=relevant_from)
 
     def metric_names(self, examples: list[Example[Candidates]]) -> Iterable[str]:
         return self.metrics([], [])

@@ -74,10 +74,7 @@ class RankingTask(RankedTask):
         self.tokenizer = self.tokenizer.with_description(limited)
 
     def make_evaluator(self) -> CrossEncoderEvaluator:
-        names, relevant_from = self.data.metrics, self.data.relevant_from
-        return CrossEncoderEvaluator(
-            self.splits, self.options, self.description, names, relevant_from
-        )
+        return CrossEncoderEvaluator(self.splits, self.options, self.description, self.data)
 
     def make_rows(self) -> TrainingRows:
         """An example has a row for each of its documents; `exists`, bool [B, K], has these."""
