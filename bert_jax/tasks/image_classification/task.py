@@ -126,8 +126,7 @@ class ImageClassificationTask(LabelledTask[ImageFile], Distillable):
 
     Attributes:
         problem: the labels.
-        augmentation: how images are changed at random.
-        label_smoothing: the share of the targets that all labels divide.
+        data: how images are changed at random, and the smoothing of labels.
 
     Raises:
         OptionError: the images are smaller than a patch.
@@ -140,8 +139,7 @@ class ImageClassificationTask(LabelledTask[ImageFile], Distillable):
     score_kind = "classes"
 
     problem: SingleLabel
-    augmentation: AugmentationOptions
-    label_smoothing: float = 0.0
+    data: ImageClassificationData
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -159,7 +157,7 @@ class ImageClassificationTask(LabelledTask[ImageFile], Distillable):
     def images(self) -> TrainingImages:
         """The training images."""
         return TrainingImages(
-            self.splits.train, self.processor, self.size, self.augmentation, self.options.seed
+            self.splits.train, self.processor, self.size, self.data, self.options.seed
         )
 
     def make_rows(self) -> TrainingRows:
@@ -218,7 +216,7 @@ class ImageClassificationTask(LabelledTask[ImageFile], Distillable):
 
     def _losses(self, logits: jax.Array, batch: dict[str, jax.Array]) -> jax.Array:
         one_hot = jax.nn.one_hot(batch["labels"], logits.shape[-1])
-        targets = optax.smooth_labels(one_hot, self.label_smoothing)
+        targets = optax.smooth_labels(one_hot, self.data.label_smoothing)
         return optax.softmax_cross_entropy(logits, targets)
 
     def _sums(self, losses: jax.Array, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
@@ -289,8 +287,7 @@ def create(
         execution=model_init.execution,
         options=labelled_options(config, problem.best_metric),
         problem=problem,
-        augmentation=data,
-        label_smoothing=data.label_smoothing,
+        data=data,
         balanced=bool(data.class_weights),
     )
 
