@@ -23,7 +23,7 @@ from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.base.splits import EvalSet
 from bert_jax.tasks.base.task import Content, EvalResult, Predict, Task, mean_losses
 from bert_jax.tasks.generate import PREDICT, Generation, GenerationPredictor
-from bert_jax.tasks.text_to_text.options import generation_keys
+from bert_jax.tasks.text_to_text.options import TextToTextData, generation_keys
 from bert_jax.tasks.text_to_text.pairs import PairEncoder
 
 
@@ -37,8 +37,7 @@ class TextToTextEvaluator(LabelledEvaluator[str, list[Generation]]):
         task: the task, which computes the losses.
         encode: how pairs become token ids.
         generation: how to generate.
-        scores: names of scores, see `text_scores`.
-        bleu_tokenizer: see `bleu`.
+        data: names and options of the scores.
     """
 
     PREDICT = PREDICT
@@ -47,8 +46,7 @@ class TextToTextEvaluator(LabelledEvaluator[str, list[Generation]]):
     task: Task
     encode: PairEncoder
     generation: GenerationOptions
-    scores: tuple[str, ...]
-    bleu_tokenizer: str
+    data: TextToTextData
 
     def check(self) -> None:
         """Checks the options of the generation, too; see also `LabelledEvaluator`."""
@@ -70,7 +68,7 @@ class TextToTextEvaluator(LabelledEvaluator[str, list[Generation]]):
             is_labelled = self.is_labelled(eval_set)
             if is_labelled:
                 metrics[name] = self._means(examples, model)
-            if self.scores or with_test:
+            if self.data.metrics or with_test:
                 prefixed = [
                     dataclasses.replace(each, input=f"{prefix}{each.input}") for each in examples
                 ]
@@ -91,7 +89,7 @@ class TextToTextEvaluator(LabelledEvaluator[str, list[Generation]]):
         return {name: score.value for name, score in scores.items()}
 
     def metric_names(self, examples: list[Example[str]]) -> Iterable[str]:
-        return (*self.lower_is_better, "accuracy", *self.scores)
+        return (*self.lower_is_better, "accuracy", *self.data.metrics)
 
     def expected(self, example: Example[str]) -> Any:
         return list(example.label)
@@ -113,7 +111,7 @@ class TextToTextEvaluator(LabelledEvaluator[str, list[Generation]]):
     ) -> dict[str, CorpusScore]:
         references = [example.label for example in examples]
         texts = [generations[0].text if generations else "" for generations in predictions]
-        return text_scores(self.scores, references, texts, self.bleu_tokenizer)
+        return text_scores(self.data.metrics, references, texts, self.data.bleu_tokenizer)
 
     def _means(self, examples: list[Example[str]], model: Model) -> dict[str, float]:
         rule = "lower {train.global_batch_size}"

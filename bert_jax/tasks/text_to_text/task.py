@@ -109,8 +109,7 @@ class TextToTextTask(EncoderDecoderTask, LabelledTask[str]):
             self,
             self.encode,
             self.generation,
-            self.data.metrics,
-            self.data.bleu_tokenizer,
+            self.data,
         )
 
     @property
