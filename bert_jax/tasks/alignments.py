@@ -18,7 +18,6 @@ from bert_jax.pictures.attention import AttentionMap, AttentionOfText
 from bert_jax.tasks.attentions import ShownAttention, page
 from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec
 from bert_jax.tasks.base.predictor import (
-    LARGE_OUTPUT_WINDOW,
     EncodedExample,
     ExampleError,
     Model,
@@ -67,7 +66,7 @@ class AlignmentPredictor(Predictor[Text, Alignment]):
     """The cross-attention of the best generation of each text."""
 
     packs_rows = False
-    window = LARGE_OUTPUT_WINDOW
+    window = 1
     batch_work = GenerationPredictor.batch_work
 
     def __init__(self, model: Model, options: GeneratePredictOptions) -> None:

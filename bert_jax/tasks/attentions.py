@@ -23,11 +23,7 @@ from bert_jax.tasks.base.predict_spec import (
     TextPredictOptions,
     keeps_no_columns,
 )
-from bert_jax.tasks.base.predictor import (
-    LARGE_OUTPUT_WINDOW,
-    Model,
-    check_finite,
-)
+from bert_jax.tasks.base.predictor import Model, check_finite
 from bert_jax.tasks.base.short_repr import ShortRepr
 from bert_jax.tasks.base.text_rows import TextPredictor
 from bert_jax.tokenization import Encoding
@@ -85,7 +81,7 @@ class AttentionsPredictor(TextPredictor[AttentionMaps]):
     """The attention weights of some layers."""
 
     packs_rows = False
-    window = LARGE_OUTPUT_WINDOW
+    window = 1
 
     def __init__(self, model: Model, options: AttentionsPredictOptions) -> None:
         """Raises UserError where there is no such layer."""

@@ -14,11 +14,7 @@ from bert_jax.models.encoder import Encoder, RequestedOutputs
 from bert_jax.models.encoder_with_head import apply_model, model_inputs
 from bert_jax.tasks.base.encoder_layers import encoder_of, layer_numbers
 from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
-from bert_jax.tasks.base.predictor import (
-    LARGE_OUTPUT_WINDOW,
-    Model,
-    check_finite,
-)
+from bert_jax.tasks.base.predictor import Model, check_finite
 from bert_jax.tasks.base.short_repr import ShortRepr
 from bert_jax.tasks.base.text_rows import TextPredictor
 from bert_jax.tokenization import Encoding
@@ -59,7 +55,7 @@ class HiddenStatesPredictor(TextPredictor[TokenStates]):
 
     # Packed rows have the hidden states of the last layer only, and windows too few rows to pack.
     packs_rows = False
-    window = LARGE_OUTPUT_WINDOW
+    window = 1
 
     def __init__(self, model: Model, options: HiddenStatesPredictOptions) -> None:
         """Raises UserError where there is no such layer or combination."""

@@ -29,10 +29,6 @@ Example = TypeVar("Example")
 Item = TypeVar("Item")
 Prediction = TypeVar("Prediction")
 
-# Outputs of a window of batches wait on the host until it is their turn, and these are large: the
-# attention weights of BERT-base for 512 tokens are 151 MB a text.
-LARGE_OUTPUT_WINDOW = 1
-
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Model:
@@ -236,6 +232,8 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
 
     request: Any = RequestOptions()
     packs_rows = True
+    # Outputs of a window wait on the host until it is their turn. It is 1 where they are large: the
+    # attention weights of BERT-base for 512 tokens are 151 MB a text.
     window = 64
     batch_work = 256
     most_tokens: int | None = None

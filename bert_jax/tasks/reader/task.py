@@ -31,13 +31,7 @@ from bert_jax.tasks.base.predictor import EncodedExample
 from bert_jax.tasks.base.splits import read_splits
 from bert_jax.tasks.base.task import Sums, weighted_sums
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
-from bert_jax.tasks.reader.predict import (
-    DEFAULT_LENGTH,
-    HEAD,
-    PREDICT,
-    PassageRows,
-    ReadAnswer,
-)
+from bert_jax.tasks.reader.predict import DEFAULT_LENGTH, HEAD, PREDICT, PassageRows, ReadAnswer
 
 # Places of answers that the loss of a question takes, as in DPR.
 _MOST_SPANS = 10
