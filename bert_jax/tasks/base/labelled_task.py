@@ -147,8 +147,8 @@ class LabelledTask(Task, Generic[Input]):
             OptionError: see `BatchOptions.limit`.
         """
         with config_keys():
-            limit = self.options.batches.limit(self.description.config, self.stored_length())
-        return self.options.length or min(self.default_length, limit)
+            config, stored = self.description.config, self.stored_length()
+            return self.options.batches.limit(config, stored, self.default_length)
 
     def make_module(self, execution: Execution) -> nn.Module:
         """The module that is trained."""

@@ -124,19 +124,19 @@ class BatchOptions:
         require_at_least("batch_size", self.batch_size, 1)
         require_at_least("max_length", self.max_length, 1)
 
-    def limit(self, config: EncoderConfig, stored: int | None = None) -> int:
+    def limit(self, config: EncoderConfig, *defaults: int | None) -> int:
         """The maximum number of tokens per row.
 
         Args:
             config: architecture of the model.
-            stored: the number in the files of the model; None: no limit.
+            *defaults: of the model's files, of the task: the lowest counts; None: no limit.
 
         Raises:
             OptionError: the model has fewer positions, or `max_length` leaves no space for text.
         """
         most = config.max_length
         if self.max_length is None:
-            return most if stored is None else min(most, stored)
+            return min(each for each in (most, *defaults) if each is not None)
         if not 3 <= self.max_length <= most:
             raise OptionError(
                 "max_length",
@@ -226,6 +226,7 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
         packs_rows: whether `compute` takes packed rows, which have only the last hidden states.
         window: number of batches that are sorted by length together.
         batch_work: see `data.prediction_batches.least_work_batches`.
+        default_length: default of `options.max_length`, see `BatchOptions.limit`.
         most_tokens: maximum in rows of an example that overlap; None: no limit. A server sets it.
         unit, empty: the unit of `Notes.texts`; what `Notes.empty` counts.
     """
@@ -236,6 +237,7 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
     # attention weights of BERT-base for 512 tokens are 151 MB a text.
     window = 64
     batch_work = 256
+    default_length: int | None = None
     most_tokens: int | None = None
     unit, empty = "texts", "empty"
 
@@ -251,7 +253,7 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
     @property
     def limit(self) -> int:
         """The maximum number of tokens per row, see `BatchOptions.limit`."""
-        return self.options.limit(self.model.config, self.stored_length)
+        return self.options.limit(self.model.config, self.stored_length, self.default_length)
 
     @property
     def trained_length(self) -> int | None:

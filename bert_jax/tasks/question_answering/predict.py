@@ -201,6 +201,7 @@ class SpanPredictor(Predictor[Question, RankedSpans]):
     """The best spans for each question."""
 
     unit = "questions"
+    default_length = DEFAULT_LENGTH
     empty = "empty, or about an empty passage"
 
     def __init__(self, model: Model, options: AnswerPredictOptions) -> None:
@@ -216,11 +217,6 @@ class SpanPredictor(Predictor[Question, RankedSpans]):
         self._stored_threshold = stored_threshold(model.description)
         self.request = PREDICT.request_of(options)
         self._encoder = self.encoder(self.request)
-
-    @property
-    def limit(self) -> int:
-        limit = super().limit
-        return min(DEFAULT_LENGTH, limit) if self.options.max_length is None else limit
 
     @property
     def text_limit(self) -> int:

@@ -118,17 +118,13 @@ class ReaderPredictor(CandidatesPredictor[ReadAnswer | None]):
     """The answer to each question; None if no passage has a token."""
 
     unit = "passages"
+    default_length = DEFAULT_LENGTH
 
     def __init__(self, model: Model, options: BatchOptions) -> None:
         """Raises UserError where the model is no reader, or an option is out of range."""
         check_head(model, (HEAD,), "read passages")
         super().__init__(model, options)
         self._encode = PassageRows(model.tokenizer, self.limit)
-
-    @property
-    def limit(self) -> int:
-        limit = super().limit
-        return min(DEFAULT_LENGTH, limit) if self.options.max_length is None else limit
 
     def encode(self, examples: Sequence[Candidates]) -> list[EncodedExample | ExampleError]:
         return self._encode(examples)
