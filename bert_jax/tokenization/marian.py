@@ -139,11 +139,6 @@ class MarianTokenizer(Tokenizer):
         """Whether the two languages have other ids."""
         return self.source.ids != self.target.ids
 
-    @property
-    def language_codes(self) -> list[str]:
-        """The pieces such as ">>fr<<", one of which begins a text for several languages."""
-        return [piece for piece in self._pieces if piece.startswith(_CODE_START)]
-
     def to_pieces(self, texts: Sequence[str]) -> list[Pieces]:
         return [self._splitter.pieces(text, self._encode_part) for text in texts]
 

@@ -38,7 +38,7 @@ def test_sources_and_targets_have_their_own_model_and_the_same_ids(tokenizer, tm
         assert each.special_ids == SpecialIds(
             pad=10, unk=1, cls=None, sep=None, mask=None, bos=None, eos=0
         )
-        assert (each.vocab_size, each.padding_id, each.language_codes) == (11, 10, [">>de<<"])
+        assert (each.vocab_size, each.padding_id) == (11, 10)
         assert each.encode_batch(["the  the"])[0].ids == [3, 4, 5, 6, 3, 4, 5, 6, 0]
         assert each.encode_batch(["he"], ["t"])[0].ids == [3, 5, 6, 3, 4, 0]
         assert each.encode_targets(["wo"])[0].ids == [3, 8, 9, 0]
