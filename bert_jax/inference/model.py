@@ -41,7 +41,7 @@ from bert_jax.tasks.question_answering.predict import (
     SpanPredictor,
     question_inputs,
 )
-from bert_jax.tasks.tagging.predict import TagPredictor, Words
+from bert_jax.tasks.tagging.predict import TaggingPredictOptions, TagPredictor, Words
 from bert_jax.tasks.tagging.tagged_words import Tagging
 
 Answers = Answer | list[Answer]
@@ -303,7 +303,8 @@ class LoadedModel(Model):
         Raises:
             UserError: the model does not tag words, or an element is not a sentence.
         """
-        predictor = TagPredictor(self, BatchOptions(batch_size, max_length))
+        options = TaggingPredictOptions(batch_size=batch_size, max_length=max_length)
+        predictor = TagPredictor(self, options)
         return list(predict_examples(predictor, not_one_string(sentences, "sentences")))
 
     @overload

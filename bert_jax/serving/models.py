@@ -63,7 +63,7 @@ class TaskEngine:
     Attributes:
         spec: the task.
         options: its options.
-        engine: the engine of its predictor, which requests with other `RequestOptions` share.
+        engine: the engine of its predictor, which requests share, see `PredictOptions.shared`.
         encoder: encodes the examples of a request with these options.
     """
 
@@ -161,8 +161,7 @@ class Models:
         try:
             task_of(served.model, task)
             options = spec.read_options(task, "", {**values, **own, "output_format": JSONL})
-            request = spec.request_of(options)
-            shared = dataclasses.replace(options, **vars(request.shared()))
+            shared = options.shared()
             length = shared.max_length or self._limits.max_length
             shared = dataclasses.replace(shared, max_length=length)
             engine = self.engine(
@@ -172,7 +171,7 @@ class Models:
                 engine = self.engine(  # its rows are longer than those of other requests
                     served, (task, options), lambda model, _: spec.predictor(model, options)
                 )
-            encoder = engine.predictor.encoder(request)
+            encoder = engine.predictor.encoder(options)
         except UserError as error:
             raise from_user_error(error, "model", name) from error
         return TaskEngine(spec, options, engine, encoder)

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import flax.linen as nn
 import jax
@@ -20,7 +20,6 @@ from bert_jax.tasks.base.predictor import (
     EncodedExample,
     ExampleError,
     Model,
-    RequestOptions,
     check_finite,
     check_head,
 )
@@ -48,20 +47,10 @@ class FillMaskPredictOptions(TextPredictOptions):
         super().__post_init__()
         require_at_least("top_k", self.top_k, 1)
 
-
-@dataclasses.dataclass(frozen=True)
-class FillMaskRequest(RequestOptions):
-    """The options of a request.
-
-    Attributes:
-        top_k: number of words for each mask.
-    """
-
-    top_k: int = 5
-
-    def shared(self) -> "FillMaskRequest":
-        """The largest number that is computed by the same program: few programs."""
-        return FillMaskRequest(max(_LEAST_WORDS, 1 << (self.top_k - 1).bit_length()))
+    def shared(self) -> Self:
+        """With the largest number that is computed by the same program: few programs."""
+        most = max(_LEAST_WORDS, 1 << (self.top_k - 1).bit_length())
+        return dataclasses.replace(self, top_k=most)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,8 +89,7 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
         chosen = [_target_id(model.tokenizer, target) for target in options.targets]
         self._targets = np.array([*dict.fromkeys(chosen)], np.int32) if chosen else None
         known = model.tokenizer.vocab_size if self._targets is None else len(self._targets)
-        self.request = FillMaskRequest(options.top_k)
-        self._computed = min(self.request.shared().top_k, known)
+        self._computed = min(options.shared().top_k, known)
 
     def encode(self, examples: Sequence[Text]) -> Sequence[EncodedExample | ExampleError]:
         return [
@@ -147,7 +135,7 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
     def decode(
         self, example: Text, encoded: EncodedExample, outputs: list[Any]
     ) -> list[list[MaskPrediction]]:
-        request: Any = encoded.request or self.request
+        request: Any = encoded.request or self.options
         best = [tuple(of_masks[:, : request.top_k] for of_masks in output) for output in outputs]
         return super().decode(example, encoded, best)
 
@@ -235,5 +223,4 @@ PREDICT = PredictSpec(
     MaskPredictor,
     to_record,
     heads=heads_with("fills_masks"),
-    request=FillMaskRequest,
 )

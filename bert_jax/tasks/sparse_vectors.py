@@ -20,13 +20,7 @@ from bert_jax.process import say
 from bert_jax.search import sparse
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions
-from bert_jax.tasks.base.predictor import (
-    EncodedExample,
-    Model,
-    RequestOptions,
-    check_finite,
-    check_head,
-)
+from bert_jax.tasks.base.predictor import EncodedExample, Model, check_finite, check_head
 from bert_jax.tasks.base.short_repr import ShortRepr
 from bert_jax.tasks.base.text_rows import TextPredictor
 from bert_jax.tasks.embed import TextPreparation, stored_length
@@ -44,23 +38,14 @@ class SparsePredictOptions(TextPredictOptions):
             say.
     """
 
+    REQUEST = ("max_active_dims",)
+
     prompt: str | None = None
     max_active_dims: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_at_least("max_active_dims", self.max_active_dims, 1)
-
-
-@dataclasses.dataclass(frozen=True)
-class SparseRequest(RequestOptions):
-    """The options of a request.
-
-    Attributes:
-        max_active_dims: see `SparsePredictOptions`.
-    """
-
-    max_active_dims: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -135,7 +120,6 @@ class SparsePredictor(TextPredictor[SparseVector]):
         prepare = TextPreparation(self.vectors, prompt, model.tokenizer)
         super().__init__(model, options, prepare=prepare)
         self.width = model.config.vocab_size
-        self.request = SparseRequest(options.max_active_dims)
         self._module = SparseEncoder(
             model.config,
             model.module.execution,
@@ -152,7 +136,7 @@ class SparsePredictor(TextPredictor[SparseVector]):
 
     def decode(self, example: Text, encoded: EncodedExample, outputs: list[Any]) -> SparseVector:
         vector = super().decode(example, encoded, outputs)
-        request: Any = encoded.request or self.request
+        request: Any = encoded.request or self.options
         return vector.largest(request.max_active_dims or self.vectors.max_active_dims)
 
     def decode_row(self, encoding: Encoding, output: np.ndarray) -> SparseVector:
@@ -191,6 +175,5 @@ PREDICT = PredictSpec(
     SparsePredictor,
     to_record,
     heads=heads_with("fills_masks"),
-    request=SparseRequest,
     is_default=False,  # without files that say so, such a model fills masks
 )

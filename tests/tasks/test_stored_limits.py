@@ -13,7 +13,7 @@ from bert_jax.experiment import Experiment
 from bert_jax.models.heads.text_vectors import TextVectors
 from bert_jax.tasks.base.predictor import BatchOptions
 from bert_jax.tasks.question_answering.predict import AnswerPredictOptions, SpanPredictor
-from bert_jax.tasks.tagging.predict import TagPredictor
+from bert_jax.tasks.tagging.predict import TaggingPredictOptions, TagPredictor
 
 LONG = "the cat sat on the mat . " * 4
 
@@ -92,7 +92,7 @@ def test_vectors_have_the_limit_of_sentence_transformers(limited, capsys):
 
 
 def test_windows_have_this_length(limited):
-    tagger = TagPredictor(limited("tagging"), BatchOptions())
+    tagger = TagPredictor(limited("tagging"), TaggingPredictOptions())
     (encoded,) = tagger.encode([LONG])
     assert max(map(len, encoded.rows)) == 9
     model = limited("question_answering")

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.converted_outputs import ARRAY, LINES, to_parquet
@@ -17,8 +17,8 @@ from bert_jax.data.readers.json_objects import value_of
 from bert_jax.data.readers.tables import FileOptions, Record
 from bert_jax.data.readers.texts import TextParser, open_texts
 from bert_jax.errors import OptionError, UserError, require_one_of
-from bert_jax.options import from_keys, keys_of, typed_values
-from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor, RequestOptions
+from bert_jax.options import keys_of, typed_values
+from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor
 
 Input = TypeVar("Input")
 Prediction = TypeVar("Prediction")
@@ -37,6 +37,7 @@ class PredictOptions(FileOptions, BatchOptions):
     """The options of `bert-jax predict` that every task has; each task adds its own.
 
     Attributes:
+        REQUEST: options that need no program of their own: examples with others share batches.
         format: format of the input; "": selected by the file extension.
         label_column: column of the label, which the output keeps; "": a usual name.
         output_format: a key of the task's `formats`; "": selected by the extension of the output,
@@ -50,6 +51,8 @@ class PredictOptions(FileOptions, BatchOptions):
             prediction, "skip" leaves it out, "mark" writes why under "error", in JSON lines only.
     """
 
+    REQUEST: ClassVar[tuple[str, ...]] = ()
+
     label_column: str = ""
     output_format: str = ""
     keep_columns: tuple[str, ...] | None = None
@@ -60,6 +63,11 @@ class PredictOptions(FileOptions, BatchOptions):
         super().__post_init__()
         require_one_of("bad_rows", self.bad_rows, BAD_ROWS)
         BatchOptions.__post_init__(self)
+
+    def shared(self) -> Self:
+        """The options of the same programs that all requests with others of `REQUEST` share."""
+        defaults = keys_of(type(self))
+        return dataclasses.replace(self, **{name: defaults[name] for name in self.REQUEST})
 
     def answer_columns(self, usual: tuple[str, ...]) -> tuple[str, ...]:
         """Names of the columns of labels, which are kept and not read."""
@@ -124,7 +132,6 @@ class PredictSpec(Generic[Input, Prediction]):
             otherwise only one with a head that no other task has.
         variants: the options of the programs that a model computes without an option chosen by a
             user, which a server compiles beforehand; for each kind of text, for example.
-        request: those of the options that need no program of their own.
     """
 
     reader: InputReader[Input]
@@ -135,13 +142,7 @@ class PredictSpec(Generic[Input, Prediction]):
     endings: Mapping[str, str] = dataclasses.field(default_factory=dict)
     heads: tuple[str, ...] = ()
     is_default: bool = True
-    # By a factory: Sphinx takes a class that is a default for a second description.
-    request: type[RequestOptions] = dataclasses.field(default_factory=lambda: RequestOptions)
     variants: Callable[[ModelDescription], Sequence[Mapping[str, Any]]] = lambda described: ({},)
-
-    def request_of(self, options: PredictOptions) -> RequestOptions:
-        """Those of some options that need no program of their own."""
-        return from_keys(self.request, vars(options))
 
     def read_options(
         self, task: str, target: str | Path, values: Mapping[str, Any]

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 import flax.linen as nn
 import jax
@@ -181,23 +181,11 @@ class EncodedExample:
 
     rows: Sequence[Any]
     notes: Notes = dataclasses.field(default=Notes())
-    request: "RequestOptions | None" = None
+    request: "BatchOptions | None" = None
 
 
 Encode = Callable[[Sequence[Any]], Sequence[EncodedExample | ExampleError]]
 """Examples → their rows, or why they have none."""
-
-
-@dataclasses.dataclass(frozen=True)
-class RequestOptions:
-    """Options that need no program of their own: examples with different ones share batches.
-
-    A task adds its own, with the names that they have in its `PredictOptions`.
-    """
-
-    def shared(self) -> Self:
-        """The options with the same programs that all such requests have in common."""
-        return type(self)()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,7 +210,6 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
     Attributes:
         model: the model to predict with.
         options: sizes of the batches.
-        request: the options of the examples that come without those of a request.
         packs_rows: whether `compute` takes packed rows, which have only the last hidden states.
         window: number of batches that are sorted by length together.
         batch_work: see `data.prediction_batches.least_work_batches`.
@@ -231,7 +218,6 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
         unit, empty: the unit of `Notes.texts`; what `Notes.empty` counts.
     """
 
-    request: Any = RequestOptions()
     packs_rows = True
     # Outputs of a window wait on the host until it is their turn. It is 1 where they are large: the
     # attention weights of BERT-base for 512 tokens are 151 MB a text.
@@ -273,7 +259,7 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
         """Encodes the examples of a request, with its own options for `encode` and `decode`.
 
         Args:
-            request: the task's `RequestOptions`.
+            request: the task's `PredictOptions`.
 
         Raises:
             OptionError: a value is not possible for the model.

@@ -3,7 +3,6 @@
 import dataclasses
 
 from bert_jax.errors import require_at_least
-from bert_jax.tasks.base.predictor import RequestOptions
 
 # Maximum tokens of a window, unless the model takes fewer (run_squad.py of google-research/bert).
 DEFAULT_LENGTH = 384
@@ -28,24 +27,3 @@ class SpanOptions:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(SpanOptions):
             require_at_least(f"data.{field.name}", getattr(self, field.name), 1)
-
-
-@dataclasses.dataclass(frozen=True)
-class AnswerRequest(RequestOptions):
-    """The options of a request, as in `AnswerPredictOptions`.
-
-    Attributes:
-        max_length: maximum number of tokens of a window; None: the predictor's limit.
-    """
-
-    window_step: int = SpanOptions.window_step
-    question_length: int = SpanOptions.question_length
-    n_best: int = SpanOptions.n_best
-    max_length: int | None = None
-    top_k: int = 1
-    null_threshold: float | None = None
-
-    def shared(self) -> "AnswerRequest":
-        """With `max_length` only where its windows are longer than those of other requests."""
-        is_long = self.max_length is not None and self.max_length > DEFAULT_LENGTH
-        return AnswerRequest(max_length=self.max_length if is_long else None)

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import flax.linen as nn
 import jax
@@ -53,11 +53,7 @@ from bert_jax.tasks.base.predictor import (
     not_one_string,
 )
 from bert_jax.tasks.base.text_rows import map_valid, text_error
-from bert_jax.tasks.question_answering.options import (
-    DEFAULT_LENGTH,
-    AnswerRequest,
-    SpanOptions,
-)
+from bert_jax.tasks.question_answering.options import DEFAULT_LENGTH, SpanOptions
 from bert_jax.tasks.question_answering.spans import Logits, SpanPrediction, best_spans
 
 NULL_THRESHOLD = "null_score_diff_threshold"
@@ -87,6 +83,8 @@ class AnswerPredictOptions(PredictOptions, QuestionOptions, SpanOptions):
         null_threshold: no-answer threshold, see `LoadedModel.answer`; None: the model's.
     """
 
+    REQUEST = ("window_step", "question_length", "n_best", "top_k", "null_threshold")
+
     top_k: int = 1
     null_threshold: float | None = None
 
@@ -95,6 +93,12 @@ class AnswerPredictOptions(PredictOptions, QuestionOptions, SpanOptions):
         SpanOptions.__post_init__(self)
         require_at_least("top_k", self.top_k, 1)
         require_between("null_threshold", self.null_threshold, -math.inf, math.inf)
+
+    def shared(self) -> Self:
+        """With `max_length` only where its windows are longer than those of other requests."""
+        is_long = self.max_length is not None and self.max_length > DEFAULT_LENGTH
+        max_length = self.max_length if is_long else None
+        return dataclasses.replace(super().shared(), max_length=max_length)
 
 
 @contextlib.contextmanager
@@ -215,8 +219,7 @@ class SpanPredictor(Predictor[Question, RankedSpans]):
         super().__init__(model, options)
         self._answer_length = options.answer_length
         self._stored_threshold = stored_threshold(model.description)
-        self.request = PREDICT.request_of(options)
-        self._encoder = self.encoder(self.request)
+        self._encoder = self.encoder(options)
 
     @property
     def text_limit(self) -> int:
@@ -225,7 +228,7 @@ class SpanPredictor(Predictor[Question, RankedSpans]):
     def encode(self, examples: Sequence[Question]) -> Sequence[EncodedExample | ExampleError]:
         return self._encoder.encode(examples)
 
-    def encoder(self, request: AnswerRequest) -> RequestEncoder:
+    def encoder(self, request: AnswerPredictOptions) -> RequestEncoder:
         length = request.max_length or self.limit
         require_between("max_length", length, 1, self.limit)
         windows = PassageWindows(
@@ -273,7 +276,7 @@ class SpanPredictor(Predictor[Question, RankedSpans]):
 
 
 def _encode(
-    windows: PassageWindows, request: AnswerRequest, examples: Sequence[Question]
+    windows: PassageWindows, request: AnswerPredictOptions, examples: Sequence[Question]
 ) -> list[EncodedExample | ExampleError]:
     def encode(pairs: list[tuple[str, str]]) -> Iterator[EncodedExample]:
         for pair, rows in zip(pairs, windows(pairs), strict=True):
@@ -369,5 +372,4 @@ PREDICT = PredictSpec(
     {SQUAD: _squad},
     endings={".json": SQUAD},
     heads=("question_answering",),
-    request=AnswerRequest,
 )

@@ -42,13 +42,11 @@ from bert_jax.tasks.base.predict_spec import (
     keeps_no_columns,
 )
 from bert_jax.tasks.base.predictor import (
-    BatchOptions,
     EncodedExample,
     ExampleError,
     Model,
     Predictor,
     RequestEncoder,
-    RequestOptions,
     check_finite,
     check_head,
     is_sequence_of_texts,
@@ -83,6 +81,7 @@ class TaggingPredictOptions(PredictOptions, TextOptions, ColumnOptions):
     """
 
     FORMATS = (CONLL, *FORMATS)
+    REQUEST = ("scheme",)
 
     scheme: str = ""
 
@@ -96,17 +95,6 @@ class TaggingPredictOptions(PredictOptions, TextOptions, ColumnOptions):
         known = form if form in TaggedOptions.FORMATS else ""
         own = {"format": known, "cut_words": TaggedOptions.cut_words}
         return from_keys(TaggedOptions, vars(self) | own)
-
-
-@dataclasses.dataclass(frozen=True)
-class TaggingRequest(RequestOptions):
-    """The options of a request.
-
-    Attributes:
-        scheme: see `TaggingPredictOptions`.
-    """
-
-    scheme: str = ""
 
 
 def _open(
@@ -133,17 +121,16 @@ class TagPredictor(Predictor[Any, Tagging]):
     most probable tag, or with `use_crf` the tag on the most probable allowed path.
     """
 
-    def __init__(self, model: Model, options: BatchOptions, scheme: str = "") -> None:
+    def __init__(self, model: Model, options: TaggingPredictOptions) -> None:
         """Raises UserError where the model does not tag words, or in no scheme if one is given."""
         check_head(model, PREDICT.heads, "tag words")
         super().__init__(model, options)
         self._rows = WordWindows(model.tokenizer, self.limit)
         self._labels = label_names(model.description)
         self._names = _names_of(self._labels)
-        self.request = TaggingRequest(scheme)
-        self.encoder(self.request)  # which checks it
+        self.encoder(options)  # which checks the scheme
 
-    def encoder(self, request: TaggingRequest) -> RequestEncoder:
+    def encoder(self, request: TaggingPredictOptions) -> RequestEncoder:
         if request.scheme and self._names.scheme is None:
             problem = f"the tags of this model have no scheme: {', '.join(self._labels):.80}"
             raise OptionError("scheme", request.scheme, "leave {scheme} out", problem)
@@ -190,7 +177,7 @@ class TagPredictor(Predictor[Any, Tagging]):
         return _Split(sentence, words, own if words else None)
 
     def decode(self, example: Any, encoded: Any, outputs: list[Any]) -> Any:
-        request = encoded.request or self.request
+        request: Any = encoded.request or self.options
         return encoded.sentence, request.scheme, *_word_scores(encoded.rows, outputs)
 
     def predictions(self, decoded: list[Any]) -> Iterator[Tagging]:
@@ -337,7 +324,7 @@ def _conll(options: PredictOptions) -> Sequence[OutputFile[Any, Tagging]]:
 
 
 def _predictor(model: Model, options: TaggingPredictOptions) -> TagPredictor:
-    predictor = TagPredictor(model, options, options.scheme)
+    predictor = TagPredictor(model, options)
     scheme = TagNames.of(label_names(model.description)).scheme
     if options.output_format == CONLL and scheme and not options.scheme:
         # A file that has tags may have them in another one.
@@ -355,5 +342,4 @@ PREDICT = PredictSpec(
     {CONLL: _conll, DOCCANO: _doccano},
     endings={".txt": CONLL, **dict.fromkeys(CONLL_ENDINGS, CONLL)},
     heads=("tagging",),
-    request=TaggingRequest,
 )

@@ -16,8 +16,8 @@ from bert_jax.files.manifest import MANIFEST
 from bert_jax.inference.predict import predict
 from bert_jax.inference.streams import predict_examples
 from bert_jax.models.head import with_fields
-from bert_jax.tasks.base.predictor import BatchOptions, ExampleError
-from bert_jax.tasks.tagging.predict import PREDICT, TagPredictor
+from bert_jax.tasks.base.predictor import ExampleError
+from bert_jax.tasks.tagging.predict import PREDICT, TaggingPredictOptions, TagPredictor
 from bert_jax.tokenization import Template
 
 IOB2 = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
@@ -34,7 +34,7 @@ def knowing(label_by_piece, tokenizer):
 
 
 def taggings(model, sentences, **options):
-    return predict_examples(TagPredictor(model, BatchOptions(**options)), sentences)
+    return predict_examples(TagPredictor(model, TaggingPredictOptions(**options)), sentences)
 
 
 def tag(model, sentence, **options):
