@@ -181,7 +181,7 @@ class EncodedExample:
 
     rows: Sequence[Any]
     notes: Notes = dataclasses.field(default=Notes())
-    request: "BatchOptions | None" = None
+    request: BatchOptions | None = None
 
 
 Encode = Callable[[Sequence[Any]], Sequence[EncodedExample | ExampleError]]
