@@ -91,14 +91,14 @@ def document_predictor(
 ) -> VectorPredictor:
     """The predictor of the vectors of documents."""
     options = BatchOptions(batch_size, settings["max_length"])
-    return kind_of(settings).predictor(model, DOCUMENT, options, settings["prompt"])
+    return kind_of(settings).predictor(model, options, DOCUMENT, settings["prompt"])
 
 
 def query_predictor(
     model: Model, settings: Mapping[str, Any], batch_size: int, prompt: str | None = None
 ) -> VectorPredictor:
     """The predictor of the vectors of queries."""
-    return kind_of(settings).predictor(model, QUERY, BatchOptions(batch_size), prompt)
+    return kind_of(settings).predictor(model, BatchOptions(batch_size), QUERY, prompt)
 
 
 def fingerprint(model: Model, name: str) -> str:

@@ -359,7 +359,7 @@ def _with_queries_of(model: LoadedModel, query_model: Model) -> LoadedModel:
             raise OptionError("pooling", None, rule, problem)
         if head not in vectors.heads:
             raise OptionError("task", head, "leave it out: its model makes no vectors")
-        predictor: Any = vector_kind(each.description).predictor(each, DOCUMENT, BatchOptions())
+        predictor: Any = vector_kind(each.description).predictor(each, BatchOptions(), DOCUMENT)
         widths.append(predictor.width)
     if widths[0] != widths[1]:
         problem = f"vectors of documents have the width {widths[0]}, of queries {widths[1]}"

@@ -93,7 +93,7 @@ def score_windows(
     kind = vector_kind(model.description)
     if isinstance(kind, TextKind) and is_main_host():
         say_by_vectors()
-    query_predictor, document_predictor = (kind.predictor(model, side, options) for side in SIDES)
+    query_predictor, document_predictor = (kind.predictor(model, options, side) for side in SIDES)
     return _vector_windows(kind, query_predictor, document_predictor, examples, advance)
 
 

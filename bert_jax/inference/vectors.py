@@ -174,9 +174,9 @@ def search(
     require_at_least("top_k", top_k, 1)
     options = BatchOptions(batch_size, max_length)
     kind = TextKind(model.description.vectors.similarity, pooling)
-    query_predictor = kind.predictor(model, QUERY, options, prompt)
+    query_predictor = kind.predictor(model, options, QUERY, prompt)
     (target,) = predict_examples(query_predictor, checked_texts([query]))
-    text_predictor = kind.predictor(model, DOCUMENT, options)
+    text_predictor = kind.predictor(model, options, DOCUMENT)
     read = Stream(checked_texts(texts))
     windows = predict_windows(Engine(text_predictor), read)
     scores = (

@@ -15,8 +15,7 @@ from bert_jax.serving.models import ServedModel
 from bert_jax.serving.routes.embeddings_inference import GROUP, ModelRequest, Truncation
 from bert_jax.serving.service import Predicted, Service
 from bert_jax.tasks.base.labels import label_names
-from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor
-from bert_jax.tasks.base.vector_kinds import VectorKind, check_makes_vectors, vector_kind
+from bert_jax.tasks.base.vector_kinds import check_makes_vectors, vector_kind
 
 _TASK = "classification"
 
@@ -143,12 +142,6 @@ def _ranker(service: Service, name: str | None) -> ServedModel:
     return service.models.named(name, "embed")
 
 
-def _predictor(
-    kind: VectorKind, side: str, model: Model, options: BatchOptions
-) -> Predictor[Any, Any]:
-    return kind.predictor(model, side, options)
-
-
 async def _by_vectors(
     service: Service, served: ServedModel, body: QueryRequest, texts: list[str], field: str
 ) -> Predicted:
@@ -161,7 +154,9 @@ async def _by_vectors(
         check_makes_vectors(description, "give a cross-encoder, or a model of vectors")
         kind = vector_kind(description)
         query_engine, text_engine = (
-            service.models.engine(served, ("rank", side), functools.partial(_predictor, kind, side))
+            service.models.engine(
+                served, ("rank", side), functools.partial(kind.predictor, side=side)
+            )
             for side in SIDES
         )
     except UserError as error:

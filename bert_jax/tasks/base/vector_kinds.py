@@ -37,7 +37,7 @@ class VectorKind(abc.ABC):
 
     @abc.abstractmethod
     def predictor(
-        self, model: Model, side: str, options: BatchOptions, prompt: str | None = None
+        self, model: Model, options: BatchOptions, side: str, prompt: str | None = None
     ) -> Predictor[Any, Any]:
         """Makes the vectors of texts of a side, `QUERY` or `DOCUMENT`.
 
@@ -64,7 +64,7 @@ class TextKind(VectorKind):
     normalize: bool | None = None
 
     def predictor(
-        self, model: Model, side: str, options: BatchOptions, prompt: str | None = None
+        self, model: Model, options: BatchOptions, side: str, prompt: str | None = None
     ) -> EmbeddingPredictor:
         how = EmbedPredictOptions(
             options.batch_size,
@@ -91,7 +91,7 @@ class SparseKind(VectorKind):
     """Weights of words, compared by their dot product."""
 
     def predictor(
-        self, model: Model, side: str, options: BatchOptions, prompt: str | None = None
+        self, model: Model, options: BatchOptions, side: str, prompt: str | None = None
     ) -> SparsePredictor:
         model = model.of_side(side)
         if prompt is None:
@@ -120,7 +120,7 @@ class TokenKind(VectorKind):
     similarity: str
 
     def predictor(
-        self, model: Model, side: str, options: BatchOptions, prompt: str | None = None
+        self, model: Model, options: BatchOptions, side: str, prompt: str | None = None
     ) -> TokenVectorsPredictor:
         if prompt is not None:
             rule = "of late interaction, the prompts are a part of the model; leave it out"

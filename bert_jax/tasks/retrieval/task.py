@@ -81,10 +81,10 @@ class DualInteraction(Interaction):
             for width in self.widths
         ]
 
-    def predictor(self, model: Model, side: str, options: BatchOptions) -> Predictor[Any, Any]:
+    def predictor(self, model: Model, options: BatchOptions, side: str) -> Predictor[Any, Any]:
         if self.towers == 2 and side == DOCUMENT:
             model = dataclasses.replace(model, params=model.params[DOCUMENT_TOWER])
-        return super().predictor(model, side, options)
+        return super().predictor(model, options, side)
 
     def search(
         self, queries: Sequence[Any], documents: Sequence[Any], top_k: int, mesh: Mesh

@@ -113,7 +113,7 @@ def test_vectors_are_those_of_prediction(make_task, tiny_config, tokenizer, tmp_
             dict(zip(numbers, actual.document[:, 0], strict=True)),
         ),
     ):
-        predictor = task.interaction.predictor(model, side, BatchOptions(4, 16))
+        predictor = task.interaction.predictor(model, BatchOptions(4, 16), side)
         for number, vector in zip((0, 4), predict_examples(predictor, texts), strict=True):
             np.testing.assert_allclose(found[number], vector, rtol=1e-5, atol=1e-6)
     assert np.abs(actual.query[numbers.index(-1)]).max() == 0

@@ -138,7 +138,7 @@ class RankingEvaluator(Evaluator):
         predict: Predict,
     ) -> list[Any]:
         options = BatchOptions(self.options.batch_size, self.limits[side])
-        predictor = self.interaction.predictor(model, side, options)
+        predictor = self.interaction.predictor(model, options, side)
         name, locations = ranked.name, ranked.locations
         examples = [
             Example(text, location=locations.get(text, f"{name}: {side} {id!r}"))

@@ -96,9 +96,9 @@ class Interaction(abc.ABC):
         """Values that are added to the loss, by name; means over the batch, float32 scalars."""
         return {}
 
-    def predictor(self, model: Model, side: str, options: BatchOptions) -> Predictor[Text, Any]:
+    def predictor(self, model: Model, options: BatchOptions, side: str) -> Predictor[Text, Any]:
         """Makes the vectors of texts of a side for an evaluation."""
-        return vector_kind(self.description).predictor(model, side, options)
+        return vector_kind(self.description).predictor(model, options, side)
 
     def similarities(self, queries: Sequence[Any], documents: Sequence[Any]) -> np.ndarray:
         """The scores of predicted vectors, float32 [queries, documents], on the host."""
