@@ -73,7 +73,7 @@ class Measure:
         if judged.isdisjoint(queries):
             ids = f"as {min(judged)!r:.40}, but has {min(queries, default=None)!r:.40}"
             raise UserError(f"the input has none of the queries with judgements, {ids}; {rule}")
-        documents = {each for of in self.judgements.values() for each in of}
+        documents = {each for grades in self.judgements.values() for each in grades}
         if not has_any(documents):
             problem = f"no document with a judgement, as {min(documents)!r:.40}, is searched"
             raise UserError(f"{problem}; {rule}")

@@ -34,7 +34,7 @@ class BatchLayout:
         rows: for each row b of the batch that is not padding, the number of its row of tokens.
         count: B, rows of the batch.
         length: T, tokens of a row.
-        indices: the arrays of `models.packed_rows.PackedRows.of_batch`; none if not packed.
+        indices: the arrays of `models.packed_rows.PackedRows.from_batch`; none if not packed.
     """
 
     rows: dict[int, int]

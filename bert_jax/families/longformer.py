@@ -54,7 +54,7 @@ def from_other(other: OtherModel, positions: int | None, window: int | None) -> 
             f"{', '.join(_SOURCES)}"
         )
     FAMILY.class_name(other.head)  # it has this head
-    act = other.config.of_head(MaskedLMOptions).act or other.config.hidden_act
+    act = other.config.head_options(MaskedLMOptions).act or other.config.hidden_act
     if other.head == "masked_lm" and act != "gelu":
         raise UserError(
             f"the head of masked words has the activation gelu in a Longformer, here {act}; give "
@@ -74,7 +74,7 @@ def from_other(other: OtherModel, positions: int | None, window: int | None) -> 
         rows = np.zeros((config.pad_token_id + 1, table.shape[1]), table.dtype)  # for padding
         table = np.concatenate([rows, table])
     encoder["embeddings"] = {**embeddings, "position_embeddings": {"embedding": table}}
-    if other.head == "classification" and config.of_head(ClassifierOptions).act is None:
+    if other.head == "classification" and config.head_options(ClassifierOptions).act is None:
         # BERT's pooler is the hidden layer of this head.
         pooler = encoder.pop("pooler")
         params["classifier"] = {"dense": pooler["dense"], "out_proj": params["classifier"]}

@@ -39,7 +39,7 @@ def settings_of(model: Model, query_model: Model, options: IndexOptions) -> dict
     if options.pooling is None:
         for each in (model, query_model):
             check_makes_vectors(each.description, _REMEDY)
-    model, query_model = model.of_side(DOCUMENT), query_model.of_side(QUERY)
+    model, query_model = model.side_model(DOCUMENT), query_model.side_model(QUERY)
     kind, fixed = _kind(model, options)
     settings = {
         "model": fingerprint(model, "model"),
@@ -103,7 +103,7 @@ def query_predictor(
 
 def fingerprint(model: Model, name: str) -> str:
     """A digest of everything that the vectors of the "model" or the "query_model" depend on."""
-    return str(model_fingerprint(model.of_side(_SIDES[name]))["model"])
+    return str(model_fingerprint(model.side_model(_SIDES[name]))["model"])
 
 
 def precision_of(model: Model) -> str:

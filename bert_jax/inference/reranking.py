@@ -62,7 +62,7 @@ class FirstSearch:
             UserError: a file cannot be read, or the run is empty, or has other queries or
                 documents.
         """
-        run = {query: ranked(of)[: self.top_k] for query, of in self.results.items()}
+        run = {query: ranked(scores)[: self.top_k] for query, scores in self.results.items()}
         queries = read_queries(self.queries)
         self._check(run, queries, "query", self.queries)
         needed = dict.fromkeys(document for documents in run.values() for document in documents)

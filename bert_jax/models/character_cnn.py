@@ -107,7 +107,7 @@ class CharacterCNN(nn.Module):
         """
         config, execution = self.config, self.execution
         characters = inputs.packed(checked_characters(inputs))  # BTY
-        options = config.of_head(CharacterOptions)
+        options = config.head_options(CharacterOptions)
         table = nn.Embed(
             CHARACTERS,
             options.char_embedding_size,
@@ -167,7 +167,7 @@ class Convolution(nn.Module):
 
 def reads_characters(config: EncoderConfig) -> bool:
     """Whether an encoder reads words by their characters, and not tokens by their ids."""
-    return bool(config.of_head(CharacterOptions).char_filters)
+    return bool(config.head_options(CharacterOptions).char_filters)
 
 
 def checked_characters(inputs: EncoderInputs) -> jax.Array:
@@ -187,7 +187,7 @@ def checked_characters(inputs: EncoderInputs) -> jax.Array:
 
 def flops_per_word(config: EncoderConfig) -> float:
     """FLOPs of the matrix products of a word, in one forward pass."""
-    options = config.of_head(CharacterOptions)
+    options = config.head_options(CharacterOptions)
     size, width = options.char_embedding_size, config.hidden_size // 2
     convolutions = sum(
         (MOST_CHARACTERS - near + 1) * near * size * outputs

@@ -65,7 +65,7 @@ class EncoderConfig:
         attention_output_dropout: whether there is dropout after the attention sub-layer.
         feed_forward_dropout: whether there is dropout after the feed-forward sub-layer.
         has_pooler: whether the family has a pooler.
-        heads: options of heads that are not their defaults, see `of_head`.
+        heads: options of heads that are not their defaults, see `head_options`.
         attention_head_size: H; None: D / N.
         relative_attention_num_buckets, relative_attention_max_distance: see `RelativePositions`.
         embedding_dropout: dropout after the embeddings; None: `hidden_dropout_prob`.
@@ -236,7 +236,7 @@ class EncoderConfig:
         ordered = sorted(chosen, key=lambda options: type(options).__name__)
         object.__setattr__(self, "heads", tuple(ordered))
 
-    def of_head(self, kind: type[Options]) -> Options:
+    def head_options(self, kind: type[Options]) -> Options:
         """The options of a head, by their class."""
         return next((each for each in self.heads if isinstance(each, kind)), kind())
 
@@ -248,7 +248,7 @@ class EncoderConfig:
     @property
     def images(self) -> ImageOptions | None:
         """The images that the encoder reads; None: it reads text."""
-        options = self.of_head(ImageOptions)
+        options = self.head_options(ImageOptions)
         return None if options.image_size is None else options
 
     @property

@@ -90,6 +90,6 @@ def attention_flops(score: str, width: int, length: float) -> tuple[float, float
         width: D.
         length: S, the number of tokens of the source.
     """
-    of_source = 0.0 if score == "dot" else 2.0 * width**2
-    of_query = 2.0 * width**2 if score == "additive" else 0.0
-    return of_source, of_query + 4 * width * length + 4 * width**2
+    source_flops = 0.0 if score == "dot" else 2.0 * width**2
+    query_flops = 2.0 * width**2 if score == "additive" else 0.0
+    return source_flops, query_flops + 4 * width * length + 4 * width**2

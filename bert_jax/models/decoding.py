@@ -103,12 +103,12 @@ class KeyValueCache:
             window=tokens.window,
         )
 
-    def of_rows(self, chosen: Callable[[jax.Array], jax.Array]) -> Self:
-        """See `DecoderCache.of_rows`."""
+    def reordered(self, chosen: Callable[[jax.Array], jax.Array]) -> Self:
+        """See `DecoderCache.reordered`."""
         return self._changed(lambda array, axis: chosen(array))
 
-    def of_size(self, size: int) -> Self:
-        """See `DecoderCache.of_size`."""
+    def resized(self, size: int) -> Self:
+        """See `DecoderCache.resized`."""
 
         def padded(array: jax.Array, axis: int) -> jax.Array:
             widths = [(0, 0)] * array.ndim
@@ -151,11 +151,11 @@ class RecurrentState:
         zeros = {name: jnp.zeros((rows, width)) for name, width in widths.items()}
         return cls(zeros, jnp.int32(0))
 
-    def of_rows(self, chosen: Callable[[jax.Array], jax.Array]) -> Self:
-        """See `DecoderCache.of_rows`."""
+    def reordered(self, chosen: Callable[[jax.Array], jax.Array]) -> Self:
+        """See `DecoderCache.reordered`."""
         return dataclasses.replace(self, state=jax.tree.map(chosen, self.state))
 
-    def of_size(self, size: int) -> Self:
+    def resized(self, size: int) -> Self:
         """Itself: a state has room for any number of tokens."""
         return self
 
@@ -198,15 +198,15 @@ class DecoderCache:
         count = config.num_hidden_layers
         return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), layer)
 
-    def of_rows(self, chosen: Callable[[jax.Array], jax.Array]) -> Self:
+    def reordered(self, chosen: Callable[[jax.Array], jax.Array]) -> Self:
         """The cache of all layers for other rows of tokens.
 
         Args:
             chosen: the rows [L, R, ...] of an array of all rows of tokens, [L, R, ...]; without L
                 where the leaves are arrays of each layer.
         """
-        return dataclasses.replace(self, tokens=self.tokens.of_rows(chosen))
+        return dataclasses.replace(self, tokens=self.tokens.reordered(chosen))
 
-    def of_size(self, size: int) -> Self:
+    def resized(self, size: int) -> Self:
         """The cache of all layers with room for S tokens, at least as many as before."""
-        return dataclasses.replace(self, tokens=self.tokens.of_size(size))
+        return dataclasses.replace(self, tokens=self.tokens.resized(size))

@@ -87,13 +87,13 @@ class PositionScores(nn.Module):
 
         total = jnp.zeros((), jnp.float32)
         if "c2p" in config.position_terms:
-            total += of_distances(query, project("key")[:, rows[::-1]])
+            total += distance_scores(query, project("key")[:, rows[::-1]])
         if "p2c" in config.position_terms:
-            total += of_distances(key, project("query")[:, rows]).swapaxes(2, 3)
+            total += distance_scores(key, project("query")[:, rows]).swapaxes(2, 3)
         return total * config.attention_scale
 
 
-def of_distances(vectors: jax.Array, positions: jax.Array) -> jax.Array:
+def distance_scores(vectors: jax.Array, positions: jax.Array) -> jax.Array:
     """The products of token i with the positions of its distances to all tokens j.
 
     All products are computed, and those of each token are then moved to their places. A gather of

@@ -27,7 +27,7 @@ class ElementIndices(NamedTuple):
     columns: jax.Array
 
     @classmethod
-    def of_vectors(cls, indices: jax.Array, width: int) -> "ElementIndices":
+    def from_rows(cls, indices: jax.Array, width: int) -> "ElementIndices":
         """Indices of all elements of vectors [..., D], from the indices [...] of the vectors."""
         return cls(indices[..., None], jnp.arange(width))
 
@@ -110,7 +110,7 @@ class Dropout(nn.Module):
             *outer, _ = values.shape
             indices = jnp.arange(math.prod(outer)).reshape(outer)
         key = dropout_key_of(self)
-        return dropped(self.rate, values, key, ElementIndices.of_vectors(indices, values.shape[-1]))
+        return dropped(self.rate, values, key, ElementIndices.from_rows(indices, values.shape[-1]))
 
 
 def dropout_key_of(module: nn.Module) -> jax.Array:

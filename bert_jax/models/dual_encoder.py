@@ -82,10 +82,10 @@ class Towers(nn.Module):
         """
         if not isinstance(texts, Mapping):
             texts = dict.fromkeys(SIDES, VectorInputs.from_call(texts))
-        of_documents = self.document_tower if self.towers == 2 else self
+        document_encoder = self.document_tower if self.towers == 2 else self
         return RankedVectors(
             self.encode(texts[QUERY], deterministic=deterministic),
-            of_documents.encode(texts[DOCUMENT], deterministic=deterministic),
+            document_encoder.encode(texts[DOCUMENT], deterministic=deterministic),
         )
 
     def encode(self, *arrays: Any, deterministic: bool = True, **named: Any) -> Any:
@@ -95,7 +95,7 @@ class Towers(nn.Module):
         """
         inputs = VectorInputs.from_call(*arrays, **named)
         mask = inputs.visible if inputs.vector_mask is None else inputs.vector_mask
-        encoded = self.encoder.encode(inputs.of_rows(), deterministic)
+        encoded = self.encoder.encode(inputs.as_rows(), deterministic)
         leading, length = mask.shape[:-1], mask.shape[-1]
         mask = mask.reshape(-1, length).astype(bool)
         vectors = self.vectors(encoded.last_hidden_state, mask)

@@ -87,7 +87,7 @@ class Pooler(nn.Module):
         first = nn.with_logical_constraint(first, axes)
         if not self.config.classifier_activation:
             return first
-        options = self.config.of_head(ImageOptions)  # by default BERT's: D, tanh
+        options = self.config.head_options(ImageOptions)  # by default BERT's: D, tanh
         width = options.pooler_output_size or self.config.hidden_size
         pooled = dense(self.config, self.execution, width, "dense")(first)
         return nn.with_logical_constraint(ACTIVATIONS[options.pooler_act](pooled), axes)
@@ -214,7 +214,7 @@ class Encoder(nn.Module):
     ) -> EncoderOutput:
         """Encodes images, whose tokens all see each other; see `encode`."""
         pixel_values = checked_images(inputs, self.config)
-        options = self.config.of_head(ImageOptions)
+        options = self.config.head_options(ImageOptions)
         shape = (len(pixel_values), options.num_tokens(pixel_values.shape[1:3]))
         ids = jnp.ones(shape, jnp.int32)
         tokens = dataclasses.replace(inputs, input_ids=ids).tokens()

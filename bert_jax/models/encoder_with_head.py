@@ -85,7 +85,7 @@ class EncoderWithHead(nn.Module):
         the result is a pair: the output of the head, and the `EncoderOutput` of all rows.
         """
         inputs = ModelInputs.from_call(*arrays, **named)
-        outputs, encoded = self._apply(inputs.of_rows(), deterministic, encoder_outputs)
+        outputs, encoded = self._apply(inputs.as_rows(), deterministic, encoder_outputs)
         leading = inputs.leading
         outputs = jax.tree.map(lambda array: array.reshape(*leading, *array.shape[1:]), outputs)
         return outputs if encoder_outputs is None else (outputs, encoded)
@@ -207,7 +207,7 @@ class Classifier(EncoderWithHead):
         super().setup()
         if self.config.head_act is not None:
             self.prediction_head = PredictionHead(self.config, self.execution)
-        options = self.config.of_head(ClassifierOptions)
+        options = self.config.head_options(ClassifierOptions)
         if options.layer_mix != MIXES[0]:
             self.layer_mix = LayerMix(options.layer_mix == "normalized")
         if self._has_transform():
@@ -232,7 +232,7 @@ class Classifier(EncoderWithHead):
             )
 
     def _mix(self) -> LayerMix | None:
-        has_mix = self.config.of_head(ClassifierOptions).layer_mix != MIXES[0]
+        has_mix = self.config.head_options(ClassifierOptions).layer_mix != MIXES[0]
         return self.layer_mix if has_mix else None
 
     def _num_outputs(self) -> int:
@@ -267,7 +267,7 @@ def model_inputs(batch: Mapping[str, Any], kind: type[EncoderInputs] = ModelInpu
     """The inputs of a model of this kind for a batch, which may have other arrays, too."""
     names = (field.name for field in dataclasses.fields(kind))
     arrays = {name: batch[name] for name in names if name in batch}
-    return kind(**arrays, packed_rows=PackedRows.of_batch(batch))
+    return kind(**arrays, packed_rows=PackedRows.from_batch(batch))
 
 
 def row_kinds(batch: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

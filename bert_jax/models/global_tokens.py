@@ -121,21 +121,21 @@ def attend_with_global_tokens(
     is_global = tokens.is_global[:, None, :, None]
 
     def gathered(near: AttentionInputs, far: AttentionInputs) -> jax.Array:
-        output = attend(_of_queries(far, tokens.places))  # BNGH
+        output = attend(_queries_at(far, tokens.places))  # BNGH
         ranks = jnp.clip(jnp.cumsum(tokens.is_global, axis=1) - 1, 0, output.shape[2] - 1)
         output = jnp.take_along_axis(output, ranks[:, None, :, None], axis=2)
         return jnp.where(is_global, output, attend_in_blocks(attend, near, tokens.places))
 
-    def of_all(near: AttentionInputs, far: AttentionInputs) -> jax.Array:
+    def ungathered(near: AttentionInputs, far: AttentionInputs) -> jax.Array:
         return jnp.where(is_global, _in_turn(attend, far), _in_turn(attend, near))
 
     if tokens.has_all:
         return gathered(near, far)
     are_gathered = tokens.is_global.sum(axis=1).max() <= tokens.places.shape[1]
-    return jax.lax.cond(are_gathered, gathered, of_all, near, far)
+    return jax.lax.cond(are_gathered, gathered, ungathered, near, far)
 
 
-def _of_queries(inputs: AttentionInputs, places: jax.Array) -> AttentionInputs:
+def _queries_at(inputs: AttentionInputs, places: jax.Array) -> AttentionInputs:
     """The inputs with the queries at some positions, int32 [B, G], alone."""
     places = jnp.minimum(places, inputs.query.shape[2] - 1)[:, None]  # B1G
 
@@ -158,14 +158,14 @@ def _in_turn(attend: Attend, inputs: AttentionInputs) -> jax.Array:
     blocks = -(-length // size)
     places = jnp.minimum(jnp.arange(blocks * size), length - 1).reshape(blocks, 1, size)
 
-    def of_block(places: jax.Array) -> jax.Array:
-        block = _of_queries(inputs, jnp.broadcast_to(places, (rows, size)))
+    def attend_block(places: jax.Array) -> jax.Array:
+        block = _queries_at(inputs, jnp.broadcast_to(places, (rows, size)))
         if (positions := inputs.mask.query_positions) is not None:
             positions = positions[:, :, places[0]]
             mask = dataclasses.replace(block.mask, query_positions=positions)
             block = dataclasses.replace(block, mask=mask)
         return attend(block)
 
-    output = jax.lax.map(jax.checkpoint(of_block), places)  # KBNRH
+    output = jax.lax.map(jax.checkpoint(attend_block), places)  # KBNRH
     output = jnp.moveaxis(output, 0, 2).reshape(rows, heads, blocks * size, width)
     return output[:, :, :length]

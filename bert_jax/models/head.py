@@ -24,7 +24,7 @@ from bert_jax.models.image_options import ImageOptions
 from bert_jax.models.projected_lstm import ProjectedLSTMOptions
 
 # The options of parts of an encoder that few families have; only these have them in their files.
-_OPTIONS_OF_ENCODERS: tuple[type[HeadOptions], ...] = (
+_ENCODER_OPTIONS: tuple[type[HeadOptions], ...] = (
     CharacterOptions,
     ImageOptions,
     ProjectedLSTMOptions,
@@ -134,13 +134,13 @@ def label_parameters() -> tuple[str, ...]:
 def option_keys() -> dict[str, type[HeadOptions]]:
     """The options of heads and parts that are keys of files and configs, each with its class."""
     kinds = [head.options for head in all_heads().values() if head.options]
-    kinds += _OPTIONS_OF_ENCODERS
+    kinds += _ENCODER_OPTIONS
     return {key: kind for kind in kinds for key in kind.keys}
 
 
 def encoder_keys() -> set[str]:
     """Those among `option_keys` that are options of an encoder's parts."""
-    return {key for kind in _OPTIONS_OF_ENCODERS for key in kind.keys}
+    return {key for kind in _ENCODER_OPTIONS for key in kind.keys}
 
 
 def model_keys() -> list[str]:
@@ -152,7 +152,7 @@ def model_keys() -> list[str]:
 
 def fields_of(config: EncoderConfig) -> dict[str, Any]:
     """The fields of a config, with the keys among the options of heads instead of `heads`."""
-    options = {key: getattr(config.of_head(kind), key) for key, kind in option_keys().items()}
+    options = {key: getattr(config.head_options(kind), key) for key, kind in option_keys().items()}
     return {name: value for name, value in vars(config).items() if name != "heads"} | options
 
 
@@ -168,6 +168,6 @@ def with_fields(config: EncoderConfig, fields: Mapping[str, Any]) -> EncoderConf
     chosen = [name for name in kinds if name in fields]
     for kind in dict.fromkeys(kinds[name] for name in chosen):  # a check may be of several keys
         values = {name: fields[name] for name in chosen if kinds[name] is kind}
-        options = dataclasses.replace(config.of_head(kind), **values)
+        options = dataclasses.replace(config.head_options(kind), **values)
         config = dataclasses.replace(config, heads=(options, *config.heads))
     return config

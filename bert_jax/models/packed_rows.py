@@ -114,7 +114,7 @@ class EncoderInputs:
             is_global, most = self.packed_rows.pack(is_global.astype(jnp.int32)), None
         return GlobalTokens.of(is_global != 0, most)
 
-    def of_rows(self) -> Self:
+    def as_rows(self) -> Self:
         """The inputs of B examples with K texts each, [B, …, T], as B · K rows of one text."""
 
         def rows(array: jax.Array | None) -> Any:
@@ -227,7 +227,7 @@ class PackedRows(NamedTuple):
     unpack_indices: jax.Array
 
     @classmethod
-    def of_batch(cls, batch: Mapping[str, jax.Array]) -> "PackedRows | None":
+    def from_batch(cls, batch: Mapping[str, jax.Array]) -> "PackedRows | None":
         """The `pack_indices` and `unpack_indices`, [..., T], of a batch; None if it has none."""
         if "pack_indices" not in batch:
             return None

@@ -50,7 +50,7 @@ class PatchEmbeddings(nn.Module):
             indices: int32 [B, T], index of each token in the batch, for the dropout masks.
             deterministic: False for training, with dropout.
         """
-        config, images = self.config, self.config.of_head(ImageOptions)
+        config, images = self.config, self.config.head_options(ImageOptions)
         width, init = config.hidden_size, kernel_init(config)
         projection = _Projection(config, self.execution, name="patches")
         hidden = projection(pixel_values).astype(jnp.float32)
@@ -77,7 +77,7 @@ class _Projection(nn.Module):
     @nn.compact
     def __call__(self, pixel_values: jax.Array) -> jax.Array:
         """[B, height, width, channels] → [B, patches, D]."""
-        config, images = self.config, self.config.of_head(ImageOptions)
+        config, images = self.config, self.config.head_options(ImageOptions)
         (height, width), channels = images.patch, images.num_channels
         rows, columns = images.grid(pixel_values.shape[1:3])
         kernel = self.param(
@@ -147,7 +147,7 @@ def checked_images(inputs: EncoderInputs, config: EncoderConfig) -> jax.Array:
             of images have one length.
     """
     given = [name for name, array in vars(inputs).items() if array is not None]
-    pixels, images = inputs.pixel_values, config.of_head(ImageOptions)
+    pixels, images = inputs.pixel_values, config.head_options(ImageOptions)
     if refused := sorted({*given} - {"pixel_values", "row_indices"}):
         raise UserError(
             f"the model reads images, whose rows have one length: leave out {', '.join(refused)}, "

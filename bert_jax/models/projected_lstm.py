@@ -91,15 +91,15 @@ class ProjectedLSTMLayer(nn.Module):
             outputs.append(output)
             states.append(state)
         outer = jnp.concatenate(outputs, axis=-1).astype(hidden.dtype)
-        if self.config.of_head(ProjectedLSTMOptions).skip_connections:
+        if self.config.head_options(ProjectedLSTMOptions).skip_connections:
             outer += jnp.where(tokens.is_visible[..., None] & (number > 0), hidden, 0)
         outer = nn.with_logical_constraint(outer, HIDDEN_AXES)
         kept = None
         if cache is not None:
             last = jax.tree.map(lambda *halves: jnp.concatenate(halves, axis=-1), *states)
             kept = DecoderCache(RecurrentState(last, known.length + hidden.shape[1]))
-        of_layer = outer if requested.hidden_states else None
-        return outer, LayerValues(of_layer, None, None, None, None, None, kept, None)
+        hidden_state = outer if requested.hidden_states else None
+        return outer, LayerValues(hidden_state, None, None, None, None, None, kept, None)
 
 
 class ProjectedLSTM(nn.Module):
@@ -132,19 +132,19 @@ class ProjectedLSTM(nn.Module):
         """
         width = inputs.shape[-1]
         size, dtype = self.config.intermediate_size, self.execution.dtype
-        options = self.config.of_head(ProjectedLSTMOptions)
+        options = self.config.head_options(ProjectedLSTMOptions)
         init = kernel_init(self.config)
         kernel = self.param("kernel", init, (2 * width, 4 * size))
         bias = self.param("bias", nn.initializers.zeros, (4 * size,))
         projection = self.param("projection_kernel", init, (size, width))
-        of_inputs, of_state = jnp.split(kernel, 2)
+        input_kernel, state_kernel = jnp.split(kernel, 2)
 
         def step(carry: _Carry, token: tuple[jax.Array, jax.Array]) -> tuple[_Carry, jax.Array]:
             (gates, ids), (hidden, cell, text) = token, carry
             is_token = (ids > 0)[:, None]
             is_first = is_token & ((text > 0) & (ids != text))[:, None]
             hidden, cell = (jnp.where(is_first, 0, state) for state in (hidden, cell))
-            gates += _product(hidden, of_state, dtype)
+            gates += _product(hidden, state_kernel, dtype)
             i, g, f, o = jnp.split(gates, 4, axis=-1)
             new_cell = nn.sigmoid(f + 1) * cell + nn.sigmoid(i) * jnp.tanh(g)
             new_cell = _clipped(new_cell, options.cell_clip)
@@ -155,7 +155,7 @@ class ProjectedLSTM(nn.Module):
             return (hidden, cell, jnp.where(ids > 0, ids, text)), output
 
         start = state["hidden"], state["cell"], jnp.zeros_like(text_ids[:, 0])
-        gates = _product(inputs, of_inputs, dtype) + bias  # of the inputs of all tokens at once
+        gates = _product(inputs, input_kernel, dtype) + bias  # of the inputs of all tokens at once
         by_token = gates.swapaxes(0, 1), text_ids.T
         last, outputs = jax.lax.scan(step, start, by_token, reverse=self.is_backward)
         return outputs.swapaxes(0, 1), {"hidden": last[0], "cell": last[1]}

@@ -111,8 +111,8 @@ class RecurrentLayer(nn.Module):
         if cache is not None:
             last = jax.tree.map(lambda *halves: jnp.concatenate(halves, axis=-1), *states)
             kept = DecoderCache(RecurrentState(last, known.length + hidden.shape[1]))
-        of_layer = outer if requested.hidden_states else None
-        return outer, LayerValues(of_layer, None, None, None, None, None, kept, None)
+        hidden_state = outer if requested.hidden_states else None
+        return outer, LayerValues(hidden_state, None, None, None, None, None, kept, None)
 
     def _read(
         self, hidden: jax.Array, tokens: Tokens, state: State, direction: str, deterministic: bool
@@ -134,7 +134,7 @@ class RecurrentLayer(nn.Module):
             state = jax.tree.map(lambda array: jnp.where(is_first, 0, array), state)
             read = state["hidden"]
             if key is not None:
-                read = dropped(rate, read, key, ElementIndices.of_vectors(rows, width))
+                read = dropped(rate, read, key, ElementIndices.from_rows(rows, width))
             after = cell(inputs, recurrent(read), state)
             state = jax.tree.map(lambda new, old: jnp.where(is_token, new, old), after, state)
             output = jnp.where(is_token, state["hidden"], 0)

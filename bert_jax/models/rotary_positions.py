@@ -36,10 +36,10 @@ def rotated(heads: jax.Array, rotations: jax.Array, is_global: jax.Array | None)
 
     `is_global`, bool [], is whether the layer is global; None: all are.
     """
-    of_layer = rotations[:, :1]
+    layer_rotations = rotations[:, :1]
     if is_global is not None:
-        of_layer = jnp.where(is_global, of_layer, rotations[:, 1:])
-    cosine, sine = of_layer[:, :, 0], of_layer[:, :, 1]  # B1TJ
+        layer_rotations = jnp.where(is_global, layer_rotations, rotations[:, 1:])
+    cosine, sine = layer_rotations[:, :, 0], layer_rotations[:, :, 1]  # B1TJ
     first, second = jnp.split(heads.astype(jnp.float32), 2, axis=-1)
     turned = [first * cosine - second * sine, second * cosine + first * sine]
     return jnp.concatenate(turned, axis=-1).astype(heads.dtype)

@@ -65,7 +65,7 @@ class SentencePairs(nn.Module):
         """
         inputs = EncoderInputs.from_call(*arrays, **named)
         leading = inputs.input_ids.shape[:-1]
-        inputs = inputs.of_rows()
+        inputs = inputs.as_rows()
         encoded = self.encoder.encode(inputs, deterministic, encoder_outputs)
         vectors = self.text_vectors(encoded.last_hidden_state, inputs.visible.astype(bool))
         vectors = vectors.reshape(*leading, -1)  # BKX

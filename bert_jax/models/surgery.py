@@ -26,7 +26,7 @@ WORD_ROWS = r"(word_embeddings/embedding|(mlm|lm)_head/(decoder(_extension)?|bia
 _POSITION_ROWS = r"position_embeddings/embedding$"
 _PATCH_POSITIONS = r"embeddings/position_embeddings$"
 _STACKED = r"\blayers/"
-_STACKED_OF_ENCODER = rf"^(?!decoder/).*{_STACKED}"
+_STACKED_IN_ENCODER = rf"^(?!decoder/).*{_STACKED}"
 _MIXED = r"(^|/)layer_mix/weights$"  # of the embeddings and of each layer
 
 
@@ -142,7 +142,7 @@ def resize_images(
     Returns:
         The parameters with interpolated positions, and the config with the new `image_size`.
     """
-    old = config.of_head(ImageOptions)
+    old = config.head_options(ImageOptions)
     new = dataclasses.replace(old, image_size=image_size)
 
     def resized(table: np.ndarray) -> np.ndarray:
@@ -198,7 +198,7 @@ def keep_layers(
     fewer, kept = with_layers(config, layers)
     mixed = [0, *(layer + 1 for layer in chosen_layers(layers, config.num_hidden_layers))]
     params = _changed(params, _MIXED, lambda weights: weights[mixed])
-    stacked = _STACKED if config.is_recurrent else _STACKED_OF_ENCODER
+    stacked = _STACKED if config.is_recurrent else _STACKED_IN_ENCODER
     return _changed(params, stacked, lambda stack: stack[list(kept)]), fewer
 
 

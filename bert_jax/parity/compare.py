@@ -89,7 +89,7 @@ def compare(directory: str | Path, reference: str | Path | None = None) -> Parit
             f"{path} lacks {', '.join(model.report.new)}, so there is nothing to compare a "
             f"{description.class_name} with; give the whole model"
         )
-    reads_last = model.config.of_head(ClassifierOptions).of_last_token
+    reads_last = model.config.head_options(ClassifierOptions).of_last_token
     expected_model = open_reference(
         reference_path,
         description.family,

@@ -72,14 +72,14 @@ class AttentionOfText:
         return f"<script {mark}>{content}</script>\n"
 
 
-def _fields(of: AttentionMap) -> dict[str, object]:
-    steps = np.rint(of.weights * _STEPS).astype("<u2")
+def _fields(attention: AttentionMap) -> dict[str, object]:
+    steps = np.rint(attention.weights * _STEPS).astype("<u2")
     return {
-        "name": of.name,
-        "queries": list(of.queries),
-        "keys": list(of.keys),
-        "layers": list(of.layers),
-        "heads": of.weights.shape[1],
+        "name": attention.name,
+        "queries": list(attention.queries),
+        "keys": list(attention.keys),
+        "layers": list(attention.layers),
+        "heads": attention.weights.shape[1],
         "weights": base64.b64encode(steps.tobytes()).decode(),
     }
 

@@ -34,7 +34,7 @@ from bert_jax.training_options import TrainOptions
 # Batches that are placed on the devices before the timing, and then used in turn.
 _BATCHES = 4
 # The queue of the pipeline is filled before the timing.
-_WARMUP_OF_PIPELINE = 20
+_PIPELINE_WARMUP_STEPS = 20
 _TRACED_STEPS = 3
 
 Step = Callable[[int], Any]
@@ -111,7 +111,7 @@ def time_work(options: BenchOptions, workload: Workload) -> dict[str, Any]:
     with explain_out_of_memory(work, "train.global_batch_size", rule):
         step, batches = make_step(options.work, workload)
         # Each batch once: another length is another program.
-        warmup = _WARMUP_OF_PIPELINE if is_pipeline else len(batches)
+        warmup = _PIPELINE_WARMUP_STEPS if is_pipeline else len(batches)
         timing = time_steps(step, options.steps, warmup=warmup, profile=options.profile)
     timed = [batches[n % len(batches)] for n in range(warmup, warmup + options.steps)]
     seconds = sum(timing.steps)

@@ -59,7 +59,7 @@ from bert_jax.planning.training_on_mesh import CompiledStep, Training, TrainingO
 from bert_jax.process import say
 from bert_jax.sharding.mesh import MeshShape
 
-_COMPILES_OF_A_SEARCH = 4
+_MAX_SEARCH_COMPILES = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,7 +235,7 @@ def _largest(
         lambda rows: _compile(training, topology, rows).memory is not None,
         known={training.rows: fits},
         guess=max(guess, training.rows) if fits else min(guess, training.rows - 1),
-        tries=_COMPILES_OF_A_SEARCH,
+        tries=_MAX_SEARCH_COMPILES,
     )
 
 

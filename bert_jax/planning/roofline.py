@@ -88,7 +88,7 @@ def real_flops(
         inputs = tokens * 6 * embedded * width
     if character_cnn.reads_characters(config):
         inputs = tokens * character_cnn.flops_per_word(config)
-    predicted = width if config.of_head(MaskedLMOptions).extended_decoder else embedded
+    predicted = width if config.head_options(MaskedLMOptions).extended_decoder else embedded
     head = 2 * (width * predicted + predicted * config.vocab_size)
     return 3.0 * (inputs + layer_flops + predictions * head)
 

@@ -22,7 +22,7 @@ EXACT, FAISS, LANCE, BM25 = "exact", "faiss", "lance", "bm25"  # and `SPARSE`, o
 
 # Other kinds have one searcher that compares a query with all of them.
 _COMPARE_ALL = {SPARSE: SPARSE, TOKENS: MAXSIM}
-_NOT_OF = {
+_UNSUPPORTED = {
     SPARSE: "it is for vectors that are not sparse",
     TOKENS: "it is for one vector of each text, and here each token has one",
 }
@@ -53,7 +53,7 @@ def searcher_options(
         options[_COMPARE_ALL[kind]] = ""
         for name, value in (("faiss", faiss if kind == SPARSE else None), ("lance", lance)):
             if value:
-                raise OptionError(name, value, _NOT_OF[kind])
+                raise OptionError(name, value, _UNSUPPORTED[kind])
     if faiss == "":
         options.pop(FAISS, None)
     elif faiss or (kept is None and kind not in _COMPARE_ALL):
@@ -162,8 +162,8 @@ class Searchers:
         if name == EXACT:
             return _exact(self._files, parameters, self._mesh)
         if not self._has(name):
-            is_other = kind in _NOT_OF and name in (FAISS, LANCE)
-            remedy = _NOT_OF[kind] if is_other else _STORED[name].remedy
+            is_other = kind in _UNSUPPORTED and name in (FAISS, LANCE)
+            remedy = _UNSUPPORTED[kind] if is_other else _STORED[name].remedy
             rule = f"{remedy}, or choose another {{searcher}}"
             problem = f"{self._files.directory} has nothing for the searcher {name}"
             raise OptionError("searcher", name, rule, problem)

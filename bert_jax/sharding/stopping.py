@@ -33,7 +33,7 @@ _LOST_MESSAGE = (
 )
 
 # Parts of JAX's errors when the connection to another process breaks.
-_SIGNS_OF_LOSS = (
+_CONNECTION_ERRORS = (
     "Gloo",
     "coordination service",
     "CoordinationService",
@@ -127,7 +127,7 @@ def _listen(over: threading.Event) -> None:
 def _is_loss(error: BaseException | None) -> bool:
     """Whether an error, or one of its causes, is the loss of another process."""
     while error is not None:
-        if any(sign in str(error) for sign in _SIGNS_OF_LOSS):
+        if any(sign in str(error) for sign in _CONNECTION_ERRORS):
             return True
         error = error.__cause__ or error.__context__
     return False

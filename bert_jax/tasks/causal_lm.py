@@ -55,8 +55,8 @@ class CausalTask(CorpusTask[CausalData, CausalExamples]):
     @property
     def computed_models(self) -> tuple[ComputedModel, ...]:
         config = self.description.config
-        of_logits = 2.0 * config.hidden_size * config.vocab_size
-        return (ComputedModel(config, has_vocabulary_head=False, flops_per_token=of_logits),)
+        logit_flops = 2.0 * config.hidden_size * config.vocab_size
+        return (ComputedModel(config, has_vocabulary_head=False, flops_per_token=logit_flops),)
 
     @property
     def evaluator(self) -> Evaluator:

@@ -77,7 +77,7 @@ class TextPreparation:
     tokenizer: Tokenizer
 
     @classmethod
-    def of_side(cls, vectors: StoredVectors, side: str, tokenizer: Tokenizer) -> "TextPreparation":
+    def for_side(cls, vectors: StoredVectors, side: str, tokenizer: Tokenizer) -> "TextPreparation":
         """With the prompt of one of `SIDES`."""
         return cls(vectors, vectors.prompt(vectors.prompt_name(side)), tokenizer)
 
@@ -133,7 +133,7 @@ class EmbeddingPredictor(TextPredictor[np.ndarray]):
         pooling, prompt, side = options.pooling, options.prompt, options.side
         require_one_of("side", side, (None, *SIDES))
         if side is not None:
-            model = model.of_side(side)
+            model = model.side_model(side)
             prompt = model.description.vectors.prompt_name(side) if prompt is None else prompt
         self.vectors = model.description.vectors.chosen(pooling, options.normalize)
         self.width = self.vectors.width(model.config.hidden_size)

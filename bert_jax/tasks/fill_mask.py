@@ -112,8 +112,8 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
         most = max(map(len, masks.values()), default=1)
         count = 1 if most == 1 else max(_LEAST_MASKS, 1 << (most - 1).bit_length())
         positions = np.zeros((len(arrays["input_ids"]), count), np.int32)
-        for row, of_row in masks.items():
-            positions[row, : len(of_row)] = of_row
+        for row, mask_positions in masks.items():
+            positions[row, : len(mask_positions)] = mask_positions
         return {**arrays, "masked_lm_positions": positions}
 
     def warm_up_inputs(self, arrays: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
@@ -136,7 +136,7 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
         self, example: Text, encoded: EncodedExample, outputs: list[Any]
     ) -> list[list[MaskPrediction]]:
         request: Any = encoded.request or self.options
-        best = [tuple(of_masks[:, : request.top_k] for of_masks in output) for output in outputs]
+        best = [tuple(each[:, : request.top_k] for each in output) for output in outputs]
         return super().decode(example, encoded, best)
 
     def decode_row(
@@ -146,9 +146,9 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
         return [
             [
                 _mask_prediction(self._tokenizer, encoding, position, int(word), float(score))
-                for score, word in zip(*of_mask, strict=True)
+                for score, word in zip(*candidates, strict=True)
             ]
-            for position, *of_mask in zip(_masks(encoding, self._mask), *output, strict=False)
+            for position, *candidates in zip(_masks(encoding, self._mask), *output, strict=False)
         ]
 
 

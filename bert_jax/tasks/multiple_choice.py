@@ -162,8 +162,8 @@ def choice_inputs(
             "questions; give one of each for each prompt"
         )
     return [
-        Choices(text, tuple(not_one_string(of_prompt, "choices")), about)
-        for text, of_prompt, about in zip(prompts, all_choices, questions, strict=True)
+        Choices(text, tuple(not_one_string(prompt_choices, "choices")), about)
+        for text, prompt_choices, about in zip(prompts, all_choices, questions, strict=True)
     ]
 
 

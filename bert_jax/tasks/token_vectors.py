@@ -188,8 +188,8 @@ class TokenVectorsPredictor(TextPredictor[TokenVectorsOfText]):
         self._module = TokenTowers(
             model.config, model.module.execution, modules=self.vectors.modules
         )
-        of_modules = model.compute_params.get(TEXT_VECTORS, {})
-        self._params = {ENCODER_SCOPE: encoder_of(model)[1], TEXT_VECTORS: of_modules}
+        module_params = model.compute_params.get(TEXT_VECTORS, {})
+        self._params = {ENCODER_SCOPE: encoder_of(model)[1], TEXT_VECTORS: module_params}
 
     @property
     def stored_length(self) -> int | None:

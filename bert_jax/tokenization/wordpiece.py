@@ -41,7 +41,7 @@ _BREAKS_OR_CHINESE = re.compile("[ \n\u4e00-\u9fff]")
 
 # A word of n characters takes up to n² / 2 look-ups: a third of a second for 1,000 characters, and
 # a minute and a half for 10,000.
-MAX_CHARACTERS_PER_WORD_OF_FILE = 1000
+MAX_STORED_CHARACTERS_PER_WORD = 1000
 
 # Maximum amount of text that `encode_sentences` caches; with its ids, about 70 MB.
 REMEMBERED_CHARACTERS = 2_000_000
@@ -321,10 +321,10 @@ def _library(
     model = definition["model"]
     check_unknown(path, model.get("unk_token", BRACKETED[1]), model["vocab"])
     limit = model.get("max_input_chars_per_word", 1)
-    if type(limit) is not int or not 1 <= limit <= MAX_CHARACTERS_PER_WORD_OF_FILE:
+    if type(limit) is not int or not 1 <= limit <= MAX_STORED_CHARACTERS_PER_WORD:
         raise UserError(
             f"{path}: max_input_chars_per_word is {limit!r:.80}; give a number from 1 to "
-            f"{MAX_CHARACTERS_PER_WORD_OF_FILE} (BERT's is {MAX_CHARACTERS_PER_WORD})"
+            f"{MAX_STORED_CHARACTERS_PER_WORD} (BERT's is {MAX_CHARACTERS_PER_WORD})"
         )
     for key, known in STEPS.items():
         checked_steps(path, definition, key, known)

@@ -17,7 +17,7 @@ from bert_jax.sharding.rules import match_tree
 EMBEDDINGS, LAYERS, LAST_NORM, POOLER, HEAD = "embeddings", "layers", "norm", "pooler", "head"
 
 # The group of each parameter of an encoder, of which a model may have several.
-_PARTS_OF_ENCODER: tuple[tuple[str, str], ...] = (
+_ENCODER_GROUPS: tuple[tuple[str, str], ...] = (
     (r"(^|/)(embeddings|embedding_projection|relative_\w+|convolution)/", EMBEDDINGS),
     ("(^|/)layers/", LAYERS),
     ("(^|/)encoder/final_norm/", LAST_NORM),
@@ -52,7 +52,7 @@ def rate_factors(
     Raises:
         OptionError: the model has fewer layers, or nothing is left to train.
     """
-    groups = match_tree((*_PARTS_OF_ENCODER, (head_parameters(), HEAD)), params)
+    groups = match_tree((*_ENCODER_GROUPS, (head_parameters(), HEAD)), params)
     pairs = zip(jax.tree.leaves(groups), jax.tree.leaves(params), strict=True)
     count = max((leaf.shape[0] for group, leaf in pairs if group == LAYERS), default=0)
     if frozen_layers > count:

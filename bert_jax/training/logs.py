@@ -278,8 +278,8 @@ def _baselines_by_metric(
     grouped: dict[str, dict[str, float]] = {metric: {} for metric in metrics}
     for name, value in baselines.items():
         owners = [metric for metric in metrics if name.startswith(f"{metric}_")]
-        if of := max(owners, key=len, default=""):
-            grouped[of][name.removeprefix(f"{of}_")] = value
+        if owner := max(owners, key=len, default=""):
+            grouped[owner][name.removeprefix(f"{owner}_")] = value
     return grouped
 
 

@@ -78,7 +78,7 @@ def test_texts_of_a_packed_row_equal_texts_in_separate_rows(model):
     indices[0, 1, :5] = [12, 13, 14, 15, 16]
     back = np.full((3, 6), -1, np.int32)
     back.reshape(-1)[indices[indices >= 0]] = np.flatnonzero(indices.reshape(-1) >= 0)
-    packed = PackedRows.of_batch({"pack_indices": indices, "unpack_indices": back})
+    packed = PackedRows.from_batch({"pack_indices": indices, "unpack_indices": back})
     alone = apply(EncoderInputs(**batch)).last_hidden_state
     together = apply(EncoderInputs(**batch, packed_rows=packed)).last_hidden_state
     np.testing.assert_allclose(together, alone, atol=1e-6)

@@ -105,7 +105,7 @@ def test_rows_that_predictions_pack_equal_padded_rows(name):
     mask = (ids != config.pad_token_id).astype(np.int32)
     assert layout.indices["pack_indices"].shape == (2, 1, 20)
     padded = apply(ids, attention_mask=mask)
-    packed = apply(ids, attention_mask=mask, packed_rows=PackedRows.of_batch(layout.indices))
+    packed = apply(ids, attention_mask=mask, packed_rows=PackedRows.from_batch(layout.indices))
     np.testing.assert_allclose(packed[mask == 1], padded[mask == 1], atol=1e-5)
 
 

@@ -70,7 +70,7 @@ def test_a_text_with_a_cache_is_the_whole_pass(name):
 
     # The beams of a text end in different tokens; the second row of each pair comes first.
     last = np.int32([[14], [15], [24], [25]])
-    logits, _ = step(last, 4, cache.of_rows(lambda leaf: leaf[:, np.array([0, 0, 1, 1])]), memory)
+    logits, _ = step(last, 4, cache.reordered(lambda leaf: leaf[:, np.array([0, 0, 1, 1])]), memory)
     for beam in range(2):
         outputs = OUTPUTS.copy()
         outputs[:, 4] = last[beam::2, 0]

@@ -20,7 +20,7 @@ COUNT = 512 * 2048
 def counted(shape):
     """The indices of all elements, in order."""
     *outer, width = shape
-    return ElementIndices.of_vectors(jnp.arange(np.prod(outer, dtype=int)).reshape(outer), width)
+    return ElementIndices.from_rows(jnp.arange(np.prod(outer, dtype=int)).reshape(outer), width)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -103,7 +103,7 @@ def test_the_mask_depends_on_the_index():
 
     @jax.jit
     def of_rows(order, values):
-        return dropped(0.3, values, KEY, ElementIndices.of_vectors(order, 32))
+        return dropped(0.3, values, KEY, ElementIndices.from_rows(order, 32))
 
     moved = of_rows(order, values[:4])
     np.testing.assert_array_equal(moved, whole[order])

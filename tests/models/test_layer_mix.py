@@ -78,7 +78,7 @@ def test_a_head_reads_the_mix_in_rows_and_in_packed_rows(mix):
 
     pack = np.int32([[[0, 1, 2, 3, 4, 5, 6, -1]]])
     back = np.int32([[0, 1, 2, 3], [4, 5, 6, -1]])
-    packed = PackedRows.of_batch({"pack_indices": pack, "unpack_indices": back})
+    packed = PackedRows.from_batch({"pack_indices": pack, "unpack_indices": back})
     np.testing.assert_allclose(outputs(packed_rows=packed)[mask == 1], logits[mask == 1], atol=1e-5)
 
 

@@ -240,7 +240,7 @@ def test_outputs_gradients_and_dropout_are_as_unpacked(name, samples, packed_sha
     inputs = {key: array.reshape(*rows, 12) for key, array in batch.items()}
     packed = RowPacker(samples).pack(batch)
     assert packed["pack_indices"].shape == (1, *packed_shape)
-    packed_rows = PackedRows.of_batch({key: jnp.asarray(array) for key, array in packed.items()})
+    packed_rows = PackedRows.from_batch({key: jnp.asarray(array) for key, array in packed.items()})
     params = random_params(module, all_differ=True)
 
     def loss(params, packed_rows):

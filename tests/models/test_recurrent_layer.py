@@ -158,7 +158,7 @@ def test_a_prompt_with_padding_before_it_and_a_state_is_the_whole_pass(kind):
     logits, cache = step(prompts, mask, cache)
     np.testing.assert_allclose(logits[0], whole[1], atol=1e-5)
     # A search goes on with other rows, and makes room for more tokens.
-    cache = cache.of_rows(lambda leaf: leaf[:, np.array([1, 0])]).of_size(9)
+    cache = cache.reordered(lambda leaf: leaf[:, np.array([1, 0])]).resized(9)
     assert cache.tokens.length.tolist() == [3, 3]
     logits, cache = step([[2], [3]], None, cache)
     np.testing.assert_allclose(logits[1], whole[2], atol=1e-5)

@@ -49,7 +49,7 @@ def test_tokens_one_by_one_are_the_whole_pass(kind, attention):
         logits, cache = apply(inputs, cache, memory, method="decode")
         np.testing.assert_allclose(logits, expected[:, position], atol=1e-5)
     last = np.int32([[12], [13], [22], [23]])
-    beams = cache.of_rows(lambda leaf: leaf[:, np.array([0, 0, 1, 1])])
+    beams = cache.reordered(lambda leaf: leaf[:, np.array([0, 0, 1, 1])])
     logits, _ = apply(EncoderInputs(last), beams, memory, method="decode")
     np.testing.assert_allclose(logits[::2], expected[:, 2], atol=1e-5)
     other = np.concatenate([OUTPUTS[:, :2], last[1::2]], axis=1)

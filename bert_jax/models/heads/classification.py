@@ -28,7 +28,7 @@ class ClassificationModel(Classifier):
     global_tokens = "first"
 
     def _has_transform(self) -> bool:
-        return self.config.of_head(ClassifierOptions).act is not None
+        return self.config.head_options(ClassifierOptions).act is not None
 
     def _has_pooler(self) -> bool:
         return not self._has_transform() and not self._reads_last_token()
@@ -37,7 +37,7 @@ class ClassificationModel(Classifier):
         return not self._reads_last_token()
 
     def _reads_last_token(self) -> bool:
-        return self.config.of_head(ClassifierOptions).of_last_token
+        return self.config.head_options(ClassifierOptions).of_last_token
 
     def _apply(
         self, inputs: ModelInputs, deterministic: bool, requested: RequestedOutputs | None

@@ -11,7 +11,7 @@ from bert_jax.models.image_options import ImageOptions
 def _labels(draw: DrawnBatch) -> Labels:
     """Random coefficients, 0 at padding, so that every gradient is non-zero."""
     width = draw.config.hidden_size
-    pooled_width = draw.config.of_head(ImageOptions).pooler_output_size or width
+    pooled_width = draw.config.head_options(ImageOptions).pooler_output_size or width
     tokens = draw.generator.normal(size=(*draw.mask.shape, width)) * draw.mask[..., None]
     pooled = draw.generator.normal(size=(len(draw.mask), pooled_width))
     return {

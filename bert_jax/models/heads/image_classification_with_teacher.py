@@ -40,9 +40,9 @@ class ImageClassificationWithTeacherModel(EncoderWithHead):
 
     def _head(self, encoded: EncoderOutput, deterministic: bool) -> ImageLogits:
         hidden = encoded.last_hidden_state
-        of_cls = self.cls_classifier(hidden[:, 0])
+        cls_logits = self.cls_classifier(hidden[:, 0])
         distilled = self.distillation_classifier(hidden[:, 1])
-        return ImageLogits((of_cls + distilled) / 2, of_cls, distilled)
+        return ImageLogits((cls_logits + distilled) / 2, cls_logits, distilled)
 
 
 def _labels(draw: DrawnBatch) -> Labels:

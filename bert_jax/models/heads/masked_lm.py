@@ -63,7 +63,7 @@ class MaskedLanguageModelHead(nn.Module):
         With padding, see `padded_bias`.
         """
         config = self.config
-        options = config.of_head(MaskedLMOptions)
+        options = config.head_options(MaskedLMOptions)
         rows, narrow = word_embeddings.shape
         width = config.hidden_size if options.extended_decoder else narrow
         has_bias = config.has_biases or config.head_act is None

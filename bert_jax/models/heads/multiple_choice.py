@@ -48,7 +48,7 @@ class MultipleChoiceModel(Classifier):
             self.sequence_summary = self._dense(self.config.hidden_size, "sequence_summary")
 
     def _kind(self) -> str:
-        return self.config.of_head(ChoiceHeadOptions).kind
+        return self.config.head_options(ChoiceHeadOptions).kind
 
     def _num_outputs(self) -> int:
         return 1
@@ -61,7 +61,7 @@ class MultipleChoiceModel(Classifier):
 
     def _rate(self) -> float:
         if self._kind() == "summary":
-            return self.config.of_head(ChoiceHeadOptions).summary_last_dropout
+            return self.config.head_options(ChoiceHeadOptions).summary_last_dropout
         return super()._rate()
 
     def _head(self, encoded: EncoderOutput, deterministic: bool) -> jax.Array:

@@ -34,7 +34,7 @@ class NextSentenceModel(EncoderWithHead):
     def _head(self, encoded: EncoderOutput, deterministic: bool) -> Any:
         """Logits, float32 [B, 2]; label 0: the second segment follows the first."""
         pooled = encoded.pooled
-        if self.config.of_head(NextSentenceOptions).dropout:
+        if self.config.head_options(NextSentenceOptions).dropout:
             pooled = self.nsp_dropout(pooled, deterministic=deterministic)
         return self.nsp_head(pooled).astype(jnp.float32)
 

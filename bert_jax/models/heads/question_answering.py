@@ -125,7 +125,7 @@ class QuestionAnsweringModel(EncoderWithHead):
 
     def setup(self) -> None:
         super().setup()
-        options = self.config.of_head(QuestionAnsweringOptions)
+        options = self.config.head_options(QuestionAnsweringOptions)
         if options.qa_head == JOINT:
             self.qa_joint = JointSpanHead(self.config)
             return
@@ -140,7 +140,7 @@ class QuestionAnsweringModel(EncoderWithHead):
         self, encoded: EncoderOutput, deterministic: bool
     ) -> QuestionAnsweringOutput | jax.Array:
         """The logits, or hidden states [B, T, D]."""
-        if self.config.of_head(QuestionAnsweringOptions).qa_head == JOINT:
+        if self.config.head_options(QuestionAnsweringOptions).qa_head == JOINT:
             self.qa_joint()
             return encoded.last_hidden_state
         hidden = encoded.last_hidden_state
@@ -256,13 +256,13 @@ def _end_logits(params: Params, hidden: jax.Array, mask: jax.Array, starts: jax.
     width = hidden.shape[-1]
     # W [h_i ; h_j] is the sum of two products, each computed once for all pairs; and one start at a
     # time, [B, J, T, 512] is never in memory.
-    of_token = affine(1, hidden, kernel[width:], jnp.zeros_like(bias))  # BTO
-    of_start = affine(1, gather_positions(hidden, starts), kernel[:width], bias)  # BJO
+    token_products = affine(1, hidden, kernel[width:], jnp.zeros_like(bias))  # BTO
+    start_products = affine(1, gather_positions(hidden, starts), kernel[:width], bias)  # BJO
 
     def end_logits(start: jax.Array) -> jax.Array:
-        return _apply(params["end"], gelu(of_token + start[:, None]))[..., 0]  # BT
+        return _apply(params["end"], gelu(token_products + start[:, None]))[..., 0]  # BT
 
-    logits = jax.lax.map(end_logits, of_start.swapaxes(0, 1)).swapaxes(0, 1)
+    logits = jax.lax.map(end_logits, start_products.swapaxes(0, 1)).swapaxes(0, 1)
     return jnp.where(mask[:, None], logits.astype(jnp.float32), MASK_VALUE)
 
 

@@ -47,13 +47,13 @@ class TaggingModel(Classifier):
     """
 
     def _rate(self) -> float:
-        if self.config.of_head(TaggingOptions).dropout_of_hidden:
+        if self.config.head_options(TaggingOptions).dropout_of_hidden:
             return self.config.hidden_dropout_prob
         return super()._rate()
 
     def setup(self) -> None:
         super().setup()
-        if self.config.of_head(TaggingOptions).use_crf:
+        if self.config.head_options(TaggingOptions).use_crf:
             labels = self.config.num_labels
             shapes = ((labels, labels), (labels,), (labels,))
             for name, shape in zip(CRF_PARAMETERS, shapes, strict=True):

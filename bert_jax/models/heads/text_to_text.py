@@ -97,7 +97,7 @@ class TextToTextOptions(HeadOptions):
 
 def decoder_config(config: EncoderConfig) -> EncoderConfig:
     """The architecture of the decoder of a model."""
-    options = config.of_head(TextToTextOptions)
+    options = config.head_options(TextToTextOptions)
     return dataclasses.replace(
         config,
         num_hidden_layers=options.decoder_layers or config.num_hidden_layers,
@@ -113,7 +113,7 @@ def decoder_config(config: EncoderConfig) -> EncoderConfig:
 
 def start_token(config: EncoderConfig) -> int:
     """The id of the token before the first token of an output."""
-    start = config.of_head(TextToTextOptions).decoder_start_token_id
+    start = config.head_options(TextToTextOptions).decoder_start_token_id
     return config.pad_token_id if start is None else start
 
 
@@ -123,7 +123,8 @@ def check_attention(config: EncoderConfig) -> None:
     Raises:
         UserError: it has no attention.
     """
-    if config.is_recurrent and config.of_head(TextToTextOptions).decoder_attention == NO_ATTENTION:
+    score = config.head_options(TextToTextOptions).decoder_attention
+    if config.is_recurrent and score == NO_ATTENTION:
         raise UserError(
             "the decoder attends to nothing, model.decoder_attention is 'none'; give a model that "
             f"was trained with {', '.join(SCORES[:-1])} or {SCORES[-1]}"
@@ -155,7 +156,7 @@ class TextToTextModel(nn.Module):
 
     def setup(self) -> None:
         config, execution = self.config, self.execution
-        options = config.of_head(TextToTextOptions)
+        options = config.head_options(TextToTextOptions)
         self.encoder = Encoder(config, execution, add_pooling_layer=False, name=ENCODER_SCOPE)
         # It has no word embeddings of its own: those of the encoder are handed in.
         self.decoder = Encoder(decoder_config(config), execution, add_pooling_layer=False)
@@ -210,7 +211,7 @@ class TextToTextModel(nn.Module):
         """The output of the encoder, and what the decoder gets of it."""
         config, start = self.config, None
         if config.is_recurrent:
-            requested = self._of_layers(requested)
+            requested = self._narrowed(requested)
             if inputs.segment_ids is not None:
                 raise UserError(
                     "a recurrent decoder begins with the states of one text, but the rows have "
@@ -235,7 +236,7 @@ class TextToTextModel(nn.Module):
                 inputs, deterministic, requested, cache=cache, memory=memory, word_embeddings=table
             )
         decoded = self.decoder.encode(
-            inputs, deterministic, self._of_layers(requested), cache=cache, word_embeddings=table
+            inputs, deterministic, self._narrowed(requested), cache=cache, word_embeddings=table
         )
         if self.decoder_attention is None:
             return decoded
@@ -245,7 +246,7 @@ class TextToTextModel(nn.Module):
             decoded = decoded._replace(cross_attentions=weights[None, :, None])
         return decoded._replace(last_hidden_state=hidden)
 
-    def _of_layers(self, requested: RequestedOutputs | None) -> RequestedOutputs | None:
+    def _narrowed(self, requested: RequestedOutputs | None) -> RequestedOutputs | None:
         """What is requested of recurrent layers: attention comes after them."""
         if requested is None or not requested.attentions:
             return requested

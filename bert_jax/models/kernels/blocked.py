@@ -174,7 +174,7 @@ def _in_blocks(function: Callable[..., Any], inputs: AttentionInputs, *others: A
     if heads == math.prod(leading):
         return function(inputs, *others)
     arrays, structure = jax.tree.flatten((inputs, *others))
-    of_heads = [array.ndim > 2 for array in arrays]  # all but the key of the dropout mask
+    has_heads = [array.ndim > 2 for array in arrays]  # all but the key of the dropout mask
 
     def blocks_of(array: jax.Array) -> jax.Array:
         shape = array.shape[2:]
@@ -184,12 +184,12 @@ def _in_blocks(function: Callable[..., Any], inputs: AttentionInputs, *others: A
         following = iter(blocks)
         operands = [
             next(following).astype(array.dtype) if is_split else array
-            for array, is_split in zip(arrays, of_heads, strict=True)
+            for array, is_split in zip(arrays, has_heads, strict=True)
         ]
         return _wide(function(*jax.tree.unflatten(structure, operands)))
 
     # A CPU's loop would convert a whole bfloat16 array to read or write a slice of it.
-    split = [array for array, is_split in zip(arrays, of_heads, strict=True) if is_split]
+    split = [array for array, is_split in zip(arrays, has_heads, strict=True) if is_split]
     results = jax.lax.map(compute, [blocks_of(array) for array in _wide(split)])
     return jax.tree.map(lambda array: array.reshape(*leading, *array.shape[2:]), results)
 

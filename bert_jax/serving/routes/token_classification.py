@@ -53,7 +53,7 @@ async def tagged(
     if strategy == "none" and stride is not None:
         message = f"{_STRIDE}: entities of two windows are joined, pieces are not; leave it out"
         raise unprocessable(message, _STRIDE)
-    has_crf = served.model.config.of_head(TaggingOptions).use_crf
+    has_crf = served.model.config.head_options(TaggingOptions).use_crf
     if has_crf and (stride is not None or strategy not in ("simple", "first")):
         message = f"{_STRATEGY}: this model has a CRF, for words: give simple or first, no stride"
         raise unprocessable(message, _STRATEGY)

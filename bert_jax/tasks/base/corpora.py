@@ -24,7 +24,7 @@ from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tokenization import Tokenizer
 
 _SOURCE, _PREPARE = keys_of(SourceSpec), keys_of(PrepareOptions)
-_OF_A_SOURCE = ("format", "field", "paragraphs", "errors", "data_dir")
+_SOURCE_FIELDS = ("format", "field", "paragraphs", "errors", "data_dir")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _prepare_options(config: TaskConfig[Data]) -> PrepareOptions:
     """The options of `bert-jax prepare`, from the sections `data` and `tokenizer`."""
     data = config.data
     return PrepareOptions(
-        source_specs(data.source, {name: getattr(data, name) for name in _OF_A_SOURCE}),
+        source_specs(data.source, {name: getattr(data, name) for name in _SOURCE_FIELDS}),
         config.tokenizer_path or None,
         config.section(VocabularyOptions),
         data.validation_fraction,

@@ -49,31 +49,31 @@ class EncoderDecoderTask(Task):
         encoder = self.description.config
         decoder = decoder_config(encoder)
         width, attention = decoder.hidden_size, decoder.num_attention_heads * decoder.head_dim
-        score = encoder.of_head(TextToTextOptions).decoder_attention
+        score = encoder.head_options(TextToTextOptions).decoder_attention
         if score != NO_ATTENTION:
-            of_source, of_target = attention_flops(score, width, self.mean_source_length)
+            source_flops, target_flops = attention_flops(score, width, self.mean_source_length)
         elif decoder.has_cross_attention:
             # Keys and values; queries, outputs, scores and weighted sums.
-            of_source = decoder.num_hidden_layers * 4.0 * width * attention
-            of_target = (
-                of_source + decoder.num_hidden_layers * 4 * attention * self.mean_source_length
+            source_flops = decoder.num_hidden_layers * 4.0 * width * attention
+            target_flops = (
+                source_flops + decoder.num_hidden_layers * 4 * attention * self.mean_source_length
             )
         else:
-            of_source = of_target = 0.0
-        of_target += 2 * width * decoder.vocab_size
+            source_flops = target_flops = 0.0
+        target_flops += 2 * width * decoder.vocab_size
         return (
-            ComputedModel(encoder, False, of_source, rows=("",)),
-            ComputedModel(decoder, False, of_target, rows=(DECODER,)),
+            ComputedModel(encoder, False, source_flops, rows=("",)),
+            ComputedModel(decoder, False, target_flops, rows=(DECODER,)),
         )
 
     def inputs(self, batch: dict[str, jax.Array]) -> TextToTextInputs:
-        of_decoder: dict[str, Any] = {
+        decoder_inputs: dict[str, Any] = {
             f"{DECODER}_{name}": batch[key]
             for name in _INPUTS
             if (key := f"{DECODER}/{name}") in batch
         }
         inputs: TextToTextInputs = model_inputs(batch, TextToTextInputs)
-        return dataclasses.replace(inputs, **of_decoder)
+        return dataclasses.replace(inputs, **decoder_inputs)
 
     def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
         """The number of tokens of the targets."""

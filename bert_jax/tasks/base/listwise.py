@@ -77,8 +77,8 @@ def lambda_loss(scores: jax.Array, grades: jax.Array, exists: jax.Array) -> jax.
     gains /= jnp.maximum(ideal, 1e-10)
     distances = jnp.abs(places[:, :, None] - places[:, None, :])  # BKK
     steps = jnp.concatenate([jnp.zeros(1), discounts[:-1] - discounts[1:]])  # by distance
-    of_places = jnp.abs(discounts[places - 1][:, :, None] - discounts[places - 1][:, None, :])
-    weights = _NDCG_FACTOR * steps[distances] + of_places
+    discount_gaps = jnp.abs(discounts[places - 1][:, :, None] - discounts[places - 1][:, None, :])
+    weights = _NDCG_FACTOR * steps[distances] + discount_gaps
     weights *= jnp.abs(gains[:, :, None] - gains[:, None, :])
     differences = scores[:, :, None] - scores[:, None, :]
     losses = -weights * jax.nn.log_sigmoid(differences) / math.log(2)

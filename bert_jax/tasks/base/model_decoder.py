@@ -125,10 +125,10 @@ def _decoder(
         def chosen(array: jax.Array) -> jax.Array:
             return rows_of_prompts(array, rows, prompts)
 
-        return _State(state.layers.of_rows(chosen), chosen(state.padding))
+        return _State(state.layers.reordered(chosen), chosen(state.padding))
 
     def grow(state: _State, count: int) -> _State:
-        return state._replace(layers=state.layers.of_size(length + count))
+        return state._replace(layers=state.layers.resized(length + count))
 
     return DecoderFunctions(step, reorder, grow)
 

@@ -324,7 +324,7 @@ def _in_family(description: ModelDescription, family: Family) -> EncoderConfig:
         if name not in _TRAINING_FIELDS | _OTHER_FAMILY_FIELDS
         and (name not in _LEFT_OUT or getattr(new, name) != _LEFT_OUT[name])
     ]
-    if old.of_head(MaskedLMOptions) != new.of_head(MaskedLMOptions):
+    if old.head_options(MaskedLMOptions) != new.head_options(MaskedLMOptions):
         differing.append("masked-LM head")
     if family.tokenizer_kind != source.tokenizer_kind:
         differing.append("kind of tokenizer")
@@ -360,7 +360,7 @@ def initial_params(init: ModelInit, task: Task, mesh: Mesh, seed: int) -> Any:
         )
         module = module.clone(config=whole)
     stored_size, size = (
-        each.config.of_head(ImageOptions).image_size for each in (init.description, description)
+        one.config.head_options(ImageOptions).image_size for one in (init.description, description)
     )
     if size != stored_size:
         module = module.clone(config=with_fields(module.config, {"image_size": stored_size}))

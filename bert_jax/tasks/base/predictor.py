@@ -65,7 +65,7 @@ class Model:
         """Description, parameters and tokenizer: what a model directory has."""
         return self.description, self.params, self.tokenizer
 
-    def of_side(self, side: str) -> "Model":
+    def side_model(self, side: str) -> "Model":
         """The model of texts of a side, "query" or "document": most often this one."""
         return self.sides.get(side, self)
 
@@ -284,7 +284,7 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
 
         Args:
             arrays: of `pad`, by default `input_ids`, `token_type_ids`, `attention_mask`, int32
-                [B, T]; for packed rows also the arrays of `PackedRows.of_batch`.
+                [B, T]; for packed rows also the arrays of `PackedRows.from_batch`.
             rows: the tokens of each row of the batch that is not padding.
         """
         return arrays

@@ -106,12 +106,12 @@ def ranking_rows(
             raise OptionError(
                 "data.loss", None, "give them, or choose another {data.loss}", problem
             )
-        of_query = _rows(number, documents, relevance, unit, negatives)
-        of_query = [row for row in of_query if len(row.documents) >= least]
-        used = {document for row in of_query for document in row.documents}
-        unused_queries += not of_query
-        unused_documents += len(set(documents)) - len(used) if of_query else 0
-        rows += of_query
+        query_rows = _rows(number, documents, relevance, unit, negatives)
+        query_rows = [row for row in query_rows if len(row.documents) >= least]
+        used = {document for row in query_rows for document in row.documents}
+        unused_queries += not query_rows
+        unused_documents += len(set(documents)) - len(used) if query_rows else 0
+        rows += query_rows
     needed = _needed(unit, least)
     if not rows:
         raise UserError(f"{examples[0].location}: no query has {needed}; give some")

@@ -129,10 +129,10 @@ class DataSummary:
             low, mean, high = self.values
             lines.append(f"labels: {low:g} to {high:g}, mean {mean:g}")
         tokens = self.tokens
-        of_tokens = "documents" if self.unit == "documents" else "rows"
+        token_unit = "documents" if self.unit == "documents" else "rows"
         cut = f"; {tokens.cut:,} of {tokens.texts:,} texts cut to {tokens.limit}"
         lines.append(
-            f"tokens: {of_tokens} of {tokens.median:,} (median), {tokens.most_rows:,} (95 %), "
+            f"tokens: {token_unit} of {tokens.median:,} (median), {tokens.most_rows:,} (95 %), "
             f"{tokens.longest:,} (maximum); {tokens.unknown:.1%} unknown"
             + (cut if tokens.texts else "")
         )

@@ -24,15 +24,15 @@ def smoothed_cross_entropy(
         smoothing: ε in [0, 1).
         vocab_size: V.
     """
-    of_label = jnp.take_along_axis(logits, labels[..., None], axis=-1).squeeze(-1)
+    label_logit = jnp.take_along_axis(logits, labels[..., None], axis=-1).squeeze(-1)
     normaliser = jax.nn.logsumexp(logits, axis=-1)
     if not smoothing:
-        return normaliser - of_label
+        return normaliser - label_logit
     # -Σ q log p, where log p = logit - log Σ exp, and Σ q = 1: no array of smoothed labels.
     other = smoothing / (vocab_size - 1)
     is_token = jnp.arange(logits.shape[-1]) < vocab_size
-    of_tokens = jnp.where(is_token, logits, 0).sum(axis=-1)
-    expected_logit = (1 - smoothing - other) * of_label + other * of_tokens
+    logit_sum = jnp.where(is_token, logits, 0).sum(axis=-1)
+    expected_logit = (1 - smoothing - other) * label_logit + other * logit_sum
     entropy = -(1 - smoothing) * math.log(1 - smoothing) - smoothing * math.log(other)
     return normaliser - expected_logit - entropy
 

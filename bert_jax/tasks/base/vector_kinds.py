@@ -93,7 +93,7 @@ class SparseKind(VectorKind):
     def predictor(
         self, model: Model, options: BatchOptions, side: str, prompt: str | None = None
     ) -> SparsePredictor:
-        model = model.of_side(side)
+        model = model.side_model(side)
         if prompt is None:
             prompt = sparse_description(model.description).prompt_name(side)
         how = SparsePredictOptions(options.batch_size, options.max_length, prompt=prompt)
@@ -127,7 +127,7 @@ class TokenKind(VectorKind):
             raise OptionError("prompt", prompt, rule)
         if side == QUERY:  # the length of queries is a part of the model
             options = dataclasses.replace(options, max_length=None)
-        return TokenVectorsPredictor(model.of_side(side), options, side=side)
+        return TokenVectorsPredictor(model.side_model(side), options, side=side)
 
     def similarities(
         self, queries: Sequence[TokenVectorsOfText], documents: Sequence[TokenVectorsOfText]

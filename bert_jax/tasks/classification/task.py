@@ -164,9 +164,9 @@ class ClassificationTask(LabelledTask[Text], Distillable):
     def computed_models(self) -> tuple[ComputedModel, ...]:
         config = self.description.config
         has_logits = self.language_model_weight > 0
-        of_logits = 2.0 * config.hidden_size * config.vocab_size if has_logits else 0.0
+        logit_flops = 2.0 * config.hidden_size * config.vocab_size if has_logits else 0.0
         (model,) = super().computed_models
-        return (dataclasses.replace(model, flops_per_token=of_logits),)
+        return (dataclasses.replace(model, flops_per_token=logit_flops),)
 
     def make_evaluator(self) -> ClassificationEvaluator:
         return ClassificationEvaluator(
@@ -271,7 +271,7 @@ def create(config: TaskConfig[ClassificationData], model_init: ModelInit) -> Cla
         labels=labels,
         problem_type=problem.problem_type,
     )
-    if description.config.of_head(ClassifierOptions).of_last_token:
+    if description.config.head_options(ClassifierOptions).of_last_token:
         description = dataclasses.replace(description, other=_padding_of(tokenizer))
     check_language_model(description.config, data.language_model_weight)
     return ClassificationTask(

@@ -205,8 +205,8 @@ class ImageClassificationTask(LabelledTask[ImageFile], Distillable):
         if isinstance(outputs, jax.Array):
             losses = self._losses(outputs, batch)
         else:
-            of_cls, distilled = (self._losses(each, batch) for each in outputs[1:])
-            losses = (of_cls + distilled) / 2
+            cls_losses, distilled = (self._losses(each, batch) for each in outputs[1:])
+            losses = (cls_losses + distilled) / 2
         return self._sums(losses, outputs, batch)
 
     def loss_beside_teacher(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:

@@ -245,7 +245,7 @@ class SpanPredictor(Predictor[Question, RankedSpans]):
         self, arrays: dict[str, np.ndarray], rows: Mapping[int, Any]
     ) -> dict[str, np.ndarray]:
         """With the joint head, also the ranges that limit its beam, int32 [B, 2]."""
-        if self.model.config.of_head(QuestionAnsweringOptions).qa_head != JOINT:
+        if self.model.config.head_options(QuestionAnsweringOptions).qa_head != JOINT:
             return arrays
         ranges = np.zeros((2, len(arrays["input_ids"]), 2), np.int32)
         for row, window in rows.items():
@@ -253,7 +253,7 @@ class SpanPredictor(Predictor[Question, RankedSpans]):
         return {**arrays, "passages": ranges[0], "allowed_starts": ranges[1]}
 
     def compute(self, batch: dict[str, jax.Array]) -> Any:
-        if self.model.config.of_head(QuestionAnsweringOptions).qa_head != JOINT:
+        if self.model.config.head_options(QuestionAnsweringOptions).qa_head != JOINT:
             return super().compute(batch)
         # A longer answer leaves the row: one program for all such lengths.
         length = min(self._answer_length, batch["input_ids"].shape[-1])

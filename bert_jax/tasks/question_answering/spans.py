@@ -90,15 +90,15 @@ class SpanRows:
                 if question.label and tokens is None:
                     without.append(question.location)
                     continue
-                of_rows = [row.answer_positions(tokens) for row in rows]
+                row_positions = [row.answer_positions(tokens) for row in rows]
                 for locations, counts in (
                     (moved, is_moved),
                     (repeated, is_repeated),
                     (longer, tokens is not None and tokens[1] - tokens[0] >= answer_length),
-                    (split, tokens is not None and not any(map(any, of_rows))),
+                    (split, tokens is not None and not any(map(any, row_positions))),
                 ):
                     locations += [question.location] * counts
-                positions.extend(of_rows)
+                positions.extend(row_positions)
                 passages.extend(row.positions for row in rows)
                 without_answer.extend(tokens is None for _ in rows)
                 yield from rows

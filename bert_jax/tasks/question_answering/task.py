@@ -250,7 +250,7 @@ class QuestionAnsweringTask(LabelledTask[Question], Distillable):
 
     @property
     def _is_joint(self) -> bool:
-        return self.description.config.of_head(QuestionAnsweringOptions).qa_head == JOINT
+        return self.description.config.head_options(QuestionAnsweringOptions).qa_head == JOINT
 
 
 def _scores(

@@ -135,8 +135,8 @@ class LabelAccuracyEvaluator(PairEvaluator):
         self._classes = classes
         self._gold = np.array([str(example.label) for example in examples])
         self._labels = sorted(set(self._gold))
-        of_classes = tuple(f"{similarity}_{label}" for label in self._labels)
-        self.metric_names = ("accuracy", *of_classes) if classes else of_classes
+        class_metric_names = tuple(f"{similarity}_{label}" for label in self._labels)
+        self.metric_names = ("accuracy", *class_metric_names) if classes else class_metric_names
 
     def scores(self, vectors: np.ndarray, logits: np.ndarray | None) -> tuple[float, ...]:
         similarities = self.similarities(vectors)

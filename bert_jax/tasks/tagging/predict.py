@@ -182,7 +182,7 @@ class TagPredictor(Predictor[Any, Tagging]):
 
     def predictions(self, decoded: list[Any]) -> Iterator[Tagging]:
         sentences = (scores for *_, scores in decoded)
-        if self.model.config.of_head(TaggingOptions).use_crf:
+        if self.model.config.head_options(TaggingOptions).use_crf:
             crf_params = CRFParams(*fetch(CRFParams.from_params(self.model.params)))
             tagged = viterbi_decode(sentences, mask_invalid_transitions(crf_params, self._labels))
         else:

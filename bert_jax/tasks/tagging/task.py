@@ -315,7 +315,7 @@ class TaggingTask(LabelledTask[Sentence], Distillable):
     tag_set: TagSet
 
     def __post_init__(self) -> None:
-        if self.balanced and self.description.config.of_head(TaggingOptions).use_crf:
+        if self.balanced and self.description.config.head_options(TaggingOptions).use_crf:
             rule = "leave out one of {data.class_weights} and {model.use_crf}"
             problem = "with a CRF the loss is of whole paths, which have no classes"
             raise OptionError("data.class_weights", self.balanced, rule, problem)
@@ -335,7 +335,7 @@ class TaggingTask(LabelledTask[Sentence], Distillable):
         """The loss, and the number of words with the correct tag."""
         scores = self.scores(params, outputs, batch)
         labels, weights = batch["labels"], batch["weights"]
-        if self.description.config.of_head(TaggingOptions).use_crf:
+        if self.description.config.head_options(TaggingOptions).use_crf:
             crf_params = mask_invalid_transitions(
                 crf.CRFParams.from_params(params), self.tag_set.labels
             )

@@ -83,7 +83,7 @@ def test_answers_are_learned(train, write_rows, qa_head):
     # The model directory answers as the task did.
     model = bert_jax.load(workdir / "model")
     assert model.description.head == "question_answering"
-    assert model.config.of_head(QuestionAnsweringOptions).qa_head == qa_head
+    assert model.config.head_options(QuestionAnsweringOptions).qa_head == qa_head
     queries = rows(40, seed=1)
     actual = model.answer(
         [row["question"] for row in queries],

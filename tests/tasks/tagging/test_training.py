@@ -72,7 +72,7 @@ def test_names_are_learned(train, experiment, read_rows, tmp_path, use_crf):
     labels = ("O", "B-ANIMAL", "B-PLACE", "I-ANIMAL", "I-PLACE")
     model = bert_jax.load(workdir / "model")
     assert model.description.labels == labels
-    assert model.config.of_head(TaggingOptions).use_crf == use_crf
+    assert model.config.head_options(TaggingOptions).use_crf == use_crf
     (actual,) = tag(workdir / "model", "A dog bird was in the sea.")
     assert [(entity.type, entity.text, entity.start) for entity in actual.entities] == [
         ("ANIMAL", "dog bird", 2),

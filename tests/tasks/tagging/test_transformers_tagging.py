@@ -62,7 +62,7 @@ def test_a_chain_comes_back_to_the_bit_and_does_not_disturb_others(make_model, t
     ):
         np.testing.assert_array_equal(tensors[name], model.params[ours])
     again = bert_jax.load(directory)
-    assert again.config.of_head(TaggingOptions).use_crf
+    assert again.config.head_options(TaggingOptions).use_crf
     assert again.report.complete
     peer, report = transformers.AutoModelForTokenClassification.from_pretrained(
         directory, output_loading_info=True

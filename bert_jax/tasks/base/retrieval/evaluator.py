@@ -28,7 +28,7 @@ from bert_jax.tasks.base.task import Content, EvalResult, Evaluator, Predict
 # Documents of a query in a run: as many as trec_eval reads.
 _DEPTH = 1000
 # BM25 is the baseline of collections up to this size: its index takes some seconds.
-_MOST_OF_WORDS = 200_000
+_MAX_BM25_DOCUMENTS = 200_000
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -151,15 +151,15 @@ class RankingEvaluator(Evaluator):
         return ranking_metrics(judgements, run, self.data.metrics, relevant_from=relevant_from)
 
     def baselines(self) -> dict[str, float]:
-        return metrics_of_sets(self.splits.validation, self._of_words)
+        return metrics_of_sets(self.splits.validation, self._bm25_metrics)
 
     @functools.cached_property
-    def _of_words(self) -> dict[str, dict[str, float]]:
+    def _bm25_metrics(self) -> dict[str, dict[str, float]]:
         """The metrics of BM25 by the name of the set."""
         metrics = {}
         for each in self.splits.validation:
             ranked = self.sets[each.name]
-            if len(self.collection) <= _MOST_OF_WORDS:
+            if len(self.collection) <= _MAX_BM25_DOCUMENTS:
                 run = _word_run(ranked, self.collection, _DEPTH)
                 values = self._metrics(ranked, run)
                 metrics[each.name] = {f"{name}_bm25": value for name, value in values.items()}

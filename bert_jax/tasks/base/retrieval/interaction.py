@@ -56,7 +56,7 @@ class Interaction(abc.ABC):
     def prepare(self, side: str) -> TextPreparation:
         """What is done to a text, of one of `SIDES`, before it is tokenised: its prompt."""
         vectors = self.description.stored_vectors or self.description.vectors
-        return TextPreparation.of_side(vectors, side, self.tokenizer)
+        return TextPreparation.for_side(vectors, side, self.tokenizer)
 
     def arrays(self, side: str, rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The arrays of a batch that the module takes, from padded rows of a side.
@@ -80,11 +80,11 @@ class Interaction(abc.ABC):
     def own_scores(self, vectors: RankedVectors) -> jax.Array:
         """The score of each query with its own documents, float32 [B, K]."""
 
-        def of_query(query: Any, document: Any) -> jax.Array:
+        def query_scores(query: Any, document: Any) -> jax.Array:
             one = jax.tree.map(lambda array: array[None], (query, document))
             return self.scores(*one)[0]
 
-        return jax.vmap(of_query)(*vectors)
+        return jax.vmap(query_scores)(*vectors)
 
     def views(self, vectors: RankedVectors) -> Sequence[RankedVectors]:
         """The vectors that the loss is computed of; the losses of several are added."""

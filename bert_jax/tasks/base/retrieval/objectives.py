@@ -95,16 +95,16 @@ def _multiple_negatives(
     if "document_to_document" in directions:
         positives = jax.tree.map(lambda array: array[:, 0], document)
         scores["document_to_document"] = interaction.scores(positives, document)
-        of_others = ~jnp.repeat(itself, width, axis=1)
-        candidates["document_to_document"] = candidates["query_to_document"] & of_others
+        is_other_query = ~jnp.repeat(itself, width, axis=1)
+        candidates["document_to_document"] = candidates["query_to_document"] & is_other_query
 
     if directions == {"query_to_document", "document_to_query"}:
         columns = {"query_to_document": positive_columns, "document_to_query": jnp.arange(rows)}
-        of_directions = [
+        direction_losses = [
             losses.cross_entropy(scale * scores[name], columns[name], candidates[name])
             for name in scores
         ]
-        return jnp.stack(of_directions).mean(axis=0)
+        return jnp.stack(direction_losses).mean(axis=0)
     joint, are_candidates = (
         jnp.concatenate(list(each.values()), axis=1) for each in (scores, candidates)
     )

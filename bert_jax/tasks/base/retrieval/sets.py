@@ -49,13 +49,13 @@ def ranked_set(eval_set: EvalSet[Any], collection: Mapping[str, Text]) -> Ranked
             for example in reversed(examples)
             for text in (example.input.query, *example.input.documents)
         }
-        ranked = _of_candidates(eval_set.name, examples, collection)
+        ranked = _candidate_set(eval_set.name, examples, collection)
         return dataclasses.replace(ranked, locations=locations)
     queries = {example.id: example.input for example in examples}
     return RankedSet(eval_set.name, queries, {example.id: example.label for example in examples})
 
 
-def _of_candidates(
+def _candidate_set(
     name: str, examples: Sequence[Example[Candidates]], collection: Mapping[str, Text]
 ) -> RankedSet:
     """The set of queries with candidates; equal queries are one, with the documents of all.

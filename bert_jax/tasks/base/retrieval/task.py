@@ -177,25 +177,25 @@ class RetrievalTask(RankedTask):
         def make(chosen: np.ndarray, length: int) -> Batch:
             is_row = chosen >= 0
 
-            def of_rows(array: np.ndarray, filler: Any = -1) -> np.ndarray:
+            def batch_rows(array: np.ndarray, filler: Any = -1) -> np.ndarray:
                 shape = (-1, *[1] * (array.ndim - 1))
                 return np.where(is_row.reshape(shape), array[chosen], array.dtype.type(filler))
 
             kinds = {
-                QUERY: queries.pad(of_rows(query_rows), query_length, self.tokenizer),
-                DOCUMENT: documents.pad(of_rows(document_rows), length, self.tokenizer),
+                QUERY: queries.pad(batch_rows(query_rows), query_length, self.tokenizer),
+                DOCUMENT: documents.pad(batch_rows(document_rows), length, self.tokenizer),
             }
             batch = _prefixed(
                 {side: self.interaction.arrays(side, arrays) for side, arrays in kinds.items()}
             )
             batch |= {
-                "query_numbers": of_rows(rows.queries),
-                "document_numbers": of_rows(rows.documents),
-                "related_numbers": of_rows(rows.related, -2),
-                "grades": of_rows(rows.grades, 0),
+                "query_numbers": batch_rows(rows.queries),
+                "document_numbers": batch_rows(rows.documents),
+                "related_numbers": batch_rows(rows.related, -2),
+                "grades": batch_rows(rows.grades, 0),
                 "weights": is_row.astype(np.float32),
             }
-            return batch if rows.scores is None else batch | {"scores": of_rows(rows.scores, 0)}
+            return batch if rows.scores is None else batch | {"scores": batch_rows(rows.scores, 0)}
 
         longest = np.where(document_rows < 0, 0, documents.lengths[document_rows]).max(axis=1)
         return TrainingRows(documents, longest, make, notes)
@@ -260,10 +260,10 @@ class RetrievalTask(RankedTask):
 
     def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
         weights, interaction = batch["weights"], self.interaction
-        of_views = [
+        view_losses = [
             self.objective.losses(interaction, view, batch) for view in interaction.views(outputs)
         ]
-        losses = jnp.stack(of_views).sum(axis=0)
+        losses = jnp.stack(view_losses).sum(axis=0)
         added = interaction.regulariser(outputs, batch)
         return {
             "": weighted_sums(weights, {"loss": losses}),

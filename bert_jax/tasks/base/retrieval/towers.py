@@ -112,14 +112,14 @@ def with_documents(
     queries: tuple[Any, LoadReport], documents: tuple[Any, LoadReport]
 ) -> tuple[Any, LoadReport]:
     """The parameters of two encoders, each with its report."""
-    (params, one), (of_documents, other) = queries, documents
+    (params, one), (document_params, other) = queries, documents
     unexpected = dict.fromkeys(one.unexpected_keys + other.unexpected_keys)
     report = LoadReport(
         one.taken + other.taken,
         one.new + tuple(f"{DOCUMENT_TOWER}/{name}" for name in other.new),
         tuple(unexpected),
     )
-    return {**params, DOCUMENT_TOWER: of_documents}, report
+    return {**params, DOCUMENT_TOWER: document_params}, report
 
 
 def document_part(description: ModelDescription, module: nn.Module) -> TrainedPart:
