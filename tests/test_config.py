@@ -153,7 +153,7 @@ def test_values_of_another_kind(config, key, value):
 
 
 def architecture(config, tokenizer, base=None):
-    init = Sections.of(config).model_init("cpu")
+    init = Sections.read(config).model_init("cpu")
     return dataclasses.replace(init, base=base).architecture(tokenizer)
 
 

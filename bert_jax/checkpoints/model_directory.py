@@ -106,8 +106,8 @@ def save(
         UserError: the directory contains something else, or cannot be written; or the models differ
             in what the files have once.
     """
-    contents = {"": _Content.of(description, params, tokenizer)}
-    contents |= {side: _Content.of(*model) for side, model in (sides or {}).items()}
+    contents = {"": _Content.gather(description, params, tokenizer)}
+    contents |= {side: _Content.gather(*model) for side, model in (sides or {}).items()}
     if is_main_host():
         how = _WITH_ROUTES if sides else _ONE_MODEL
         with atomic_directory(directory, **how) as partial:
@@ -133,7 +133,7 @@ class _Content:
     tokenizer: Tokenizer
 
     @classmethod
-    def of(cls, description: ModelDescription, params: Any, tokenizer: Tokenizer) -> "_Content":
+    def gather(cls, description: ModelDescription, params: Any, tokenizer: Tokenizer) -> "_Content":
         modules = module_tensors(params)
         own = {scope: tree for scope, tree in params.items() if scope != TEXT_VECTORS}
         return cls(description, _tensors(description, own), modules, tokenizer)

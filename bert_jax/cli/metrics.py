@@ -41,9 +41,9 @@ class Measure:
     def __post_init__(self) -> None:
         """Raises OptionError where a value is out of range, or a metric unknown."""
         require_at_least("relevant_from", self.relevant_from, 1)
-        self.of({})
+        self.compute({})
 
-    def of(self, run: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    def compute(self, run: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
         """The metrics of a run."""
         from bert_jax.metrics.ranking import ranking_metrics
 
@@ -101,7 +101,7 @@ class Measure:
                 draw_recall(path, output.stem, self.judgements, run, relevant_from=least)
                 with manifest_updated(path.parent, output.parent, [name]):
                     path.replace(output.with_name(name))
-        print(json.dumps(self.of(run)))
+        print(json.dumps(self.compute(run)))
 
 
 def measure_of(options: argparse.Namespace) -> Measure | None:

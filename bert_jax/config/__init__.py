@@ -301,7 +301,7 @@ class Sections:
     mesh: MeshShape
 
     @classmethod
-    def of(cls, config: ConfigDict) -> "Sections":
+    def read(cls, config: ConfigDict) -> "Sections":
         """Reads a config; opens no file and touches no device.
 
         Raises:

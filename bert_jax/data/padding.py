@@ -109,7 +109,7 @@ class Sequences:
         self._starts = np.concatenate([[0], np.cumsum(lengths)])
 
     @classmethod
-    def of(cls, encodings: Iterable[Encoding], tokenizer: Tokenizer) -> "Sequences":
+    def from_encodings(cls, encodings: Iterable[Encoding], tokenizer: Tokenizer) -> "Sequences":
         """Packs encodings one after the other; only one is in memory at a time."""
         ids, type_ids, lengths = array("i"), array("b"), array("q")
         different, numbers = dict[str, int](), array("i")

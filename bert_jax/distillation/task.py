@@ -266,7 +266,7 @@ class DistilledTask(Task):
                 if self._kept is not None:
                     assert isinstance(rows, LabelledTask)
                     examples = np.array_split(rows.batches.examples(number), hosts)[host]
-                    batch[_SCORES] = self._kept.of(examples, batch["input_ids"].shape[-1])
+                    batch[_SCORES] = self._kept.batch_scores(examples, batch["input_ids"].shape[-1])
                 yield batch
 
     def pack_rows(self, rows: Batch, parts: int) -> Batch:
@@ -387,7 +387,7 @@ def distilled(
     if isinstance(task, LabelledTask):  # the student's length, also for the teacher's rows
         data = dataclasses.replace(config.data, length=task.options.length)
         config = dataclasses.replace(config, data=data)
-    teacher = Teacher.of(options.teacher, task, execution, config.data.length)
+    teacher = Teacher.read(options.teacher, task, execution, config.data.length)
     reader = task if teacher.reads_rows_of(task) else teacher.reader(partial(create, config), task)
     rows = reader if teacher.makes_rows_for(task) else task
     if reader is not rows and options.compares_layers:

@@ -42,7 +42,7 @@ class Teacher:
     module: nn.Module
 
     @classmethod
-    def of(cls, path: str, task: Distillable, execution: Execution, length: int) -> "Teacher":
+    def read(cls, path: str, task: Distillable, execution: Execution, length: int) -> "Teacher":
         """Reads a model directory without its weights.
 
         Args:

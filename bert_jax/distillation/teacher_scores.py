@@ -81,7 +81,7 @@ class TeacherScores(Constants):
         if (self._scores.shape, self._scores.dtype) != (expected, np.float32):
             raise journal.damaged(_SCORES)
 
-    def of(self, examples: np.ndarray, length: int) -> np.ndarray:
+    def batch_scores(self, examples: np.ndarray, length: int) -> np.ndarray:
         """The scores of a batch.
 
         Args:

@@ -73,7 +73,7 @@ class Experiment:
         Raises:
             UserError: a value is out of range.
         """
-        return cls(Sections.of(config))
+        return cls(Sections.read(config))
 
     # The parts, built when they are first needed.
 

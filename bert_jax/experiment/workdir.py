@@ -120,7 +120,7 @@ def run_config(workdir: Path) -> ConfigDict:
 
 def run_sections(workdir: Path) -> Sections:
     """The config of a run as typed options; for errors see `run_config`."""
-    return Sections.of(run_config(workdir))
+    return Sections.read(run_config(workdir))
 
 
 @contextlib.contextmanager
@@ -198,7 +198,7 @@ def init_workdir(workdir: Path, sections: Sections, task: Task) -> None:
     old, done = check_config(workdir, sections.keys), newest_step(workdir)
     if old is not None and done is not None:
         check_unchanged(workdir, task)
-        trains = Sections.of(old).train, sections.train
+        trains = Sections.read(old).train, sections.train
         before, now = (train.resolved(task.examples_per_epoch).steps for train in trains)
         _change_length(workdir, sections.optimizer, done=done, before=before, now=now)
     path = workdir / RUN_CONFIG

@@ -175,7 +175,7 @@ class EntityCounts:
     correct_tokens: int
 
     @classmethod
-    def of(
+    def from_tags(
         cls, gold: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]]
     ) -> "EntityCounts":
         """Counts sentences.

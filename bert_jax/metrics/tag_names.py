@@ -44,7 +44,7 @@ class TagNames:
     without_prefix: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, labels: Iterable[str]) -> "TagNames":
+    def from_labels(cls, labels: Iterable[str]) -> "TagNames":
         """Reads the labels of a model or of a file."""
         labels = dict.fromkeys(labels)
         outside = [label for label in labels if label.upper() in _OUTSIDE]
@@ -62,7 +62,7 @@ class TagNames:
         A file that is written otherwise than most, such as `PER-B` beside files with `B-PER`, is
         read alone: so more of its labels have a prefix, or are O.
         """
-        alone = TagNames.of(labels)
+        alone = TagNames.from_labels(labels)
         joint = dataclasses.replace(self, tags={label: self.tags[label] for label in alone.tags})
         is_better = alone._with_meaning > joint._with_meaning
         return alone if is_better and alone.has_prefixes == joint.has_prefixes else joint

@@ -47,7 +47,7 @@ class GlobalTokens:
     has_all: bool = struct.field(pytree_node=False)
 
     @classmethod
-    def of(cls, is_global: jax.Array, most: int | None = None) -> "GlobalTokens":
+    def from_mask(cls, is_global: jax.Array, most: int | None = None) -> "GlobalTokens":
         """The tokens, bool [B, T], of which a row has at most `most`; None: unknown."""
         length = is_global.shape[1]
         count = min(MOST_GATHERED if most is None else most, length)

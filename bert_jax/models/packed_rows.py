@@ -112,7 +112,7 @@ class EncoderInputs:
         is_global, most = self.global_attention_mask * self.visible, self.most_global_tokens
         if self.packed_rows is not None:
             is_global, most = self.packed_rows.pack(is_global.astype(jnp.int32)), None
-        return GlobalTokens.of(is_global != 0, most)
+        return GlobalTokens.from_mask(is_global != 0, most)
 
     def as_rows(self) -> Self:
         """The inputs of B examples with K texts each, [B, …, T], as B · K rows of one text."""

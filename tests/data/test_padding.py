@@ -26,7 +26,7 @@ def test_rows_take_few_values():
 def test_sequences_by_hand(tokenizer):
     texts, pairs = ["the cat sat", "sun", "a dog"], ["a bird", "", "sea"]
     encodings = tokenizer.encode_batch(texts, pairs)
-    sequences = Sequences.of(encodings, tokenizer)
+    sequences = Sequences.from_encodings(encodings, tokenizer)
     assert sequences.lengths.tolist() == [len(encoding) for encoding in encodings] == [8, 4, 6]
     batch = sequences.pad(np.array([2, -1, 0]), 10, tokenizer)
     assert batch["input_ids"][0].tolist() == [*encodings[2].ids, 0, 0, 0, 0]
@@ -37,4 +37,4 @@ def test_sequences_by_hand(tokenizer):
     batch = sequences.pad(np.array([[0, 1, -1], [2, 1, 0]]), 8, tokenizer)
     assert batch["input_ids"].shape == (2, 3, 8)
     assert batch["attention_mask"].sum(axis=-1).tolist() == [[8, 4, 0], [6, 4, 8]]
-    assert Sequences.of([], tokenizer).lengths.tolist() == []
+    assert Sequences.from_encodings([], tokenizer).lengths.tolist() == []

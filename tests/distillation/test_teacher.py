@@ -56,14 +56,14 @@ def test_a_teacher_that_does_not_fit_is_refused(experiment_of, make_model, tmp_p
         path = tmp_path / str(number)
         model_directory.save(path, description, model.params, model.tokenizer)
         with pytest.raises(UserError, match=message) as result:
-            Teacher.of(str(path), task, Execution(), 16)
+            Teacher.read(str(path), task, Execution(), 16)
         assert "\n" not in str(result.value)
 
     model = make_model("classification", num_labels=3)
     description = dataclasses.replace(model.description, **labels)
     model_directory.save(tmp_path / "short", description, model.params, model.tokenizer)
     with pytest.raises(UserError, match=f"the teacher {tmp_path}/short has 32 positions: lower it"):
-        Teacher.of(str(tmp_path / "short"), task, Execution(), 64)
+        Teacher.read(str(tmp_path / "short"), task, Execution(), 64)
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ class Scores(TeacherScores):
 def ready(directory, teacher="a"):
     scores = Scores(directory, teacher)
     scores.load(None)
-    np.testing.assert_array_equal(scores.of(np.array([2, 0, -1]), 8), SCORES[[2, 0, 2]])
+    np.testing.assert_array_equal(scores.batch_scores(np.array([2, 0, -1]), 8), SCORES[[2, 0, 2]])
     return scores.computed
 
 
@@ -98,7 +98,7 @@ def test_the_end_of_a_short_row_cannot_be_chosen():
     scores._shape = lambda rows, length: (rows, length)
     scores.load(one_device_mesh())
     expected = np.float32([[1, 1, 1], [1, MASK_VALUE, MASK_VALUE]])
-    np.testing.assert_array_equal(scores.of(np.array([0, 1]), 3), expected)
+    np.testing.assert_array_equal(scores.batch_scores(np.array([0, 1]), 3), expected)
 
 
 def test_scores_of_another_teacher(tmp_path):

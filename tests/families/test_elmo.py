@@ -114,7 +114,7 @@ def test_words_are_spelled(model):
 def test_rows_of_a_data_set_have_the_characters_of_their_words(model):
     texts = ["b a b", "", "a c"]
     encodings = model.tokenizer.encode_batch(texts)
-    sequences = Sequences.of(encodings, model.tokenizer)
+    sequences = Sequences.from_encodings(encodings, model.tokenizer)
     batch = sequences.pad(np.array([2, -1, 0]), 6, model.tokenizer)
     expected = pad({0: encodings[2], 2: encodings[0]}, 3, 6, model.tokenizer)
     for name, array in expected.items():

@@ -121,7 +121,7 @@ def tagged(lines: list[str]) -> list[list[str]]:
 
 
 def test_counts_by_hand():
-    counts = EntityCounts.of(tagged(GOLD), tagged(GUESS))
+    counts = EntityCounts.from_tags(tagged(GOLD), tagged(GUESS))
     assert counts.gold == {"PER": 1, "LOC": 2, "ORG": 1}
     assert counts.predicted == {"PER": 1, "ORG": 2, "LOC": 1}
     assert counts.correct == {"PER": 1, "LOC": 1}
@@ -137,7 +137,7 @@ def test_counts_by_hand():
 
 def test_the_lines_of_conlleval():
     assert (
-        EntityCounts.of(tagged(GOLD), tagged(GUESS)).as_text()
+        EntityCounts.from_tags(tagged(GOLD), tagged(GUESS)).as_text()
         == """\
 processed 8 tokens with 4 phrases; found: 4 phrases; correct: 2.
 accuracy:  75.00%; precision:  50.00%; recall:  50.00%; FB1:  50.00
@@ -145,7 +145,7 @@ accuracy:  75.00%; precision:  50.00%; recall:  50.00%; FB1:  50.00
               ORG: precision:   0.00%; recall:   0.00%; FB1:   0.00  2
               PER: precision: 100.00%; recall: 100.00%; FB1: 100.00  1"""
     )
-    assert EntityCounts.of([], []).as_text() == (
+    assert EntityCounts.from_tags([], []).as_text() == (
         "processed 0 tokens with 0 phrases; found: 0 phrases; correct: 0."
     )
 
@@ -170,13 +170,13 @@ accuracy:  75.00%; precision:  50.00%; recall:  50.00%; FB1:  50.00
     ],
 )
 def test_correct_entities(gold, guess, correct):
-    counts = EntityCounts.of([gold.split()], [guess.split()])
+    counts = EntityCounts.from_tags([gold.split()], [guess.split()])
     assert sum(counts.correct.values()) == correct
 
 
 def test_the_end_of_a_sentence_ends_an_entity():
-    apart = EntityCounts.of(tagged(["I-PER", "I-PER"]), tagged(["I-PER", "I-PER"]))
-    joined = EntityCounts.of(tagged(["I-PER I-PER"]), tagged(["I-PER I-PER"]))
+    apart = EntityCounts.from_tags(tagged(["I-PER", "I-PER"]), tagged(["I-PER", "I-PER"]))
+    joined = EntityCounts.from_tags(tagged(["I-PER I-PER"]), tagged(["I-PER I-PER"]))
     assert (apart.correct["PER"], joined.correct["PER"]) == (2, 1)
 
 

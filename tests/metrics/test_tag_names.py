@@ -57,7 +57,7 @@ def rows(table):
 
 @pytest.mark.parametrize(("labels", "tags", "text"), rows(READINGS))
 def test_labels_with_prefixes(labels, tags, text):
-    names = TagNames.of(labels.split())
+    names = TagNames.from_labels(labels.split())
     assert [names.tags[label] for label in labels.split()] == tags.split()
     assert names.has_prefixes
     assert names.as_text(names.scheme) == text
@@ -65,25 +65,25 @@ def test_labels_with_prefixes(labels, tags, text):
 
 @pytest.mark.parametrize(("labels", "tags"), rows(NAMES))
 def test_labels_without_prefixes(labels, tags):
-    names = TagNames.of(labels.split())
+    names = TagNames.from_labels(labels.split())
     assert [names.tags[label] for label in labels.split()] == tags.split()
     assert not names.has_prefixes
     assert names.marks_entities == ("O" in tags.split())
 
 
 def test_types_without_a_prefix():
-    names = TagNames.of(["O", "B-PER", "I-PER", "PER", "MISC", "X"])
+    names = TagNames.from_labels(["O", "B-PER", "I-PER", "PER", "MISC", "X"])
     assert names.types == {"PER", "MISC", "X"}
     assert names.whole == {"MISC", "X"}
     tags = ["MISC", "MISC", "X", "B-PER", "PER", "O"]
     assert names.entity_tags(tags) == ["I-MISC", "I-MISC", "I-X", "B-PER", "I-PER", "O"]
     assert names.convert(tags, "bioes") == ["MISC", "MISC", "X", "B-PER", "E-PER", "O"]
-    assert TagNames.of(["0", "PER"]).as_text(None) == "no prefixes, 1 type; O is '0'"
+    assert TagNames.from_labels(["0", "PER"]).as_text(None) == "no prefixes, 1 type; O is '0'"
 
 
 def test_a_type_that_looks_like_a_prefix():
     """Its neighbours are one entity, whatever the scheme is."""
-    names = TagNames.of(["O", "B-PER", "I-PER", "E-MAIL"])
+    names = TagNames.from_labels(["O", "B-PER", "I-PER", "E-MAIL"])
     tags = ["E-MAIL", "E-MAIL", "O", "B-PER", "I-PER"]
     assert names.types == {"PER", "E-MAIL"}
     assert names.entity_tags(tags) == ["I-E-MAIL", "I-E-MAIL", "O", "B-PER", "I-PER"]

@@ -38,7 +38,7 @@ def test_it_is_the_attention_of_all_pairs(case):
     ids = np.array([[1] * 90 + [2] * 50, [1] * 120 + [0] * 20], np.int32)
     is_global = is_global & (ids > 0)
     mask = Tokens.in_batch_order(ids, ids).mask.for_heads().within(RADIUS)
-    tokens = GlobalTokens.of(jnp.asarray(is_global), most)
+    tokens = GlobalTokens.from_mask(jnp.asarray(is_global), most)
 
     def computed(arrays):
         inputs = AttentionInputs(*arrays[:3], mask, 0.5)
@@ -84,6 +84,6 @@ def test_the_global_tokens_of_each_task():
 
 def test_places_of_global_tokens():
     is_global = jnp.asarray([[0, 1, 0, 1], [0, 0, 0, 0]], bool)
-    tokens = GlobalTokens.of(is_global, 2)
+    tokens = GlobalTokens.from_mask(is_global, 2)
     assert (tokens.places.tolist(), tokens.has_all) == ([[1, 3], [4, 4]], True)
-    assert GlobalTokens.of(is_global).has_all  # all four fit
+    assert GlobalTokens.from_mask(is_global).has_all  # all four fit

@@ -61,7 +61,7 @@ def training_of(tiny_config) -> Callable[..., Training]:
 
     @functools.cache
     def make(platform: str, **keys: object) -> Training:
-        config = Sections.of(tiny_config(**keys))
+        config = Sections.read(tiny_config(**keys))
         return Training(
             config.spec.create_without_data(config.task, config.model_init(platform)),
             make_optimizer(config.optimizer, config.train.steps),

@@ -87,7 +87,7 @@ def test_the_vocabulary_is_that_of_the_corpus_or_assumed(tokenizer, tmp_path, ca
 
     def vocab_size(corpus, **model):
         config = {"task": "pretraining", "model": model, "data": {"corpus": str(corpus)}}
-        sections = Sections.of(complete_config(config, where="test"))
+        sections = Sections.read(complete_config(config, where="test"))
         task = sections.spec.create_without_data(sections.task, sections.model_init())
         return task.description.config.vocab_size
 

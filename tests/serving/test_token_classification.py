@@ -73,7 +73,7 @@ def test_windows_keep_the_longest_of_entities_that_overlap():
 def test_groups_of_other_schemes():
     def groups(*labels):
         words = [Labelled(each, 0.5, number, number + 1) for number, each in enumerate(labels)]
-        names = TagNames.of(("O", *labels))
+        names = TagNames.from_labels(("O", *labels))
         return [(each.label, each.start, each.end) for each in group(words, names)]
 
     assert groups("B-PER", "I-PER", "E-PER", "S-LOC", "O") == [

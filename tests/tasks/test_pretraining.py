@@ -200,7 +200,7 @@ def test_packing_is_for_training_only(make_task):
 
 
 def without_data(config):
-    return Experiment(Sections.of(config), with_data=False).task
+    return Experiment(Sections.read(config), with_data=False).task
 
 
 @pytest.mark.parametrize("objective", ["nsp", "sop", "none"])

@@ -90,7 +90,7 @@ def task(tiny_config, make_tiny_task, case, directories):
         layer_map=case.layer_map,
         **{f"{part}_weight": weight for part, weight in case.weights.items()},
     )
-    teacher = Teacher.of(options.teacher, plain, Execution(), 16)
+    teacher = Teacher.read(options.teacher, plain, Execution(), 16)
     return DistilledTask(plain, teacher, options, plain, plain)
 
 

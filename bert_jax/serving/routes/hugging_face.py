@@ -337,7 +337,7 @@ def _served(service: Service, name: str, model: str | None) -> ServedModel:
     task = _TASKS[name][0]
     if name == _ZERO_SHOT and model is None:
         for served in service.models.served:
-            if served.task == task and Entailment.of(served.model.description):
+            if served.task == task and Entailment.from_labels(served.model.description):
                 return served
     return service.models.named(model, task)
 

@@ -77,7 +77,7 @@ async def tagged(
             words = [
                 Labelled(each.tag, each.score, each.start, each.end) for each in prediction.words
             ]
-            groups = group(words, TagNames.of(labels))
+            groups = group(words, TagNames.from_labels(labels))
             return _groups(text, (each for each in groups if each.label not in ignored))
         if strategy == "none":
             (pieces,) = prediction  # without `stride`, in one list

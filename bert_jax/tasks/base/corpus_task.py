@@ -144,7 +144,7 @@ class CorpusTask(Task, Generic[Data, Examples]):
             train=counts["train"].documents,
             validation={"validation": counts["validation"].documents},
             test={},
-            tokens=TokenCounts.of(train.document_tokens, unknown),
+            tokens=TokenCounts.from_lengths(train.document_tokens, unknown),
             epoch_share=self.epoch_share(),
             reading=self.degenerate_targets(),
         )

@@ -95,7 +95,7 @@ def sequences_of(
             notes = Notes.total([notes, example.notes])
             yield from example.rows
 
-    sequences = Sequences.of(rows(), tokenizer)
+    sequences = Sequences.from_encodings(rows(), tokenizer)
     ends = np.cumsum(counts)[:, None]
     numbers = ends - np.array(counts)[:, None] + np.arange(max(counts))  # nK
     return sequences, np.where(numbers < ends, numbers, -1), notes
@@ -216,7 +216,7 @@ class LabelledTask(Task, Generic[Input]):
         sequences, notes, limit = self.rows.sequences, self.rows.notes, self.options.length
         unknown = unknown_share(sequences.id_counts(), self.tokenizer)
         cut = {"texts": notes.texts, "cut": notes.cut, "limit": limit}
-        return TokenCounts.of(sequences.lengths, unknown, **cut)
+        return TokenCounts.from_lengths(sequences.lengths, unknown, **cut)
 
     def duplicates(self) -> dict[str, int]:
         """How many examples of each validation and test set are training examples, too."""

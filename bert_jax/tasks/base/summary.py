@@ -51,7 +51,7 @@ class TokenCounts:
     limit: int = 0
 
     @classmethod
-    def of(cls, lengths: np.ndarray, unknown: float, **cut: int) -> "TokenCounts":
+    def from_lengths(cls, lengths: np.ndarray, unknown: float, **cut: int) -> "TokenCounts":
         """The quantiles of lengths, int64 [n] with n at least 1, with the other fields."""
         quantiles = np.quantile(lengths, (0.5, 0.95, 1.0), method="inverted_cdf")
         median, most_rows, longest = quantiles.astype(int).tolist()

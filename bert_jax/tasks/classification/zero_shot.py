@@ -78,7 +78,7 @@ class Entailment:
     contradicts: int
 
     @classmethod
-    def of(cls, description: ModelDescription) -> "Entailment | None":
+    def from_labels(cls, description: ModelDescription) -> "Entailment | None":
         """The labels of a model; None: it has no label entailment, or several."""
         names = [name.lower() for name in label_names(description)]
         found = [number for number, name in enumerate(names) if name.startswith("entail")]
@@ -95,7 +95,7 @@ class Entailment:
         Raises:
             UserError: it has no label entailment, or several.
         """
-        if found := cls.of(description):
+        if found := cls.from_labels(description):
             return found
         raise UserError(
             "the model has no label entailment, which candidate labels need; give one that was "

@@ -164,7 +164,7 @@ class ImageClassificationTask(LabelledTask[ImageFile], Distillable):
         self._targets = self.problem.targets(self.splits.train)
         self._weights = example_weights(self._targets, balanced=self.balanced)
         lengths = np.full(len(self._targets), self.tokens)
-        return TrainingRows(Sequences.of((), self.processor), lengths, self._unchanged)
+        return TrainingRows(Sequences.from_encodings((), self.processor), lengths, self._unchanged)
 
     def _unchanged(self, chosen: np.ndarray, length: int) -> Batch:
         """The batch of some images that are not changed at random."""

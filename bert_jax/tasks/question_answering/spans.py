@@ -55,7 +55,7 @@ class SpanRows:
     report: tuple[str, ...]
 
     @classmethod
-    def of(
+    def from_questions(
         cls, questions: Sequence[Example[Question]], windows: PassageWindows, answer_length: int
     ) -> "SpanRows":
         """Makes the rows of labelled questions.
@@ -103,7 +103,7 @@ class SpanRows:
                 without_answer.extend(tokens is None for _ in rows)
                 yield from rows
 
-        sequences = Sequences.of(encodings(), windows.tokenizer)
+        sequences = Sequences.from_encodings(encodings(), windows.tokenizer)
         total = f"of {len(questions)} training questions"
         report = [
             f"{len(locations)} {total} {what} ({listed(locations)})"

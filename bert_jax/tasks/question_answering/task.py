@@ -177,7 +177,7 @@ class QuestionAnsweringTask(LabelledTask[Question], Distillable):
             windows = PassageWindows(
                 self.tokenizer, self.options.length, options.window_step, options.question_length
             )
-        rows = SpanRows.of(self.splits.train, windows, self.span_options.answer_length)
+        rows = SpanRows.from_questions(self.splits.train, windows, self.span_options.answer_length)
         if not len(rows.sequences.lengths):
             problem = "no training question has an answer that its passage has"
             raise OptionError("data.train", None, "give another file as {data.train}", problem)

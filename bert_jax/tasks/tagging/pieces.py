@@ -201,7 +201,7 @@ def entities(
         strategy: how labels of pieces become those of words.
         ignored: types that are left out.
     """
-    names = TagNames.of(labels)
+    names = TagNames.from_labels(labels)
     found = [
         entity
         for pieces in windows

@@ -221,7 +221,7 @@ class _EncodedSentence(EncodedExample):
 @functools.cache
 def _names_of(labels: tuple[str, ...]) -> TagNames:
     """What the labels of a model stand for; one line says it once, unless it is plain."""
-    names = TagNames.of(labels)
+    names = TagNames.from_labels(labels)
     if names.marks_entities and not names.is_plain and is_main_host():
         say(f"labels of the model: {names.as_text(names.scheme)}")
     return names
@@ -325,7 +325,7 @@ def _conll(options: PredictOptions) -> Sequence[OutputFile[Any, Tagging]]:
 
 def _predictor(model: Model, options: TaggingPredictOptions) -> TagPredictor:
     predictor = TagPredictor(model, options)
-    scheme = TagNames.of(label_names(model.description)).scheme
+    scheme = TagNames.from_labels(label_names(model.description)).scheme
     if options.output_format == CONLL and scheme and not options.scheme:
         # A file that has tags may have them in another one.
         other = "iob2" if scheme == "iob1" else "iob1"

@@ -52,7 +52,7 @@ class TagSet:
     @functools.cached_property
     def names(self) -> TagNames:
         """What the labels stand for."""
-        return TagNames.of(self.labels)
+        return TagNames.from_labels(self.labels)
 
     @functools.cached_property
     def tags(self) -> tuple[str, ...]:
@@ -171,10 +171,10 @@ def find_tag_set(
     require_one_of("data.scheme", scheme, SCHEMES)
     if model_init.is_finished and model_init.description:
         return _finished_tag_set(model_init.description, named)
-    names = TagNames.of(tag for sentence in train for tag in sentence.label or ())
+    names = TagNames.from_labels(tag for sentence in train for tag in sentence.label or ())
     if names.types == {""} or not names.has_prefixes:
         labels = _ordered({*names.tags.values()}, model_init, named)
-        return TagSet(labels, TagNames.of(labels).scheme)
+        return TagSet(labels, TagNames.from_labels(labels).scheme)
     learned = cast(Scheme, scheme)
     if named:
         locations = {
@@ -202,7 +202,7 @@ def _finished_tag_set(description: ModelDescription, named: tuple[str, ...]) -> 
         rule = f"name them in their order with {{data.labels}}, {outputs} in all"
         problem = "the model does not name its tags (id2label in config.json)"
         raise OptionError("data.labels", named, rule, problem)
-    return TagSet(labels, TagNames.of(labels).scheme)
+    return TagSet(labels, TagNames.from_labels(labels).scheme)
 
 
 def _ordered(
@@ -236,7 +236,7 @@ def read_tags(
     """
     sentences = list(sentences)
     own = dict.fromkeys(tag for sentence in sentences for tag in sentence.label or ())
-    names = TagNames.of([*own, *others]).within(own)
+    names = TagNames.from_labels([*own, *others]).within(own)
     changed = any(label != tag for label, tag in names.tags.items())
 
     def read(sentence: Example[Sentence]) -> Example[Sentence]:
@@ -332,7 +332,7 @@ def mask_invalid_transitions(crf_params: CRFParams, labels: Sequence[str]) -> CR
     Training data have none of them, so their scores would hardly be learned. Labels without a
     prefix may stand anywhere.
     """
-    names = TagNames.of(labels)
+    names = TagNames.from_labels(labels)
     if not names.has_prefixes:
         return crf_params
     tags = [names.split(names.tags[label]) for label in labels]

@@ -108,7 +108,7 @@ class TaggedRows:
                 self._rows += _tagged_rows(example, rows, tag_set)
                 yield from rows
 
-        self.sequences = Sequences.of(encodings(), tokenizer)
+        self.sequences = Sequences.from_encodings(encodings(), tokenizer)
         counts = np.zeros(len(tag_set.labels), np.int64)
         for row in self._rows:
             np.add.at(counts, row.labels, 1)
@@ -168,7 +168,7 @@ _METRICS = ("f1", "precision", "recall", "accuracy")
 
 
 def _metric_names(labels: tuple[str, ...]) -> tuple[str, ...]:
-    return _METRICS if TagNames.of(labels).marks_entities else ("accuracy",)
+    return _METRICS if TagNames.from_labels(labels).marks_entities else ("accuracy",)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -274,7 +274,7 @@ class TaggingEvaluator(LabelledEvaluator[Sentence, Tagging]):
         if not names.marks_entities:
             return None
         sides = self.tag_set.comparable(examples, tags)
-        return EntityCounts.of(*(map(names.entity_tags, side) for side in sides))
+        return EntityCounts.from_tags(*(map(names.entity_tags, side) for side in sides))
 
     def _confusion(
         self, examples: Sequence[Example[Sentence]], tags: Sequence[Sequence[str]]

@@ -160,7 +160,7 @@ def test_usual_data_give_no_warning():
 def test_counts():
     assert count_classes(["a", ("a", "b"), (), None, 1.5, 3]) == {"a": 2, "b": 1, "3": 1}
     lengths = np.arange(1, 101)
-    assert TokenCounts.of(lengths, 0.5) == TokenCounts(50, 95, 100, 0.5)
+    assert TokenCounts.from_lengths(lengths, 0.5) == TokenCounts(50, 95, 100, 0.5)
 
 
 @pytest.fixture

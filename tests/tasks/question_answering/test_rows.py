@@ -21,7 +21,9 @@ def ask(question, passage, *answers, location="a:1"):
 @pytest.fixture
 def rows(tokenizer):
     def rows(*questions, answer_length=30, **options):
-        return SpanRows.of(questions, PassageWindows(tokenizer, **options), answer_length)
+        return SpanRows.from_questions(
+            questions, PassageWindows(tokenizer, **options), answer_length
+        )
 
     return rows
 
@@ -122,7 +124,7 @@ def test_positions_are_those_of_the_answer(tokenizer, data):
     last = data.draw(st.integers(first, len(words) - 1))
     answer = " ".join(words[first : last + 1])
     length, step = data.draw(st.integers(6, 40)), data.draw(st.integers(1, 40))
-    rows = SpanRows.of(
+    rows = SpanRows.from_questions(
         [ask("it", passage, (answer, int(starts[first])))],
         PassageWindows(tokenizer, length, step),
         answer_length=99,

@@ -203,7 +203,7 @@ def test_tags_of_the_same_scheme_are_compared_as_predicted():
     gold, predicted = [sentence("B-PER", "I-PER", "O", "B-LOC")], [["I-PER", "I-PER", "O", "I-LOC"]]
     actual = TagSet(IOB2, "iob2").comparable(gold, predicted)
     assert actual == ([gold[0].label], predicted)
-    counts = EntityCounts.of(*actual)
+    counts = EntityCounts.from_tags(*actual)
     assert (counts.accuracy, counts.overall.f1) == (0.5, 1)
     # Labels as the model writes them, and a type without a prefix.
     labels = ("0", "B_PER", "I_PER", "MISC")

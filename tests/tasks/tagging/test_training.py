@@ -86,7 +86,7 @@ def test_names_are_learned(train, experiment, read_rows, tmp_path, use_crf):
     # Tags of the file's own scheme; scored again, they have the same score.
     blocks = [block.split("\r\n") for block in "\r\n".join(columns[2:-1]).split("\r\n\r\n")]
     gold, actual = ([[line.split()[at] for line in lines] for lines in blocks] for at in (2, 3))
-    counts = EntityCounts.of(gold, actual)
+    counts = EntityCounts.from_tags(gold, actual)
     assert (counts.overall.f1, counts.accuracy) == (result["f1"], result["accuracy"])
     assert "ANIMAL: precision:" in (predictions / "validation.report.txt").read_text()
     assert (predictions / "validation.confusion.png").is_file()
