@@ -18,7 +18,7 @@ from bert_jax.data.row_packing import best_fit_decreasing
 from bert_jax.tokenization import Tokenizer
 
 # Pairs that are packed together: the last row of each such part is not full.
-_WINDOW = 1 << 14
+_PAIRS_PER_PART = 1 << 14
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -169,9 +169,9 @@ def _pack(sizes: np.ndarray, length: int, seed: int) -> tuple[np.ndarray, np.nda
     """
     order = permute(np.arange(len(sizes)), len(sizes), derive_key(seed))
     rows, first = np.empty_like(order), 0
-    for start in range(0, len(order), _WINDOW):
-        window = slice(start, start + _WINDOW)
-        rows[window] = first + best_fit_decreasing(sizes[order[window]], lambda size: length)
-        first = int(rows[window].max()) + 1
+    for start in range(0, len(order), _PAIRS_PER_PART):
+        part = slice(start, start + _PAIRS_PER_PART)
+        rows[part] = first + best_fit_decreasing(sizes[order[part]], lambda size: length)
+        first = int(rows[part].max()) + 1
     by_row = np.argsort(rows, kind="stable")
     return order[by_row], rows[by_row]

@@ -22,7 +22,7 @@ _SHORTEST_ROWS = (64, 96, 128)
 # same number of tokens.
 _FULL_BATCH_LENGTH = 128
 
-# Number of texts of a window that decide which of the lengths it has.
+# Number of texts of a chunk that decide which of the lengths it has.
 _SAMPLED_TEXTS = 256
 
 

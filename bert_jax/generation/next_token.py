@@ -155,9 +155,9 @@ def _completing(
     """Which of V tokens at a position would repeat `size` earlier tokens: bool [V]."""
     start = position + 1 - size
     prefix = jax.lax.dynamic_slice(history, (start,), (size - 1,))
-    windows = history[np.arange(len(history) - size + 1)[:, None] + np.arange(size)]
-    matches = jnp.all(windows[:, :-1] == prefix, axis=1)
-    return _one_of(jnp.where(matches, windows[:, -1], NO_TOKEN), vocabulary)
+    ngrams = history[np.arange(len(history) - size + 1)[:, None] + np.arange(size)]
+    matches = jnp.all(ngrams[:, :-1] == prefix, axis=1)
+    return _one_of(jnp.where(matches, ngrams[:, -1], NO_TOKEN), vocabulary)
 
 
 def _without(

@@ -31,8 +31,8 @@ Example = TypeVar("Example")
 Prediction = TypeVar("Prediction")
 Step = TypeVar("Step")
 
-# The maximum number of characters in a window: some 100 MB with their encodings.
-WINDOW_CHARACTERS = 1_000_000
+# The maximum number of characters in a chunk: some 100 MB with their encodings.
+CHUNK_CHARACTERS = 1_000_000
 
 # Further batches are started before the results of a batch are fetched: the first number divided by
 # the number of the model's parameters, at least 1 and at most the second. So a small model need not
@@ -53,7 +53,7 @@ class PredictionBatch:
     """Rows that are computed together.
 
     Attributes:
-        rows: for each row b that is not padding, the index of its example in the window, and its
+        rows: for each row b that is not padding, the index of its example in the chunk, and its
             own among the rows of the example.
         arrays: the arguments of `Predictor.compute`.
     """
@@ -63,7 +63,7 @@ class PredictionBatch:
 
 
 @dataclasses.dataclass(frozen=True)
-class Window(Generic[Example, Prediction]):
+class Chunk(Generic[Example, Prediction]):
     """Examples that were read and sorted by length together, with their predictions.
 
     Attributes:
@@ -85,7 +85,7 @@ class Window(Generic[Example, Prediction]):
 
 
 class _Computation(Generic[Example, Prediction]):
-    """A window from its examples to its predictions.
+    """A chunk from its examples to its predictions.
 
     Attributes:
         encoded: the examples as rows of tokens.
@@ -138,7 +138,7 @@ class _Computation(Generic[Example, Prediction]):
             self.error = self.error or ExampleError(str(error), self._start + index)
             return ExampleError(str(error))
 
-    def window(self) -> Window[Example, Prediction] | None:
+    def result(self) -> Chunk[Example, Prediction] | None:
         """The predictions, if the outputs of all batches are there."""
         if len(self._decoded) < len(self._valid):
             return None
@@ -148,7 +148,7 @@ class _Computation(Generic[Example, Prediction]):
         if most := self._predictor.trained_length:
             rows = (row for each in self._valid.values() for row in each.rows)
             notes = dataclasses.replace(notes, longer=sum(len(row) > most for row in rows))
-        return Window(self._examples, predictions, self._is_full, notes)
+        return Chunk(self._examples, predictions, self._is_full, notes)
 
 
 class Engine(Generic[Example, Prediction]):
@@ -173,7 +173,7 @@ class Engine(Generic[Example, Prediction]):
         Raises:
             OptionError: a device ran out of memory.
         """
-        return [prediction for window in self.run(examples) for prediction in window.predictions]
+        return [prediction for chunk in self.run(examples) for prediction in chunk.predictions]
 
     def predict_encoded(
         self, examples: Sequence[Example], encoded: Sequence[EncodedExample | ExampleError]
@@ -184,15 +184,15 @@ class Engine(Generic[Example, Prediction]):
         (docs/serving.md). A server has compiled all programs of `shapes` and never waits for one.
         For errors see `predict`.
         """
-        window = _Computation(self.predictor, examples, encoded)
+        chunk = _Computation(self.predictor, examples, encoded)
         with self._explained_memory():
             begun = (
                 (batch, self._compute(batch.arrays))
                 for batch in self.batches(encoded, in_shapes=True)
             )
             for batch, outputs in _begun_ahead(begun, self._batches_ahead):
-                window.add(batch, fetch(outputs))
-        complete = window.window()
+                chunk.add(batch, fetch(outputs))
+        complete = chunk.result()
         assert complete is not None
         return complete.predictions
 
@@ -216,23 +216,23 @@ class Engine(Generic[Example, Prediction]):
         strict: bool = False,
         cache: OutputCache | None = None,
         advance: Advance = lambda count: None,
-    ) -> Iterator[Window[Example, Prediction]]:
-        """The predictions of examples of any number, window by window in their order.
+    ) -> Iterator[Chunk[Example, Prediction]]:
+        """The predictions of examples of any number, chunk by chunk in their order.
 
-        While the devices compute, examples are read and encoded one window ahead and no further.
-        The predictions of a window do not depend on the windows before it, to the bit.
+        While the devices compute, examples are read and encoded one chunk ahead and no further.
+        The predictions of a chunk do not depend on the chunks before it, to the bit.
 
         Args:
             examples: the examples, read once; an ExampleError is one that has no rows.
-            strict: whether an example that cannot be predicted ends the windows; else its error is
+            strict: whether an example that cannot be predicted ends the chunks; else its error is
                 its prediction.
             cache: outputs of batches that are read instead of computed, and to which others are
                 added; for a single host.
             advance: see `Advance`.
 
         Raises:
-            ExampleError: with `strict`; if it has no rows, before any example of its window is
-                computed; the windows before it are complete.
+            ExampleError: with `strict`; if it has no rows, before any example of its chunk is
+                computed; the chunks before it are complete.
             NotFiniteError: with `strict`, an output is not finite.
             OptionError: a device ran out of memory.
         """
@@ -242,11 +242,11 @@ class Engine(Generic[Example, Prediction]):
                     outputs = fetch(step.outputs)
                     if cache is not None and not step.is_cached:
                         cache.add(jax.tree.leaves(outputs))
-                    advance(step.window.add(step.batch, outputs))
-                if strict and step.window.error:
-                    raise step.window.error
-                if window := step.window.window():
-                    yield window
+                    advance(step.chunk.add(step.batch, outputs))
+                if strict and step.chunk.error:
+                    raise step.chunk.error
+                if chunk := step.chunk.result():
+                    yield chunk
 
     def batches(
         self, encoded: Sequence[EncodedExample | ExampleError], *, in_shapes: bool = False
@@ -277,16 +277,16 @@ class Engine(Generic[Example, Prediction]):
                 predictor.inputs(arrays | layout.indices, chosen),
             )
 
-    def _windows(self, examples: Iterable[Example]) -> Iterator[_Computation[Example, Prediction]]:
-        """Cuts examples into windows; the end of the examples cuts the last one short."""
+    def _chunks(self, examples: Iterable[Example]) -> Iterator[_Computation[Example, Prediction]]:
+        """Cuts examples into chunks; the end of the examples cuts the last one short."""
         predictor = self.predictor
-        most = predictor.options.batch_size * predictor.window
+        most = predictor.options.batch_size * predictor.chunk_batches
         chosen: list[Example] = []
         start = length = 0
         for example in examples:
             chosen.append(example)
             length += 0 if isinstance(example, ExampleError) else predictor.characters(example)
-            if len(chosen) == most or length >= WINDOW_CHARACTERS:
+            if len(chosen) == most or length >= CHUNK_CHARACTERS:
                 yield _Computation(predictor, chosen, self._encode(chosen), start=start)
                 start, chosen, length = start + len(chosen), [], 0
         if chosen:
@@ -299,25 +299,25 @@ class Engine(Generic[Example, Prediction]):
     def _begin(
         self, examples: Iterable[Example], strict: bool, cache: OutputCache | None
     ) -> Iterator["_Step[Example, Prediction]"]:
-        """Starts the computation of each batch; a window without batches is a step, too."""
+        """Starts the computation of each batch; a chunk without batches is a step, too."""
         structure = None  # of the outputs of a batch
-        for window in self._windows(examples):
-            if strict and window.error:
-                yield _Step(window)
+        for chunk in self._chunks(examples):
+            if strict and chunk.error:
+                yield _Step(chunk)
                 return
             step = None
-            for batch in self.batches(window.encoded):
+            for batch in self.batches(chunk.encoded):
                 leaves = None if cache is None else cache.read()
                 if leaves is None:
-                    step = _Step(window, batch, self._compute(batch.arrays))
+                    step = _Step(chunk, batch, self._compute(batch.arrays))
                 else:
                     if structure is None:
                         structure = jax.tree.structure(self._compute(batch.arrays))
                     outputs = jax.tree.unflatten(structure, leaves)
-                    step = _Step(window, batch, outputs, is_cached=True)
+                    step = _Step(chunk, batch, outputs, is_cached=True)
                 yield step
             if step is None:
-                yield _Step(window)
+                yield _Step(chunk)
 
     def _explained_memory(self) -> contextlib.AbstractContextManager[None]:
         work = f"batches of {self.predictor.options.batch_size} rows"
@@ -335,7 +335,7 @@ class Engine(Generic[Example, Prediction]):
         if not programs_may_overlap(self._mesh):
             return 0
         parameters = sum(leaf.size for leaf in jax.tree.leaves(self.predictor.model.params))
-        most = min(_MOST_BATCHES_AHEAD, self.predictor.window)
+        most = min(_MOST_BATCHES_AHEAD, self.predictor.chunk_batches)
         return max(1, min(_PARAMETERS_AHEAD // max(1, parameters), most))
 
 
@@ -344,13 +344,13 @@ class _Step(Generic[Example, Prediction]):
     """A batch, and its outputs as soon as they are computed.
 
     Attributes:
-        window: the window of its rows.
-        batch: the rows; None: the window has none.
+        chunk: the chunk of its rows.
+        batch: the rows; None: the chunk has none.
         outputs: the result of `Predictor.compute`.
         is_cached: whether the outputs were read from a cache.
     """
 
-    window: _Computation[Example, Prediction]
+    chunk: _Computation[Example, Prediction]
     batch: PredictionBatch | None = None
     outputs: Any = None
     is_cached: bool = False

@@ -13,7 +13,7 @@ from bert_jax.data.unique_ids import UniqueIds
 from bert_jax.errors import UserError
 from bert_jax.inference.engine import Advance, Engine
 from bert_jax.inference.index_models import VectorPredictor, kind_of
-from bert_jax.inference.streams import predict_windows, progress_bar
+from bert_jax.inference.streams import predict_chunks, progress_bar
 from bert_jax.process import say
 from bert_jax.search import vector_writing
 from bert_jax.search.vector_files import Contents
@@ -193,12 +193,10 @@ class _Embedding:
         self._done = block.first + len(block.ids)
         vectors = []
         try:
-            windows = predict_windows(
-                self._engine, block.texts, advance=self._advance, report=False
-            )
-            for window in windows:
-                self._notes = Notes.total([self._notes, window.notes])
-                vectors += [vector for _, vector in window.pairs]
+            chunks = predict_chunks(self._engine, block.texts, advance=self._advance, report=False)
+            for chunk in chunks:
+                self._notes = Notes.total([self._notes, chunk.notes])
+                vectors += [vector for _, vector in chunk.pairs]
         except ExampleError as error:
             name = block.ids[error.index or 0]
             raise UserError(f"document {name!r:.80}: {error.message}") from error

@@ -16,7 +16,7 @@ from bert_jax.data.examples import Candidates, Document, Relevance, Text, texts_
 from bert_jax.data.outputs import Layout, float32_repr, resumable_outputs, to_json
 from bert_jax.data.readers.candidate_lists import distinct, joined, positives_first
 from bert_jax.errors import OptionError
-from bert_jax.inference.engine import Window
+from bert_jax.inference.engine import Chunk
 from bert_jax.inference.index import Index
 from bert_jax.inference.mining_rules import (
     MiningOptions,
@@ -26,7 +26,7 @@ from bert_jax.inference.mining_rules import (
     choose,
     positives,
 )
-from bert_jax.inference.ranking import score_windows
+from bert_jax.inference.ranking import score_chunks
 from bert_jax.inference.streams import progress_bar
 from bert_jax.search.bm25 import WordSearcher
 from bert_jax.search.hits import Hit
@@ -197,7 +197,7 @@ def _scored_queries(
     """The queries with their candidates, and all scores that the options need."""
     blocks = _search_blocks(queries, retriever, options.range_max or 0, how.titles, dropped)
     if reranker is not None:
-        score = functools.partial(score_windows, reranker, options=how)
+        score = functools.partial(score_chunks, reranker, options=how)
         return _rescore(itertools.chain.from_iterable(blocks), options, score)
     if options.scores or options.has_margin:
         similarities = _similarities(retriever, how.titles)
@@ -281,9 +281,9 @@ def _add_vector_scores(
 def _rescore(
     scored: Iterable[ScoredQuery],
     options: MiningOptions,
-    score: Callable[[Iterator[Candidates]], Iterable[Window[Candidates, np.ndarray]]],
+    score: Callable[[Iterator[Candidates]], Iterable[Chunk[Candidates, np.ndarray]]],
 ) -> Iterator[ScoredQuery]:
-    """The queries with the scores of a re-ranker, see `score_windows`."""
+    """The queries with the scores of a re-ranker, see `score_chunks`."""
     waiting = collections.deque[ScoredQuery]()
 
     def texts_of_query(each: ScoredQuery) -> tuple[Text, ...]:
@@ -294,8 +294,8 @@ def _rescore(
             waiting.append(each)
             yield Candidates(each.query.input.query, texts_of_query(each))
 
-    for window in score(examples()):
-        for _, scores in window.pairs:
+    for chunk in score(examples()):
+        for _, scores in chunk.pairs:
             each = waiting.popleft()
             pairs = zip(texts_of_query(each), scores.tolist(), strict=True)
             yield dataclasses.replace(each, scores=dict(pairs))

@@ -190,12 +190,12 @@ def choose(
             kept.append(text)
         else:
             dropped[reason] += 1
-    window = kept[options.range_min : options.range_max]
+    in_range = kept[options.range_min : options.range_max]
     dropped["range_min"] += min(len(kept), options.range_min)
     if options.sampling == "random":
-        order = permute(np.arange(len(window)), len(window), derive_key(options.seed, number))
-        return [window[index] for index in sorted(order[: options.negatives])]
-    return window[: options.negatives]
+        order = permute(np.arange(len(in_range)), len(in_range), derive_key(options.seed, number))
+        return [in_range[index] for index in sorted(order[: options.negatives])]
+    return in_range[: options.negatives]
 
 
 def positives(query: Query) -> tuple[Text, ...]:

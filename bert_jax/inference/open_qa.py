@@ -20,7 +20,7 @@ import numpy as np
 from bert_jax.data.examples import Candidates, Question, texts_of, with_title
 from bert_jax.errors import OptionError, UserError
 from bert_jax.inference.index import Index
-from bert_jax.inference.ranking import score_windows
+from bert_jax.inference.ranking import score_chunks
 from bert_jax.inference.streams import predict_examples
 from bert_jax.search.hits import Hit
 from bert_jax.tasks.base.predictor import BatchOptions, Model, check_head, not_one_string
@@ -149,8 +149,8 @@ class OpenQA:
         if self._reranker is None or not any(passages):
             return passages
         examples = _candidates(texts, passages, self._index.titles)
-        windows = score_windows(self._reranker, examples, self._ranking)
-        scores = (scores.tolist() for window in windows for _, scores in window.pairs)
+        chunks = score_chunks(self._reranker, examples, self._ranking)
+        scores = (scores.tolist() for chunk in chunks for _, scores in chunk.pairs)
         return [_reranked(each, next(scores)) if each else [] for each in passages]
 
     # A string is a sequence of strings, too: the first signature that fits applies.

@@ -17,10 +17,10 @@ from bert_jax.data.readers.lines import STDIN, may_wait
 from bert_jax.data.readers.tables import is_dataset
 from bert_jax.errors import OptionError, UserError
 from bert_jax.files import Request, is_remote
-from bert_jax.inference.engine import Advance, Engine, Window
+from bert_jax.inference.engine import Advance, Chunk, Engine
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.output_cache import model_fingerprint
-from bert_jax.inference.streams import micro_batches, predict_windows, progress_bar
+from bert_jax.inference.streams import micro_batches, predict_chunks, progress_bar
 from bert_jax.process import say
 from bert_jax.tasks import find_task, task_names
 from bert_jax.tasks.base.predict_spec import (
@@ -99,14 +99,14 @@ def predict(
     task, spec = task_of(model, task)
     options = spec.read_options(task, target, values)
     engine: Engine[Any, Any] = Engine(spec.predictor(model, options))
-    windows = functools.partial(predict_windows, engine, strict=options.bad_rows == ERROR)
+    chunks = functools.partial(predict_chunks, engine, strict=options.bad_rows == ERROR)
     with spec.reader.open(source, options) as examples:
         files = Files(source, target, functools.partial(request_of, model, task, options))
-        return predict_stream(examples, windows, spec, options, files, stopped)
+        return predict_stream(examples, chunks, spec, options, files, stopped)
 
 
-Windows = Callable[..., Iterator[Window[Any, Any]]]
-"""(examples, advance=…) → windows with their predictions, see `predict_windows`."""
+Chunks = Callable[..., Iterator[Chunk[Any, Any]]]
+"""(examples, advance=…) → chunks with their predictions, see `predict_chunks`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Files:
 
 def predict_stream(
     examples: Examples[Any],
-    windows: Windows,
+    chunks: Chunks,
     spec: PredictSpec[Any, Any],
     options: PredictOptions,
     files: Files,
@@ -135,7 +135,7 @@ def predict_stream(
     request = None if may_wait(files.source) else files.request
     open_files = functools.partial(resumable_outputs, files.target, request=request)
     with spec.writer(options, open_files) as (write, outputs):
-        return _Job(windows, options, write, outputs, stopped).predict(examples, files.source)
+        return _Job(chunks, options, write, outputs, stopped).predict(examples, files.source)
 
 
 class _Job:
@@ -149,19 +149,19 @@ class _Job:
 
     def __init__(
         self,
-        windows: Windows,
+        chunks: Chunks,
         options: PredictOptions,
         write: Write[Any, Any],
         outputs: Outputs,
         stopped: Callable[[], bool],
     ) -> None:
         self.count, self.bad, self.first = 0, 0, ""
-        self._windows, self._options = windows, options
+        self._chunks, self._options = chunks, options
         self._write, self._outputs = write, outputs
         self._bad_rows = outputs.bad_rows  # what became of those so far
         self._stopped = stopped
         self._digest = hashlib.sha256()
-        # Examples that were read and wait for their prediction, at most two windows.
+        # Examples that were read and wait for their prediction, at most two chunks.
         self._waiting: deque[Example[Any]] = deque()
 
     def predict(self, examples: Examples[Any], source: str | Path) -> int:
@@ -183,18 +183,18 @@ class _Job:
 
         def advance(count: int) -> None:
             show(count)
-            self._check_stop()  # the first prediction of a window may be the last to be computed
+            self._check_stop()  # the first prediction of a chunk may be the last to be computed
 
         try:
-            for window in self._windows(self._inputs(examples), advance=advance):
-                for prediction in window.predictions:
+            for chunk in self._chunks(self._inputs(examples), advance=advance):
+                for prediction in chunk.predictions:
                     example = self._waiting.popleft()
                     if isinstance(prediction, ExampleError):
                         self._write_bad(example, prediction)
                     else:
                         self._write(example, prediction)
                     self._done(example)
-                if window.is_full:
+                if chunk.is_full:
                     self._outputs.mark(self.count, self._digest.hexdigest(), self._bad_rows)
         except ExampleError as error:
             example = self._waiting[before + (error.index or 0) - self.count]

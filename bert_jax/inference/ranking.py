@@ -9,8 +9,8 @@ import numpy as np
 from bert_jax.checkpoints.sentence_transformers.cross_encoder import check_computed
 from bert_jax.data.examples import Candidates, Text, texts_of
 from bert_jax.errors import OptionError, require_at_least
-from bert_jax.inference.engine import Advance, Engine, Window
-from bert_jax.inference.streams import predict_windows
+from bert_jax.inference.engine import Advance, Chunk, Engine
+from bert_jax.inference.streams import predict_chunks
 from bert_jax.models.vectors import SIDES
 from bert_jax.process import say
 from bert_jax.sharding.hosts import is_main_host
@@ -65,27 +65,27 @@ def rank(
     if not texts:
         return []
     options = RankingPredictOptions(batch_size=batch_size, max_length=max_length)
-    (window,) = score_windows(model, [Candidates(query, texts)], options)
-    ((_, scores),) = window.pairs
+    (chunk,) = score_chunks(model, [Candidates(query, texts)], options)
+    ((_, scores),) = chunk.pairs
     best = np.argsort(-scores, kind="stable")[:top_k]
     return [Match(int(n), " ".join(texts_of(texts[n])), float(scores[n])) for n in best]
 
 
-def score_windows(
+def score_chunks(
     model: Model,
     examples: Iterable[Candidates],
     options: RankingPredictOptions,
     *,
     advance: Advance = lambda count: None,
-) -> Iterator[Window[Candidates, np.ndarray]]:
-    """The scores of the documents of each query, float32 [K], see `predict_windows`.
+) -> Iterator[Chunk[Candidates, np.ndarray]]:
+    """The scores of the documents of each query, float32 [K], see `predict_chunks`.
 
     Raises:
         UserError: see `rank`; or `raw_scores` are of vectors.
     """
     if model.description.head in RERANK.heads:
         engine = Engine(CrossEncoderPredictor(model, options))
-        return predict_windows(engine, examples, advance=advance)
+        return predict_chunks(engine, examples, advance=advance)
     if options.raw_scores:
         raise OptionError("raw_scores", True, "vectors have no activation; leave it out")
     check_computed(model.description.other)  # of a cross-encoder without a classifier
@@ -94,7 +94,7 @@ def score_windows(
     if isinstance(kind, TextKind) and is_main_host():
         say_by_vectors()
     query_predictor, document_predictor = (kind.predictor(model, options, side) for side in SIDES)
-    return _vector_windows(kind, query_predictor, document_predictor, examples, advance)
+    return _vector_chunks(kind, query_predictor, document_predictor, examples, advance)
 
 
 @functools.cache
@@ -103,14 +103,14 @@ def say_by_vectors() -> None:
     say("the model is no cross-encoder: documents are ranked by their vectors, as in a search")
 
 
-def _vector_windows(
+def _vector_chunks(
     kind: VectorKind,
     query_predictor: Predictor[Any, Any],
     document_predictor: Predictor[Any, Any],
     examples: Iterable[Candidates],
     advance: Advance,
-) -> Iterator[Window[Candidates, np.ndarray]]:
-    """Windows of some queries; a document of several queries of a window is computed once."""
+) -> Iterator[Chunk[Candidates, np.ndarray]]:
+    """Chunks of some queries; a document of several queries of a chunk is computed once."""
     start, query_notes, notes = 0, Notes(texts=0), Notes(texts=0)
     for chosen in _by_documents(examples):
         for number, example in enumerate(chosen, start):
@@ -127,7 +127,7 @@ def _vector_windows(
         advance(len(chosen))
         query_notes = Notes.total([query_notes, query_counts])
         notes = Notes.total([notes, counts])
-        yield Window(chosen, scores, is_full=True, notes=counts)
+        yield Chunk(chosen, scores, is_full=True, notes=counts)
         start += len(chosen)
     if is_main_host():
         say(*query_predictor.report(query_notes), *document_predictor.report(notes))
@@ -148,6 +148,6 @@ def _by_documents(examples: Iterable[Candidates]) -> Iterator[list[Candidates]]:
 
 
 def _predictions(predictor: Predictor[Any, Any], texts: Sequence[Any]) -> tuple[list[Any], Notes]:
-    windows = list(Engine(predictor).run(texts, strict=True))
-    made = [prediction for window in windows for _, prediction in window.pairs]
-    return made, Notes.total(window.notes for window in windows)
+    chunks = list(Engine(predictor).run(texts, strict=True))
+    made = [prediction for chunk in chunks for _, prediction in chunk.pairs]
+    return made, Notes.total(chunk.notes for chunk in chunks)

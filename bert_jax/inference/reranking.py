@@ -17,7 +17,7 @@ from bert_jax.errors import UserError, listed, require_at_least
 from bert_jax.files.paths import TREC_ENDINGS
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.predict import Files, predict_stream, request_of
-from bert_jax.inference.ranking import score_windows
+from bert_jax.inference.ranking import score_chunks
 from bert_jax.metrics.ranking import Judgements, Run, ranked
 from bert_jax.tasks.ranking.predict import DOCUMENT_IDS, RERANK
 
@@ -123,7 +123,7 @@ def rerank(
         KeyboardInterrupt: `stopped` returned True.
     """
     options: Any = RERANK.read_options("rerank", target, values)
-    windows = functools.partial(score_windows, model, options=options)
+    chunks = functools.partial(score_chunks, model, options=options)
     request = functools.partial(request_of, model, "rerank", options)
     if isinstance(source, FirstSearch):
         opened: contextlib.AbstractContextManager[Examples[Any]] = source.open(options)
@@ -137,7 +137,7 @@ def rerank(
         opened, name = RERANK.reader.open(source, options), source
     with opened as examples:
         files = Files(name, target, request)
-        return predict_stream(examples, windows, RERANK, options, files, stopped)
+        return predict_stream(examples, chunks, RERANK, options, files, stopped)
 
 
 def run_in(target: Path) -> Run:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from tqdm import tqdm
 
-from bert_jax.inference.engine import Advance, Engine, Window
+from bert_jax.inference.engine import Advance, Chunk, Engine
 from bert_jax.inference.output_cache import OutputCache
 from bert_jax.process import new_bar, say
 from bert_jax.sharding.hosts import is_main_host
@@ -24,7 +24,7 @@ _TIMED_ITEMS = 256
 _MAX_WAIT_SECONDS = 0.1
 
 
-def predict_windows(
+def predict_chunks(
     engine: Engine[Example, Prediction],
     examples: Iterable[Example],
     *,
@@ -32,10 +32,10 @@ def predict_windows(
     cache: OutputCache | None = None,
     report: bool = True,
     strict: bool = True,
-) -> Iterator[Window[Example, Prediction]]:
-    """Windows of examples with the prediction of each example, in their order.
+) -> Iterator[Chunk[Example, Prediction]]:
+    """Chunks of examples with the prediction of each example, in their order.
 
-    Examples are read one window ahead and no further, so memory does not grow with their number.
+    Examples are read one chunk ahead and no further, so memory does not grow with their number.
 
     Args:
         engine: the engine of a predictor.
@@ -46,15 +46,15 @@ def predict_windows(
         strict: see `Engine.run`.
 
     Raises:
-        ExampleError: with `strict`, an example cannot be predicted; the windows before it are
+        ExampleError: with `strict`, an example cannot be predicted; the chunks before it are
             complete.
         NotFiniteError: with `strict`, an output is not finite.
         OptionError: a device ran out of memory.
     """
     notes = Notes(texts=0)
-    for window in engine.run(examples, strict=strict, cache=cache, advance=advance):
-        notes = Notes.total([notes, window.notes])
-        yield window
+    for chunk in engine.run(examples, strict=strict, cache=cache, advance=advance):
+        notes = Notes.total([notes, chunk.notes])
+        yield chunk
     if report and is_main_host():
         say(*engine.predictor.report(notes))
 
@@ -67,10 +67,10 @@ def predict_examples(
     cache: OutputCache | None = None,
     report: bool = True,
 ) -> Iterator[Prediction]:
-    """The predictions of `predict_windows`, one for each example."""
+    """The predictions of `predict_chunks`, one for each example."""
     engine = Engine(predictor)
-    for window in predict_windows(engine, examples, advance=advance, cache=cache, report=report):
-        yield from (prediction for _, prediction in window.pairs)
+    for chunk in predict_chunks(engine, examples, advance=advance, cache=cache, report=report):
+        yield from (prediction for _, prediction in chunk.pairs)
 
 
 def micro_batches(items: Iterable[Item]) -> Iterator[Iterator[Item]]:

@@ -10,7 +10,7 @@ import numpy as np
 from bert_jax.data.examples import Stream, Text
 from bert_jax.errors import require_at_least
 from bert_jax.inference.engine import Engine
-from bert_jax.inference.streams import predict_examples, predict_windows, progress_bar
+from bert_jax.inference.streams import predict_chunks, predict_examples, progress_bar
 from bert_jax.metrics.similarity import similarities
 from bert_jax.models.vectors import DOCUMENT, QUERY
 from bert_jax.process import say
@@ -178,11 +178,11 @@ def search(
     (target,) = predict_examples(query_predictor, checked_texts([query]))
     text_predictor = kind.predictor(model, options, DOCUMENT)
     read = Stream(checked_texts(texts))
-    windows = predict_windows(Engine(text_predictor), read)
+    chunks = predict_chunks(Engine(text_predictor), read)
     scores = (
         (str(text), float(kind.similarities([target], [vector])[0, 0]))
-        for window in windows
-        for text, vector in window.pairs
+        for chunk in chunks
+        for text, vector in chunk.pairs
     )
     matches = (Match(index, text, score) for index, (text, score) in enumerate(scores))
     best = heapq.nsmallest(top_k, matches, key=lambda match: (-match.score, match.index))

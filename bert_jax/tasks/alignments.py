@@ -66,7 +66,7 @@ class AlignmentPredictor(Predictor[Text, Alignment]):
     """The cross-attention of the best generation of each text."""
 
     packs_rows = False
-    window = 1
+    chunk_batches = 1
     batch_work = GenerationPredictor.batch_work
 
     def __init__(self, model: Model, options: GeneratePredictOptions) -> None:

@@ -81,7 +81,7 @@ class AttentionsPredictor(TextPredictor[AttentionMaps]):
     """The attention weights of some layers."""
 
     packs_rows = False
-    window = 1
+    chunk_batches = 1
 
     def __init__(self, model: Model, options: AttentionsPredictOptions) -> None:
         """Raises UserError where there is no such layer."""

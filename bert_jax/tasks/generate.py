@@ -73,7 +73,7 @@ class GenerationPredictor(TextPredictor[list[Generation]]):
     """Texts that a model writes for texts, or after prompts; the best generation first.
 
     Samples depend on the seed and the text alone. Of equal texts that are read together, in one
-    window of the engine, each has its own. An encoder-decoder writes an empty text for a text of
+    chunk of the engine, each has its own. An encoder-decoder writes an empty text for a text of
     white space alone; a prompt without a text begins one.
 
     Attributes:

@@ -53,9 +53,9 @@ class TokenStates(ShortRepr):
 class HiddenStatesPredictor(TextPredictor[TokenStates]):
     """The hidden states of some layers."""
 
-    # Packed rows have the hidden states of the last layer only, and windows too few rows to pack.
+    # Packed rows have the hidden states of the last layer only, and chunks too few rows to pack.
     packs_rows = False
-    window = 1
+    chunk_batches = 1
 
     def __init__(self, model: Model, options: HiddenStatesPredictOptions) -> None:
         """Raises UserError where there is no such layer or combination."""

@@ -157,9 +157,9 @@ class TokenVectorsPredictor(TextPredictor[TokenVectorsOfText]):
         width: X of each.
     """
 
-    # The vectors of a window are in memory together: of 256 documents with 200 tokens, 26 MB if
+    # The vectors of a chunk are in memory together: of 256 documents with 200 tokens, 26 MB if
     # their width is 128.
-    window = 8
+    chunk_batches = 8
 
     def __init__(self, model: Model, options: BatchOptions, *, side: str) -> None:
         """For arguments see `LoadedModel.token_vectors`.

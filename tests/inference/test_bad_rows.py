@@ -83,7 +83,7 @@ def test_bad_rows_where_vectors_are_in_order(ask, model, tmp_path):
 
 
 def test_another_option_for_bad_rows_continues_if_there_was_none(model, tmp_path):
-    """A window of 2 × 64 rows is kept when all of it is predicted."""
+    """A chunk of 2 × 64 rows is kept when all of it is predicted."""
     source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     lines = [json.dumps({"id": number, "text": "sun"}) for number in range(300)]
 

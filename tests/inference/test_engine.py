@@ -29,9 +29,9 @@ from bert_jax.tasks.multiple_choice import choice_inputs
 class Lengths(Predictor):
     """Predicts the number of tokens of each row of an example, without a model."""
 
-    def __init__(self, model, encode, *, packs_rows=False, window=2, **sizes):
+    def __init__(self, model, encode, *, packs_rows=False, chunk_batches=2, **sizes):
         super().__init__(model, BatchOptions(**{"batch_size": 2, **sizes}))
-        self.encode, self.packs_rows, self.window = encode, packs_rows, window
+        self.encode, self.packs_rows, self.chunk_batches = encode, packs_rows, chunk_batches
 
     def encode(self, examples): ...
 
@@ -114,7 +114,7 @@ def test_batches_by_hand(batches_of):
     assert arrays["input_ids"].shape == (8, 5)
 
 
-def test_a_stream_without_end_is_read_one_window_ahead(texts_of):
+def test_a_stream_without_end_is_read_one_chunk_ahead(texts_of):
     read = []
 
     def texts(*words):
@@ -122,15 +122,15 @@ def test_a_stream_without_end_is_read_one_window_ahead(texts_of):
             read.append(number)
             yield "sun " * words[number % len(words)]
 
-    predictions = predict_examples(texts_of(window=3), texts(0, 1, 2, 3, 4))
+    predictions = predict_examples(texts_of(chunk_batches=3), texts(0, 1, 2, 3, 4))
     first = list(itertools.islice(predictions, 12))
     assert [length for _, (length,) in first] == [number % 5 + 2 for number in range(12)]
     assert len(read) == 12 + 6
-    # A window of long texts is short.
+    # A chunk of long texts is short.
     read.clear()
-    next(Engine(texts_of(window=64, parameters=110_000_000)).run(texts(300_000)))
+    next(Engine(texts_of(chunk_batches=64, parameters=110_000_000)).run(texts(300_000)))
     assert len(read) == 2
-    *_, last = Engine(texts_of(window=3)).run(["sun"] * 7)
+    *_, last = Engine(texts_of(chunk_batches=3)).run(["sun"] * 7)
     assert (len(last.examples), last.is_full) == (1, False)
 
 
@@ -204,19 +204,19 @@ def test_predictions_by_hand_in_order(texts_of):
     assert Engine(texts_of()).predict(TEXTS) == expected
     assert Engine(texts_of()).predict([]) == list(predict_examples(texts_of(), [])) == []
     texts = ["sun " * (number % 29) for number in range(50)]
-    packed = Engine(texts_of(batch_size=4, window=8, packs_rows=True)).predict(texts)
+    packed = Engine(texts_of(batch_size=4, chunk_batches=8, packs_rows=True)).predict(texts)
     assert [lengths for _, lengths in packed] == [[number % 29 + 2] for number in range(50)]
 
 
 def test_an_error_is_that_of_its_example_alone(texts_of):
     engine = Engine(texts_of())
-    bad = [7, None, ["a", "b"], ("a", "b", "c")]  # two windows of four, one without any text
+    bad = [7, None, ["a", "b"], ("a", "b", "c")]  # two chunks of four, one without any text
     results = engine.predict(["sun", 7, "a sea", *bad, "sun"])
     assert str(results[1]) == "7 is no text; give a string or a pair of strings"
     assert [isinstance(each, ExampleError) for each in results] == [0, 1, 0, 1, 1, 1, 1, 0]
     assert [results[index] for index in (0, 2, 7)] == [("sun", [3]), ("a", [4]), ("sun", [3])]
     assert [str(each)[:4] for each in engine.predict([None, 3, 3, 3, 3])] == ["None", *["3 is"] * 4]
-    # A stream ends at the first, after the window before.
+    # A stream ends at the first, after the chunk before.
     stream, computed = predict_examples(engine.predictor, [*["sun"] * 5, 7, *["sun"] * 5]), []
     with pytest.raises(ExampleError, match=r"^example 5: 7 is no text") as caught:
         computed.extend(stream)
@@ -247,7 +247,7 @@ def test_an_error_while_decoding_is_that_of_its_example_alone(texts_of):
         assert list(map(str, Engine(make(error)).predict_encoded(texts, encoded))) == [
             "('sun', [3])", str(error), "('a', [4])"
         ]  # fmt: skip
-    # A stream ends at it, after the window before, with its number or, of a number, its type.
+    # A stream ends at it, after the chunk before, with its number or, of a number, its type.
     for error, expected in (
         (NotFiniteError("the scores are not finite"), "^the scores are not finite$"),
         (UserError("no word fits"), "^example 9: no word fits$"),
@@ -259,11 +259,11 @@ def test_an_error_while_decoding_is_that_of_its_example_alone(texts_of):
 
 
 @pytest.mark.parametrize(
-    ("parameters", "window", "ahead"),
+    ("parameters", "chunk_batches", "ahead"),
     [(1, 64, 16), (1, 3, 3), (20_000_000, 64, 3), (110_000_000, 64, 1)],
 )
-def test_batches_of_a_small_model_are_begun_ahead(texts_of, parameters, window, ahead):
-    predictor = texts_of(batch_size=2, window=window, parameters=parameters)
+def test_batches_of_a_small_model_are_begun_ahead(texts_of, parameters, chunk_batches, ahead):
+    predictor = texts_of(batch_size=2, chunk_batches=chunk_batches, parameters=parameters)
     begun, done = [], []
     predictor.compute = lambda batch: begun.append(None) or Lengths.compute(predictor, batch)
 

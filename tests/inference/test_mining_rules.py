@@ -65,7 +65,7 @@ def test_random_negatives_depend_on_the_seed_and_the_query_alone():
     assert drawn == [chosen(options, number=number)[0] for number in range(600)]
     assert drawn != [chosen({**options, "seed": 1}, number=number)[0] for number in range(600)]
     counts = collections.Counter(drawn)
-    # Every pair in the window is as likely: 100 times, with a deviation of 9.
+    # Every pair in the range is as likely: 100 times, with a deviation of 9.
     assert set(counts) == {"bc", "bd", "be", "cd", "ce", "de"}
     assert max(abs(count - 100) for count in counts.values()) < 36
     assert chosen({**options, "negatives": 4})[0] == "bcde"

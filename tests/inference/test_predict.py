@@ -175,7 +175,7 @@ def test_an_array_is_a_regular_file(model, tmp_path):
         predict(model, "embed", tmp_path / "in.jsonl", "-", options)
 
 
-def test_order_and_count_over_many_windows(ask):
+def test_order_and_count_over_many_chunks(ask):
     rows = [{"id": number, "text": "sun " * (number * 7 % 31)} for number in range(200)]
     records = ask("embed", as_lines(rows))
     assert [record["id"] for record in records] == list(range(200))
@@ -187,7 +187,7 @@ def test_order_and_count_over_many_windows(ask):
 
 
 def test_a_stopped_prediction_is_continued(ask, model, tmp_path, capsys):
-    """A window of 2 × 64 rows is kept when all of it is predicted."""
+    """A chunk of 2 × 64 rows is kept when all of it is predicted."""
     rows = [{"id": number, "text": "sun " * (number % 4)} for number in range(300)]
     options = {"progress": False, "batch_size": 2}
     source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"

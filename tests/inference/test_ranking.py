@@ -17,7 +17,7 @@ from bert_jax.families.bert import REQUIRED_IN_RELATIVES
 from bert_jax.families.family import find_family
 from bert_jax.inference import ranking
 from bert_jax.inference.loading import convert
-from bert_jax.inference.ranking import score_windows
+from bert_jax.inference.ranking import score_chunks
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.text_vectors import TextVectors
 from bert_jax.parity.compare import compare
@@ -106,19 +106,19 @@ def test_scores_in_half_precision_have_the_digits_of_float32(cross_encoder, tmp_
 
 @pytest.mark.parametrize("kind", ["cross_encoder", "encoder"])
 def test_many_queries(kind, request, monkeypatch):
-    """Windows in order; the errors of a list name the query."""
+    """Chunks in order; the errors of a list name the query."""
     monkeypatch.setattr("bert_jax.inference.ranking._DOCUMENTS", 3)
     model = request.getfixturevalue(kind)
     queries = [Candidates(text, tuple(DOCUMENTS[n:])) for n, text in enumerate(("a", "it", "sun"))]
     done, options = [], RankingPredictOptions(batch_size=2)
-    windows = [*score_windows(model, queries, options, advance=done.append)]
-    scores = [prediction for window in windows for _, prediction in window.pairs]
+    chunks = [*score_chunks(model, queries, options, advance=done.append)]
+    scores = [prediction for chunk in chunks for _, prediction in chunk.pairs]
     assert sum(done) == 3
     for example, actual in zip(queries, scores, strict=True):
         by_index = sorted(model.rank(example.query, example.documents), key=lambda m: m.index)
         np.testing.assert_allclose(actual, [match.score for match in by_index], rtol=1e-5)
     with pytest.raises(ExampleError, match="example 3: the query has no documents; give one"):
-        [*score_windows(model, [*queries, Candidates("a", ())], options)]
+        [*score_chunks(model, [*queries, Candidates("a", ())], options)]
 
 
 def test_refused_ranking(cross_encoder, encoder, make_model):

@@ -30,7 +30,7 @@ from bert_jax.tokenization.image_processor import ImageProcessor
 
 Prediction = TypeVar("Prediction")
 
-# Of a window, see `Predictor.characters`: its unit is some 100 bytes in memory.
+# Of a chunk, see `Predictor.characters`: its unit is some 100 bytes in memory.
 _BYTES_PER_CHARACTER = 100
 
 

@@ -211,7 +211,7 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
         model: the model to predict with.
         options: sizes of the batches.
         packs_rows: whether `compute` takes packed rows, which have only the last hidden states.
-        window: number of batches that are sorted by length together.
+        chunk_batches: number of batches of a chunk, whose rows are sorted by length together.
         batch_work: see `data.prediction_batches.least_work_batches`.
         default_length: default of `options.max_length`, see `BatchOptions.limit`.
         most_tokens: maximum in rows of an example that overlap; None: no limit. A server sets it.
@@ -219,9 +219,9 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
     """
 
     packs_rows = True
-    # Outputs of a window wait on the host until it is their turn. It is 1 where they are large: the
+    # Outputs of a chunk wait on the host until it is their turn. It is 1 where they are large: the
     # attention weights of BERT-base for 512 tokens are 151 MB a text.
-    window = 64
+    chunk_batches = 64
     batch_work = 256
     default_length: int | None = None
     most_tokens: int | None = None

@@ -103,7 +103,7 @@ class PairPredictor(Predictor[Pair, PairPrediction]):
     """The vectors of both texts of each pair, and the scores of a classifier, if there is one."""
 
     # A pair has two rows, so a batch holds half as many examples.
-    window = Predictor.window // 2
+    chunk_batches = Predictor.chunk_batches // 2
 
     def __init__(
         self,

@@ -72,14 +72,14 @@ def _pieces(paragraph: str, language: str | None) -> Iterator[str]:
 
     start = 0
     while start < len(paragraph):
-        window = paragraph[start : start + PIECE_CHARACTERS]
+        part = paragraph[start : start + PIECE_CHARACTERS]
         is_last = start + PIECE_CHARACTERS >= len(paragraph)
-        sentences = [window] if language is None else sentencex.segment(language, window)
+        sentences = [part] if language is None else sentencex.segment(language, part)
         if not is_last and len(sentences) > 1:
-            # The last one may continue beyond the window, so the next window begins with it.
+            # The last one may continue beyond the part, so the next part begins with it.
             sentences = sentences[:-1]
         elif not is_last:
-            sentences = [window[: window.rfind(" ", 1) + 1] or window]
+            sentences = [part[: part.rfind(" ", 1) + 1] or part]
         yield from sentences
         start += sum(map(len, sentences))
 
