@@ -40,7 +40,6 @@ from bert_jax.tasks.base.task import Sums, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tasks.embed import TextPreparation, stored_length
-from bert_jax.tasks.similarity.evaluators import PairEvaluator, find_evaluator
 from bert_jax.tasks.similarity.objectives import (
     ContrastiveObjective,
     CosentObjective,
@@ -49,6 +48,7 @@ from bert_jax.tasks.similarity.objectives import (
     Objective,
     SoftmaxObjective,
 )
+from bert_jax.tasks.similarity.pair_metrics import PairMetrics, find_metrics
 from bert_jax.tasks.similarity.predict import (
     PREDICT,
     PairPrediction,
@@ -106,7 +106,7 @@ class SimilarityData(LabelledData, TextOptions):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SimilarityEvaluator(LabelledEvaluator[Pair, PairPrediction]):
-    """The metrics of a `PairEvaluator`, and the mean loss.
+    """The metrics of a `PairMetrics`, and the mean loss.
 
     Attributes:
         objective: loss and its labels.
@@ -128,11 +128,11 @@ class SimilarityEvaluator(LabelledEvaluator[Pair, PairPrediction]):
     def metrics(
         self, examples: list[Example[Pair]], predictions: list[PairPrediction]
     ) -> dict[str, float]:
-        """The metrics of the evaluator, and the mean loss if it is defined for the labels."""
+        """The metrics of the vectors, and the mean loss if it is defined for the labels."""
         vectors = np.stack([prediction.vectors for prediction in predictions])
         scores = [prediction.logits for prediction in predictions if prediction.logits is not None]
         logits = np.stack(scores) if scores else None
-        metrics = self._evaluator(examples).metrics(vectors, logits)
+        metrics = self._pair_metrics(examples).metrics(vectors, logits)
         if not self.objective.can_evaluate(examples):
             return metrics
         targets = self.objective.targets(examples)
@@ -142,17 +142,17 @@ class SimilarityEvaluator(LabelledEvaluator[Pair, PairPrediction]):
         return {"loss": float(np.mean(jax.device_get(losses), dtype=np.float64)), **metrics}
 
     def metric_names(self, examples: list[Example[Pair]]) -> Iterable[str]:
-        names = self._evaluator(examples).metric_names
+        names = self._pair_metrics(examples).metric_names
         if not self.objective.can_evaluate(examples):
             return names
         self.objective.targets(examples)  # labels of the wrong kind are refused
         return "loss", *names
 
     def baseline_metrics(self, examples: list[Example[Pair]]) -> dict[str, float]:
-        return self._evaluator(examples).baselines()
+        return self._pair_metrics(examples).baselines()
 
-    def _evaluator(self, examples: list[Example[Pair]]) -> PairEvaluator:
-        return find_evaluator(examples, self.objective.labels, self.description.vectors.similarity)
+    def _pair_metrics(self, examples: list[Example[Pair]]) -> PairMetrics:
+        return find_metrics(examples, self.objective.labels, self.description.vectors.similarity)
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
@@ -259,13 +259,13 @@ def create(config: TaskConfig[SimilarityData], model_init: ModelInit) -> Similar
     if not model_init.is_finished:
         splits = dataclasses.replace(splits, train=objective.select(splits.train))
     similarity = description.vectors.similarity
-    evaluator = find_evaluator(splits.validation[0].examples, objective.labels, similarity)
+    pair_metrics = find_metrics(splits.validation[0].examples, objective.labels, similarity)
     return SimilarityTask(
         splits=splits,
         tokenizer=tokenizer,
         description=description,
         execution=model_init.execution,
-        options=labelled_options(config, evaluator.metric_names[0]),
+        options=labelled_options(config, pair_metrics.metric_names[0]),
         objective=objective,
     )
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bert_jax.data.examples import Example
-from bert_jax.tasks.similarity.evaluators import find_evaluator
+from bert_jax.tasks.similarity.pair_metrics import find_metrics
 
 # Cosines 1, 0.6, 0 and -1.
 VECTORS = np.array(
@@ -43,11 +43,11 @@ LOGITS = np.array([[0, 1], [1, 0], [1, 0], [1, 0]], np.float32)
     ],
 )  # fmt: skip
 def test_metrics_of_labels(labels, classes, logits, metrics, baselines):
-    evaluator = find_evaluator(pairs(*labels), classes)
-    actual = evaluator.metrics(VECTORS, logits)
+    pair_metrics = find_metrics(pairs(*labels), classes)
+    actual = pair_metrics.metrics(VECTORS, logits)
     assert actual == metrics
     assert list(actual) == list(metrics)  # the first one chooses the best checkpoint
-    assert evaluator.baselines() == baselines
+    assert pair_metrics.baselines() == baselines
 
 
 @pytest.mark.parametrize(
@@ -59,17 +59,17 @@ def test_metrics_of_labels(labels, classes, logits, metrics, baselines):
     ],
 )
 def test_classes_that_are_numbers(labels, classes, best):
-    assert find_evaluator(pairs(*labels), classes).metric_names[0] == best
+    assert find_metrics(pairs(*labels), classes).metric_names[0] == best
 
 
 def test_pairs_that_belong_together():
-    evaluator = find_evaluator(pairs(None, None, None), ())
+    pair_metrics = find_metrics(pairs(None, None, None), ())
     east, north, west = [1, 0], [0, 1], [-1, 0]
     vectors = np.array([[east, east], [north, west], [west, north]], np.float32)
     # "the cat" has two answers: the first pair has rank 1, the others rank 2.
     mean = (1 + 1 / 2 + 1 / 2) / 3
     expected = {"mean_reciprocal_rank": mean, "accuracy@1": 1 / 3}
-    assert evaluator.metrics(vectors, None) == pytest.approx(expected)
+    assert pair_metrics.metrics(vectors, None) == pytest.approx(expected)
     chance = (1 + 1 / 2 + 1 / 3) / 3
     expected = {"mean_reciprocal_rank_chance": chance, "accuracy@1_chance": 1 / 3}
-    assert evaluator.baselines() == pytest.approx(expected)
+    assert pair_metrics.baselines() == pytest.approx(expected)

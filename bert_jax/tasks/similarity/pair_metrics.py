@@ -1,11 +1,11 @@
 """The metrics of the vectors of pairs, which depend on the kind of labels of the pairs.
 
-numbers    `EmbeddingSimilarityEvaluator`: correlations of similarity and label
-1 and 0    `BinaryClassificationEvaluator`, for similar and other pairs: average precision of the
-                  similarity, and the accuracy at the threshold that is best for exactly these pairs
-classes    `LabelAccuracyEvaluator`: accuracy of the classifier, if there is one; the mean
+numbers    `CorrelationMetrics`: correlations of similarity and label
+1 and 0    `BinaryMetrics`, for similar and other pairs: average precision of the similarity,
+           and the accuracy at the threshold that is best for exactly these pairs
+classes    `ClassMetrics`: accuracy of the classifier, if there is one; the mean
            similarity of each class, as `cosine_<class>`
-none       `RetrievalEvaluator`, for pairs that belong together: the mean reciprocal rank of a
+none       `RetrievalMetrics`, for pairs that belong together: the mean reciprocal rank of a
            text's second text among all second texts, and how often it has rank 1 (accuracy@1)
 
 Vectors are compared by the similarity function of the model, most often the cosine. Source of the
@@ -30,7 +30,7 @@ from bert_jax.metrics.similarity import (
 from bert_jax.tasks.similarity.objectives import numbers_of, text_numbers
 
 
-class PairEvaluator(abc.ABC):
+class PairMetrics(abc.ABC):
     """The metrics of a set of pairs.
 
     Attributes:
@@ -67,10 +67,10 @@ class PairEvaluator(abc.ABC):
         """Metrics without a model, as `<metric>_<baseline>`."""
 
 
-def find_evaluator(
+def find_metrics(
     examples: Sequence[Example[Pair]], classes: tuple[str, ...], similarity: str = "cosine"
-) -> PairEvaluator:
-    """The evaluator for the labels of some pairs.
+) -> PairMetrics:
+    """The metrics for the labels of some pairs.
 
     Args:
         examples: at least one pair.
@@ -79,21 +79,21 @@ def find_evaluator(
     """
     labels = {example.label for example in examples}
     if None in labels:
-        return RetrievalEvaluator(examples, similarity)
+        return RetrievalMetrics(examples, similarity)
     if classes and labels <= set(classes):
-        return LabelAccuracyEvaluator(examples, similarity, classes)
+        return ClassMetrics(examples, similarity, classes)
     try:
         numbers = {float(label) for label in labels}
     except (TypeError, ValueError):
-        return LabelAccuracyEvaluator(examples, similarity, classes)
+        return ClassMetrics(examples, similarity, classes)
     return (
-        BinaryClassificationEvaluator(examples, similarity)
+        BinaryMetrics(examples, similarity)
         if numbers <= {0, 1}
-        else EmbeddingSimilarityEvaluator(examples, similarity)
+        else CorrelationMetrics(examples, similarity)
     )
 
 
-class EmbeddingSimilarityEvaluator(PairEvaluator):
+class CorrelationMetrics(PairMetrics):
     """For degrees of similarity: how they correlate with the similarity of the vectors."""
 
     metric_names = ("spearman", "pearson")
@@ -106,7 +106,7 @@ class EmbeddingSimilarityEvaluator(PairEvaluator):
         return {"spearman_overlap": spearman(numbers_of(self.examples), _overlaps(self.examples))}
 
 
-class BinaryClassificationEvaluator(PairEvaluator):
+class BinaryMetrics(PairMetrics):
     """For labels 0 and 1: how well the similarity of the vectors separates them."""
 
     metric_names = ("average_precision", "best_accuracy", "best_threshold")
@@ -125,7 +125,7 @@ class BinaryClassificationEvaluator(PairEvaluator):
         }
 
 
-class LabelAccuracyEvaluator(PairEvaluator):
+class ClassMetrics(PairMetrics):
     """For classes: accuracy of the classifier, and the mean similarity of each class."""
 
     def __init__(
@@ -151,7 +151,7 @@ class LabelAccuracyEvaluator(PairEvaluator):
         return {"accuracy_majority": most / len(self._gold)} if self._classes else {}
 
 
-class RetrievalEvaluator(PairEvaluator):
+class RetrievalMetrics(PairMetrics):
     """For pairs without labels: the rank of the second text among all second texts."""
 
     metric_names = ("mean_reciprocal_rank", "accuracy@1")
