@@ -20,7 +20,7 @@ from bert_jax.files import Request, is_remote
 from bert_jax.inference.engine import Advance, Chunk, Engine
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.output_cache import model_fingerprint
-from bert_jax.inference.streams import micro_batches, predict_chunks, progress_bar
+from bert_jax.inference.streams import bursts, predict_chunks, progress_bar
 from bert_jax.process import say
 from bert_jax.tasks import find_task, task_names
 from bert_jax.tasks.base.predict_spec import (
@@ -171,7 +171,7 @@ class _Job:
             self._skip(following, source)
         enabled = self._options.progress
         with progress_bar(examples.estimated_total, enabled=enabled, initial=self.count) as show:
-            for batch in micro_batches(following) if may_wait(source) else (following,):
+            for batch in bursts(following) if may_wait(source) else (following,):
                 self._predict(batch, show)
         if self.bad:
             how = "marked" if self._options.bad_rows == MARK else "skipped"

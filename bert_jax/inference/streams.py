@@ -19,7 +19,7 @@ Item = TypeVar("Item")
 Example = TypeVar("Example")
 Prediction = TypeVar("Prediction")
 
-# A micro-batch ends when the waits for this many items add up to more than this time.
+# A burst ends when the waits for this many items add up to more than this time.
 _TIMED_ITEMS = 256
 _MAX_WAIT_SECONDS = 0.1
 
@@ -73,7 +73,7 @@ def predict_examples(
         yield from (prediction for _, prediction in chunk.pairs)
 
 
-def micro_batches(items: Iterable[Item]) -> Iterator[Iterator[Item]]:
+def bursts(items: Iterable[Item]) -> Iterator[Iterator[Item]]:
     """Splits a stream into iterators; only the first item of each may be long in coming.
 
     As long as items arrive quickly, they share an iterator. A thread reads a few items ahead. Each
@@ -94,7 +94,7 @@ def micro_batches(items: Iterable[Item]) -> Iterator[Iterator[Item]]:
         except BaseException as error:
             arrived.put(error)
 
-    def micro_batch() -> Iterator[Item]:
+    def burst() -> Iterator[Item]:
         nonlocal ended
         following, count, left = arrived.get(), 0, _MAX_WAIT_SECONDS
         while not isinstance(following, BaseException) and following:
@@ -114,7 +114,7 @@ def micro_batches(items: Iterable[Item]) -> Iterator[Iterator[Item]]:
     # A daemon thread: the end of the program does not wait for a source that may have no end.
     threading.Thread(target=read, daemon=True).start()
     while not ended:
-        yield micro_batch()
+        yield burst()
 
 
 @contextlib.contextmanager

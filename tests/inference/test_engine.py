@@ -1,4 +1,4 @@
-"""Examples in batches of similar length; predictions or errors in order; micro-batches."""
+"""Examples in batches of similar length; predictions or errors in order; bursts."""
 
 import itertools
 import threading
@@ -17,7 +17,7 @@ from bert_jax.errors import NotFiniteError, UserError
 from bert_jax.inference.engine import Engine
 from bert_jax.inference.evaluation import evaluate
 from bert_jax.inference.predict import predict, task_of
-from bert_jax.inference.streams import micro_batches, predict_examples
+from bert_jax.inference.streams import bursts, predict_examples
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks import classification, fill_mask, multiple_choice
 from bert_jax.tasks.base.predictor import BatchOptions, EncodedExample, ExampleError, Predictor
@@ -377,21 +377,21 @@ def test_too_little_memory_is_one_line_with_its_remedy(texts_of):
     assert line.endswith("; lower batch_size or max_length")
 
 
-def test_micro_batches_have_all_items_in_order():
-    assert [item for batch in micro_batches(range(10_000)) for item in batch] == [*range(10_000)]
-    assert [list(batch) for batch in micro_batches([])] == [[]]
+def test_bursts_have_all_items_in_order():
+    assert [item for batch in bursts(range(10_000)) for item in batch] == [*range(10_000)]
+    assert [list(batch) for batch in bursts([])] == [[]]
 
     def slow():
         for number in range(50):
             time.sleep(0.02)  # each item comes soon, and all of them do not
             yield number
 
-    batches = [list(batch) for batch in micro_batches(slow())]
+    batches = [list(batch) for batch in bursts(slow())]
     assert [number for batch in batches for number in batch] == list(range(50))
     assert len(batches) > 3
 
 
-def test_a_micro_batch_does_not_wait_for_the_next_item():
+def test_a_burst_does_not_wait_for_the_next_item():
     answered = threading.Event()
 
     def source():
@@ -401,7 +401,7 @@ def test_a_micro_batch_does_not_wait_for_the_next_item():
         yield "three"
         raise ValueError("the fourth")
 
-    batches = micro_batches(source())
+    batches = bursts(source())
     items = []
     while len(items) < 2:  # in two, should the machine be slow
         items += list(next(batches))
