@@ -64,7 +64,7 @@ def _map(model: "LoadedModel", options: argparse.Namespace) -> "Page":
     import numpy as np
 
     from bert_jax.data.examples import texts_of
-    from bert_jax.inference.streams import predict_examples
+    from bert_jax.inference.engine import predict_examples
     from bert_jax.pictures.vector_map import METHODS, map_page
     from bert_jax.tasks.embed import PREDICT
 

@@ -1,4 +1,4 @@
-"""Predictions for lists of examples; `inference.streams` has streams of any length above it."""
+"""Predictions for lists of examples, and for streams of any length in constant memory."""
 
 import contextlib
 import dataclasses
@@ -21,7 +21,8 @@ from bert_jax.data.prediction_batches import (
 )
 from bert_jax.errors import NotFiniteError, UserError
 from bert_jax.inference.output_cache import OutputCache
-from bert_jax.sharding.hosts import fetch, same_on_all_hosts
+from bert_jax.process import say
+from bert_jax.sharding.hosts import fetch, is_main_host, same_on_all_hosts
 from bert_jax.sharding.mesh import batch_parts, explain_out_of_memory, programs_may_overlap
 from bert_jax.sharding.rules import on_mesh
 from bert_jax.tasks.base.predictor import EncodedExample, ExampleError, Notes, Predictor
@@ -144,7 +145,7 @@ class _Computation(Generic[Example, Prediction]):
             return None
         decoded = [self._decoded.get(index, each) for index, each in enumerate(self.encoded)]
         predictions = map_valid(decoded, self._predictor.predictions)
-        notes = Notes.total(each.notes for each in self._valid.values())
+        notes = Notes.total([each.notes for each in self._valid.values()])
         if most := self._predictor.trained_length:
             rows = (row for each in self._valid.values() for row in each.rows)
             notes = dataclasses.replace(notes, longer=sum(len(row) > most for row in rows))
@@ -216,11 +217,13 @@ class Engine(Generic[Example, Prediction]):
         strict: bool = False,
         cache: OutputCache | None = None,
         advance: Advance = lambda count: None,
+        report: bool = False,
     ) -> Iterator[Chunk[Example, Prediction]]:
         """The predictions of examples of any number, chunk by chunk in their order.
 
-        While the devices compute, examples are read and encoded one chunk ahead and no further.
-        The predictions of a chunk do not depend on the chunks before it, to the bit.
+        While the devices compute, examples are read and encoded one chunk ahead and no further, so
+        memory does not grow with their number. The predictions of a chunk do not depend on the
+        chunks before it, to the bit.
 
         Args:
             examples: the examples, read once; an ExampleError is one that has no rows.
@@ -229,6 +232,7 @@ class Engine(Generic[Example, Prediction]):
             cache: outputs of batches that are read instead of computed, and to which others are
                 added; for a single host.
             advance: see `Advance`.
+            report: whether lines on stderr say at the end how many examples were cut or empty.
 
         Raises:
             ExampleError: with `strict`; if it has no rows, before any example of its chunk is
@@ -236,6 +240,7 @@ class Engine(Generic[Example, Prediction]):
             NotFiniteError: with `strict`, an output is not finite.
             OptionError: a device ran out of memory.
         """
+        notes = Notes(texts=0)
         with self._explained_memory():
             for step in _begun_ahead(self._begin(examples, strict, cache), self._batches_ahead):
                 if step.batch is not None:
@@ -246,7 +251,10 @@ class Engine(Generic[Example, Prediction]):
                 if strict and step.chunk.error:
                     raise step.chunk.error
                 if chunk := step.chunk.result():
+                    notes = Notes.total([notes, chunk.notes])
                     yield chunk
+        if report and is_main_host():
+            say(*self.predictor.report(notes))
 
     def batches(
         self, encoded: Sequence[EncodedExample | ExampleError], *, in_shapes: bool = False
@@ -337,6 +345,22 @@ class Engine(Generic[Example, Prediction]):
         parameters = sum(leaf.size for leaf in jax.tree.leaves(self.predictor.model.params))
         most = min(_MOST_BATCHES_AHEAD, self.predictor.chunk_batches)
         return max(1, min(_PARAMETERS_AHEAD // max(1, parameters), most))
+
+
+def predict_examples(
+    predictor: Predictor[Example, Prediction],
+    examples: Iterable[Example],
+    *,
+    advance: Advance = lambda count: None,
+    cache: OutputCache | None = None,
+    report: bool = True,
+) -> Iterator[Prediction]:
+    """The prediction of each example in their order, see `Engine.run` with `strict`."""
+    chunks = Engine(predictor).run(
+        examples, strict=True, cache=cache, advance=advance, report=report
+    )
+    for chunk in chunks:
+        yield from (prediction for _, prediction in chunk.pairs)
 
 
 @dataclasses.dataclass(frozen=True)

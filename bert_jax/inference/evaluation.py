@@ -9,8 +9,8 @@ from jax.sharding import Mesh
 from bert_jax.data.examples import Example
 from bert_jax.errors import OptionError
 from bert_jax.files import Journal, atomic_directory, write_atomically
+from bert_jax.inference.engine import predict_examples
 from bert_jax.inference.output_cache import OutputCache
-from bert_jax.inference.streams import predict_examples
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.sharding.mesh import explain_out_of_memory
 from bert_jax.tasks.base.labelled_options import config_keys

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from bert_jax.data.examples import Text
-from bert_jax.inference.streams import predict_examples
+from bert_jax.inference.engine import predict_examples
 from bert_jax.tasks.alignments import Alignment, AlignmentPredictor
 from bert_jax.tasks.base.generation_options import GenerationOptions
 from bert_jax.tasks.base.predictor import Model, not_one_string

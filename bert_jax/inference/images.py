@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable
 
-from bert_jax.inference.streams import predict_examples
+from bert_jax.inference.engine import predict_examples
 from bert_jax.tasks.attention_rollout import AttentionRollout, RolloutPredictor
 from bert_jax.tasks.base.image_rows import image_files
 from bert_jax.tasks.base.predictor import BatchOptions, Model, not_one_string

@@ -17,8 +17,8 @@ from bert_jax.data.outputs import float32_repr
 from bert_jax.errors import OptionError, UserError, listed, require_at_least
 from bert_jax.files import as_path, locked
 from bert_jax.inference import index_models, indexing
+from bert_jax.inference.engine import predict_examples
 from bert_jax.inference.index_options import IndexOptions
-from bert_jax.inference.streams import predict_examples
 from bert_jax.search import searchers, vector_writing
 from bert_jax.search.hits import Hit
 from bert_jax.search.searchers import Searchers

@@ -13,7 +13,7 @@ from bert_jax.data.unique_ids import UniqueIds
 from bert_jax.errors import UserError
 from bert_jax.inference.engine import Advance, Engine
 from bert_jax.inference.index_models import VectorPredictor, kind_of
-from bert_jax.inference.streams import predict_chunks, progress_bar
+from bert_jax.inference.streams import progress_bar
 from bert_jax.process import say
 from bert_jax.search import vector_writing
 from bert_jax.search.vector_files import Contents
@@ -193,7 +193,7 @@ class _Embedding:
         self._done = block.first + len(block.ids)
         vectors = []
         try:
-            chunks = predict_chunks(self._engine, block.texts, advance=self._advance, report=False)
+            chunks = self._engine.run(block.texts, strict=True, advance=self._advance)
             for chunk in chunks:
                 self._notes = Notes.total([self._notes, chunk.notes])
                 vectors += [vector for _, vector in chunk.pairs]

@@ -14,8 +14,8 @@ from bert_jax.errors import UserError
 from bert_jax.files import as_path
 from bert_jax.inference import generation, images, module_calls, ranking, resizing, vectors
 from bert_jax.inference import index as indexes
+from bert_jax.inference.engine import predict_examples
 from bert_jax.inference.origin import Origin, load_again, parts_of
-from bert_jax.inference.streams import predict_examples
 from bert_jax.process import say
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tasks.attentions import AttentionMaps, AttentionsPredictOptions, AttentionsPredictor

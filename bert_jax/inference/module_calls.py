@@ -6,7 +6,7 @@ import numpy as np
 
 from bert_jax.data.examples import Pair, Text
 from bert_jax.data.padding import pad
-from bert_jax.inference.streams import predict_examples
+from bert_jax.inference.engine import predict_examples
 from bert_jax.tasks.base.predictor import BatchOptions, ExampleError, Model, not_one_string
 from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tasks.next_sentence import NextSentencePredictor

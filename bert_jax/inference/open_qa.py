@@ -19,9 +19,9 @@ import numpy as np
 
 from bert_jax.data.examples import Candidates, Question, texts_of, with_title
 from bert_jax.errors import OptionError, UserError
+from bert_jax.inference.engine import predict_examples
 from bert_jax.inference.index import Index
 from bert_jax.inference.ranking import score_chunks
-from bert_jax.inference.streams import predict_examples
 from bert_jax.search.hits import Hit
 from bert_jax.tasks.base.predictor import BatchOptions, Model, check_head, not_one_string
 from bert_jax.tasks.question_answering.predict import (

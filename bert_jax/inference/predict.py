@@ -20,7 +20,7 @@ from bert_jax.files import Request, is_remote
 from bert_jax.inference.engine import Advance, Chunk, Engine
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.output_cache import model_fingerprint
-from bert_jax.inference.streams import bursts, predict_chunks, progress_bar
+from bert_jax.inference.streams import bursts, progress_bar
 from bert_jax.process import say
 from bert_jax.tasks import find_task, task_names
 from bert_jax.tasks.base.predict_spec import (
@@ -99,14 +99,14 @@ def predict(
     task, spec = task_of(model, task)
     options = spec.read_options(task, target, values)
     engine: Engine[Any, Any] = Engine(spec.predictor(model, options))
-    chunks = functools.partial(predict_chunks, engine, strict=options.bad_rows == ERROR)
+    chunks = functools.partial(engine.run, strict=options.bad_rows == ERROR, report=True)
     with spec.reader.open(source, options) as examples:
         files = Files(source, target, functools.partial(request_of, model, task, options))
         return predict_stream(examples, chunks, spec, options, files, stopped)
 
 
 Chunks = Callable[..., Iterator[Chunk[Any, Any]]]
-"""(examples, advance=…) → chunks with their predictions, see `predict_chunks`."""
+"""(examples, advance=…) → chunks with their predictions, see `Engine.run`."""
 
 
 @dataclasses.dataclass(frozen=True)

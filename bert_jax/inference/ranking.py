@@ -10,7 +10,6 @@ from bert_jax.checkpoints.sentence_transformers.cross_encoder import check_compu
 from bert_jax.data.examples import Candidates, Text, texts_of
 from bert_jax.errors import OptionError, require_at_least
 from bert_jax.inference.engine import Advance, Chunk, Engine
-from bert_jax.inference.streams import predict_chunks
 from bert_jax.models.vectors import SIDES
 from bert_jax.process import say
 from bert_jax.sharding.hosts import is_main_host
@@ -78,14 +77,14 @@ def score_chunks(
     *,
     advance: Advance = lambda count: None,
 ) -> Iterator[Chunk[Candidates, np.ndarray]]:
-    """The scores of the documents of each query, float32 [K], see `predict_chunks`.
+    """The scores of the documents of each query, float32 [K], see `Engine.run`.
 
     Raises:
         UserError: see `rank`; or `raw_scores` are of vectors.
     """
     if model.description.head in RERANK.heads:
         engine = Engine(CrossEncoderPredictor(model, options))
-        return predict_chunks(engine, examples, advance=advance)
+        return engine.run(examples, strict=True, advance=advance, report=True)
     if options.raw_scores:
         raise OptionError("raw_scores", True, "vectors have no activation; leave it out")
     check_computed(model.description.other)  # of a cross-encoder without a classifier

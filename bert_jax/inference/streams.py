@@ -1,4 +1,4 @@
-"""Predictions for streams of examples of any length, in their order and in constant memory."""
+"""Streams of examples: in bursts as they arrive, with a progress bar."""
 
 import contextlib
 import queue
@@ -9,68 +9,14 @@ from typing import TypeVar
 
 from tqdm import tqdm
 
-from bert_jax.inference.engine import Advance, Chunk, Engine
-from bert_jax.inference.output_cache import OutputCache
-from bert_jax.process import new_bar, say
-from bert_jax.sharding.hosts import is_main_host
-from bert_jax.tasks.base.predictor import Notes, Predictor
+from bert_jax.inference.engine import Advance
+from bert_jax.process import new_bar
 
 Item = TypeVar("Item")
-Example = TypeVar("Example")
-Prediction = TypeVar("Prediction")
 
 # A burst ends when the waits for this many items add up to more than this time.
 _TIMED_ITEMS = 256
 _MAX_WAIT_SECONDS = 0.1
-
-
-def predict_chunks(
-    engine: Engine[Example, Prediction],
-    examples: Iterable[Example],
-    *,
-    advance: Advance = lambda count: None,
-    cache: OutputCache | None = None,
-    report: bool = True,
-    strict: bool = True,
-) -> Iterator[Chunk[Example, Prediction]]:
-    """Chunks of examples with the prediction of each example, in their order.
-
-    Examples are read one chunk ahead and no further, so memory does not grow with their number.
-
-    Args:
-        engine: the engine of a predictor.
-        examples: the examples, read once.
-        advance: see `Engine.run`.
-        cache: see `Engine.run`.
-        report: whether a line says at the end how many examples were cut or empty.
-        strict: see `Engine.run`.
-
-    Raises:
-        ExampleError: with `strict`, an example cannot be predicted; the chunks before it are
-            complete.
-        NotFiniteError: with `strict`, an output is not finite.
-        OptionError: a device ran out of memory.
-    """
-    notes = Notes(texts=0)
-    for chunk in engine.run(examples, strict=strict, cache=cache, advance=advance):
-        notes = Notes.total([notes, chunk.notes])
-        yield chunk
-    if report and is_main_host():
-        say(*engine.predictor.report(notes))
-
-
-def predict_examples(
-    predictor: Predictor[Example, Prediction],
-    examples: Iterable[Example],
-    *,
-    advance: Advance = lambda count: None,
-    cache: OutputCache | None = None,
-    report: bool = True,
-) -> Iterator[Prediction]:
-    """The predictions of `predict_chunks`, one for each example."""
-    engine = Engine(predictor)
-    for chunk in predict_chunks(engine, examples, advance=advance, cache=cache, report=report):
-        yield from (prediction for _, prediction in chunk.pairs)
 
 
 def bursts(items: Iterable[Item]) -> Iterator[Iterator[Item]]:

@@ -9,8 +9,8 @@ import numpy as np
 
 from bert_jax.data.examples import Stream, Text
 from bert_jax.errors import require_at_least
-from bert_jax.inference.engine import Engine
-from bert_jax.inference.streams import predict_chunks, predict_examples, progress_bar
+from bert_jax.inference.engine import Engine, predict_examples
+from bert_jax.inference.streams import progress_bar
 from bert_jax.metrics.similarity import similarities
 from bert_jax.models.vectors import DOCUMENT, QUERY
 from bert_jax.process import say
@@ -178,7 +178,7 @@ def search(
     (target,) = predict_examples(query_predictor, checked_texts([query]))
     text_predictor = kind.predictor(model, options, DOCUMENT)
     read = Stream(checked_texts(texts))
-    chunks = predict_chunks(Engine(text_predictor), read)
+    chunks = Engine(text_predictor).run(read, strict=True, report=True)
     scores = (
         (str(text), float(kind.similarities([target], [vector])[0, 0]))
         for chunk in chunks

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from bert_jax.data.examples import Example
 from bert_jax.data.readers.tables import Record
 from bert_jax.errors import NotFiniteError, UserError
-from bert_jax.inference.engine import Engine
+from bert_jax.inference.engine import Engine, predict_examples
 from bert_jax.inference.evaluation import evaluate
 from bert_jax.inference.predict import predict, task_of
-from bert_jax.inference.streams import bursts, predict_examples
+from bert_jax.inference.streams import bursts
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks import classification, fill_mask, multiple_choice
 from bert_jax.tasks.base.predictor import BatchOptions, EncodedExample, ExampleError, Predictor

@@ -14,8 +14,8 @@ from bert_jax.data.readers.candidate_columns import RankingOptions
 from bert_jax.data.readers.open_questions import read_passages
 from bert_jax.errors import UserError
 from bert_jax.families.dpr import READER
+from bert_jax.inference.engine import predict_examples
 from bert_jax.inference.index_options import IndexOptions
-from bert_jax.inference.streams import predict_examples
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.base.predictor import BatchOptions
 from bert_jax.tasks.question_answering.predict import AnswerPredictOptions, SpanPredictor

@@ -5,8 +5,8 @@ import contextlib
 import numpy as np
 import pytest
 
+from bert_jax.inference.engine import predict_examples
 from bert_jax.inference.output_cache import OutputCache, cached_beside
-from bert_jax.inference.streams import predict_examples
 from bert_jax.tasks.base.predictor import BatchOptions
 from bert_jax.tasks.classification.predict import LabelPredictor
 

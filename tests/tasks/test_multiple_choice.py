@@ -11,7 +11,7 @@ import pytest
 import bert_jax
 from bert_jax.data.examples import Choices
 from bert_jax.errors import UserError
-from bert_jax.inference.streams import predict_examples
+from bert_jax.inference.engine import predict_examples
 from bert_jax.tasks.base.model_init import heads_to_reinitialize
 from bert_jax.tasks.base.predictor import BatchOptions, ExampleError, Notes
 from bert_jax.tasks.multiple_choice import ChoiceEncoder, ChoicePredictor, best_choice

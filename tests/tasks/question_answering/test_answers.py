@@ -11,7 +11,7 @@ import pytest
 
 from bert_jax.data.examples import Question
 from bert_jax.errors import UserError
-from bert_jax.inference.streams import predict_examples
+from bert_jax.inference.engine import predict_examples
 from bert_jax.tasks.base.predictor import ExampleError
 from bert_jax.tasks.question_answering.predict import (
     Answer,

@@ -6,7 +6,7 @@ import pytest
 
 import bert_jax
 from bert_jax.data.examples import Candidates
-from bert_jax.inference.streams import predict_examples
+from bert_jax.inference.engine import predict_examples
 from bert_jax.models.heads.reader import ReaderOutput
 from bert_jax.tasks.base.predictor import BatchOptions
 from bert_jax.tasks.reader.predict import PassageRows, ReaderPredictor

@@ -15,8 +15,8 @@ from bert_jax.errors import OptionError, UserError
 from bert_jax.experiment import Experiment
 from bert_jax.families.dpr import FAMILY as PASSAGES
 from bert_jax.families.dpr import QUESTIONS
+from bert_jax.inference.engine import predict_examples
 from bert_jax.inference.evaluation import evaluate
-from bert_jax.inference.streams import predict_examples
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.text_vectors import TextVectors
 from bert_jax.models.surgery import without_padding

@@ -10,7 +10,7 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.inference import vectors as searching
-from bert_jax.inference.streams import predict_examples
+from bert_jax.inference.engine import predict_examples
 from bert_jax.models.heads.text_vectors import TextVectors
 from bert_jax.models.vectors import Normalize
 from bert_jax.tasks.base.predictor import ExampleError

@@ -13,8 +13,8 @@ import bert_jax
 from bert_jax.data.examples import Example, Sentence
 from bert_jax.errors import OptionError, UserError
 from bert_jax.files.manifest import MANIFEST
+from bert_jax.inference.engine import predict_examples
 from bert_jax.inference.predict import predict
-from bert_jax.inference.streams import predict_examples
 from bert_jax.models.head import with_fields
 from bert_jax.tasks.base.predictor import ExampleError
 from bert_jax.tasks.tagging.predict import PREDICT, TaggingPredictOptions, TagPredictor
