@@ -178,7 +178,6 @@ def test_the_best_span_of_the_most_relevant_passage_with_a_token(tokenizer):
     assert (answer.span.text, answer.span.start) == ("the the the the", 0)
 
 
-@pytest.mark.slow
 def test_packed_rows_have_the_same_loss(task):
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
     inputs = task.inputs(batch)

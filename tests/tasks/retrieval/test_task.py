@@ -163,7 +163,6 @@ def test_two_views_of_a_text(make_task, tmp_path):
     assert (differences[batch["weights"] > 0] > 1e-3).all()
 
 
-@pytest.mark.slow
 def test_packed_rows_change_nothing(make_task):
     task = make_task(ROWS * 2)
     batch = next(task.train_batches(0, 1, host=0, hosts=1))
