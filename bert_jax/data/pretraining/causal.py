@@ -7,7 +7,7 @@ import numpy as np
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.pretraining.corpus import CorpusSplit
 from bert_jax.data.pretraining.examples import CorpusExamples
-from bert_jax.data.pretraining.stream import TokenStream, WindowPlan
+from bert_jax.data.pretraining.stream import TokenStream
 from bert_jax.errors import require_at_least
 
 
@@ -79,17 +79,17 @@ class CausalExamples(CorpusExamples):
         super().__init__(options.seed)
         self.options = options
         self._is_separated, self._padding_id = separator_id is not None, padding_id
-        self._stream = TokenStream(split, separator_id)
-        self._plan = WindowPlan(
-            split, self._stream, options.length, cross_documents=True, weighted=weighted
+        self._stream = TokenStream(
+            split, options.length, separator_id, cross_documents=True, weighted=weighted
         )
-        self.examples_per_epoch = self._plan.examples_per_epoch
+        self.examples_per_epoch = self._stream.examples_per_epoch
 
     def examples(self, numbers: np.ndarray) -> Batch:
         """The examples with these numbers, int64 [B]."""
-        windows, length = self._plan.windows(self._drawn(numbers).indices), self.options.length
-        ids, documents = self._stream.read(windows.start, length + 1)
-        is_token = np.arange(length) < (windows.end - windows.start)[:, None]
+        starts, ends = self._stream.windows(self._drawn(numbers).indices)
+        length = self.options.length
+        ids, documents = self._stream.read(starts, length + 1)
+        is_token = np.arange(length) < (ends - starts)[:, None]
         has_label = is_token
         if not self._is_separated:
             has_label = is_token & (documents[:, 1:] == documents[:, :-1])

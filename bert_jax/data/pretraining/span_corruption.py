@@ -19,7 +19,7 @@ from bert_jax.data.padding import filled
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.pretraining.corpus import CorpusSplit
 from bert_jax.data.pretraining.examples import CorpusExamples
-from bert_jax.data.pretraining.stream import TokenStream, WindowPlan
+from bert_jax.data.pretraining.stream import TokenStream
 from bert_jax.errors import OptionError, require_at_least, require_between
 
 # Indices of the random numbers of an example.
@@ -214,23 +214,18 @@ class SpanExamples(CorpusExamples):
             problem += f"{len(tokens.sentinels)} sentinels <extra_id_0>, <extra_id_1>, …"
             rule = "use another tokenizer, raise {data.mean_span_length}, or lower {data.length}"
             raise OptionError("data.mean_span_length", options.mean_span_length, rule, problem)
-        self._stream = TokenStream(split, None)
-        self._plan = WindowPlan(
-            split,
-            self._stream,
-            self._longest,
-            cross_documents=options.cross_documents,
-            weighted=weighted,
+        self._stream = TokenStream(
+            split, self._longest, cross_documents=options.cross_documents, weighted=weighted
         )
-        self.examples_per_epoch = self._plan.examples_per_epoch
+        self.examples_per_epoch = self._stream.examples_per_epoch
 
     def examples(self, numbers: np.ndarray) -> Batch:
         """The examples with these numbers, int64 [B]."""
         drawn, tokens = self._drawn(numbers), self._tokens
-        windows = self._plan.windows(drawn.indices)
-        lengths = windows.end - windows.start
+        starts, ends = self._stream.windows(drawn.indices)
+        lengths = ends - starts
         is_noise = draw_noise(lengths, drawn.keys, self.options)  # [B, W]
-        ids, _ = self._stream.read(windows.start, is_noise.shape[1])
+        ids, _ = self._stream.read(starts, is_noise.shape[1])
         is_token = np.arange(is_noise.shape[1]) < lengths[:, None]
         texts, text_lengths = replace_runs(ids, is_noise, is_token, tokens, self.options.length)
         labels, label_lengths = replace_runs(ids, ~is_noise, is_token, tokens, self._target_length)

@@ -7,8 +7,6 @@ With a separator (GPT's end of a text), it stands before each document and after
 Otherwise the documents follow each other. Sentences and words do not matter to a window.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from bert_jax.data.pretraining.corpus import CorpusSplit
@@ -16,22 +14,30 @@ from bert_jax.data.pretraining.pairs import source_repeats
 from bert_jax.errors import UserError
 
 
-class Windows(NamedTuple):
-    """Ranges of the stream, int64 [B] each."""
-
-    start: np.ndarray
-    end: np.ndarray
-
-
 class TokenStream:
-    """The tokens of a split, by their position in the stream."""
+    """The tokens of a split, and windows of its units, each longest but the last of a unit.
 
-    def __init__(self, split: CorpusSplit, separator: int | None) -> None:
-        """Maps positions to documents.
+    Attributes:
+        examples_per_epoch: number of windows of an epoch, with those that are repeated.
+    """
+
+    def __init__(
+        self,
+        split: CorpusSplit,
+        longest: int,
+        separator: int | None = None,
+        *,
+        cross_documents: bool,
+        weighted: bool = True,
+    ) -> None:
+        """Maps positions to documents, and counts the windows.
 
         Args:
-            split: documents of the split.
+            split: documents and sources of the split.
+            longest: number of tokens of a window.
             separator: id of the token between documents; None: there is none.
+            cross_documents: whether a unit is all documents of a source, or one document.
+            weighted: whether sources are repeated according to their weights (not in evaluation).
 
         Raises:
             UserError: the split has no documents.
@@ -43,7 +49,28 @@ class TokenStream:
         self._extra = int(separator is not None)  # tokens before each document
         # The position of each document, separator included, and of the end; int64 [documents + 1].
         first_tokens = np.asarray(split.sentence_offsets, np.int64)[documents]
-        self.documents = first_tokens + self._extra * np.arange(len(documents))
+        self._documents = first_tokens + self._extra * np.arange(len(documents))
+        repeats = source_repeats(split, split.document_tokens)
+        units = np.arange(len(documents))
+        if cross_documents:
+            units = np.unique(split.source_documents)  # a source may have no document
+            repeats = repeats[units[:-1]]
+        self._bounds, self._longest = self._documents[units], longest
+        self._windows = -(-np.diff(self._bounds) // longest)
+        counts = np.ceil(self._windows * repeats).astype(np.int64) if weighted else self._windows
+        self._first_example = np.concatenate([[0], np.cumsum(counts)])
+        self.examples_per_epoch = int(self._first_example[-1])
+
+    def windows(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The start and the end of windows, int64 [B] each.
+
+        Args:
+            indices: int64 [B], their indices in an epoch, in [0, examples_per_epoch).
+        """
+        unit = np.searchsorted(self._first_example, indices, side="right") - 1
+        number = (indices - self._first_example[unit]) % self._windows[unit]
+        starts = self._bounds[unit] + number * self._longest
+        return starts, np.minimum(starts + self._longest, self._bounds[unit + 1])
 
     def read(self, starts: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
         """The tokens from some positions on.
@@ -57,53 +84,9 @@ class TokenStream:
             belongs to the document after it. Beyond the end they are arbitrary.
         """
         positions = starts[:, None] + np.arange(width)
-        document = np.searchsorted(self.documents, positions, side="right") - 1
+        document = np.searchsorted(self._documents, positions, side="right") - 1
         ids = self._tokens.take(positions - self._extra * (document + 1), mode="clip")
         ids = ids.astype(np.int32)
         if self._separator is not None:
-            ids[positions == self.documents[document]] = self._separator
+            ids[positions == self._documents[document]] = self._separator
         return ids, document
-
-
-class WindowPlan:
-    """Consecutive windows of the units of a stream, each longest but the last of a unit.
-
-    Attributes:
-        examples_per_epoch: number of windows of an epoch, with those that are repeated.
-    """
-
-    def __init__(
-        self,
-        split: CorpusSplit,
-        stream: TokenStream,
-        longest: int,
-        *,
-        cross_documents: bool,
-        weighted: bool = True,
-    ) -> None:
-        """Counts the windows.
-
-        Args:
-            split: documents and sources of the split.
-            stream: the tokens of the same split.
-            longest: number of tokens of a window.
-            cross_documents: whether a unit is all documents of a source, or one document.
-            weighted: whether sources are repeated according to their weights (not in evaluation).
-        """
-        repeats = source_repeats(split, split.document_tokens)
-        units = np.arange(len(stream.documents))
-        if cross_documents:
-            units = np.unique(split.source_documents)  # a source may have no document
-            repeats = repeats[units[:-1]]
-        self._bounds, self._longest = stream.documents[units], longest
-        self._windows = -(-np.diff(self._bounds) // longest)
-        counts = np.ceil(self._windows * repeats).astype(np.int64) if weighted else self._windows
-        self._first_example = np.concatenate([[0], np.cumsum(counts)])
-        self.examples_per_epoch = int(self._first_example[-1])
-
-    def windows(self, indices: np.ndarray) -> Windows:
-        """The windows with these indices in an epoch, int64 [B], in [0, examples_per_epoch)."""
-        unit = np.searchsorted(self._first_example, indices, side="right") - 1
-        number = (indices - self._first_example[unit]) % self._windows[unit]
-        start = self._bounds[unit] + number * self._longest
-        return Windows(start, np.minimum(start + self._longest, self._bounds[unit + 1]))
