@@ -3,6 +3,7 @@
 import collections
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from tqdm import tqdm
 
@@ -15,6 +16,7 @@ from bert_jax.tokenization.interface import (
     BYTE_LEVEL_BPE,
     GPT2,
     MARIAN,
+    SENTENCEPIECE,
     T5,
     WORDPIECE,
     Tokenizer,
@@ -71,30 +73,18 @@ def train_tokenizer(
     report: Callable[[OptionError], object],
 ) -> Tokenizer:
     """Trains a tokenizer of `options.kind` from texts; see `train_vocabulary`."""
-    size, kind = options.vocab_size, options.kind
-    if kind == GPT2:
-        return tokenization.train_gpt2(texts, vocab_size=size)
-    if kind == BYTE_LEVEL_BPE:
-        return tokenization.train_byte_level_bpe(texts, vocab_size=size)
-    lowercase, coverage = options.lowercase, options.character_coverage
-    if kind == T5:
-        return tokenization.train_t5(
-            texts, vocab_size=size, lowercase=lowercase, character_coverage=coverage
-        )
-    if kind == WORDPIECE:
-        return tokenization.train_wordpiece(
-            texts, vocab_size=size, lowercase=lowercase, character_coverage=coverage, report=report
-        )
-    train: Callable[..., Tokenizer] = tokenization.train_sentencepiece
-    if kind == MARIAN:
-        train = tokenization.train_marian
-    return train(
-        texts,
-        vocab_size=size,
-        lowercase=lowercase,
-        model_type=options.model_type,
-        character_coverage=coverage,
-    )
+    alphabet = {"lowercase": options.lowercase, "character_coverage": options.character_coverage}
+    typed = {**alphabet, "model_type": options.model_type}
+    trainers: dict[str, tuple[Callable[..., Tokenizer], dict[str, Any]]] = {
+        WORDPIECE: (tokenization.train_wordpiece, {**alphabet, "report": report}),
+        SENTENCEPIECE: (tokenization.train_sentencepiece, typed),
+        BYTE_LEVEL_BPE: (tokenization.train_byte_level_bpe, {}),
+        GPT2: (tokenization.train_gpt2, {}),
+        T5: (tokenization.train_t5, alphabet),
+        MARIAN: (tokenization.train_marian, typed),
+    }
+    train, others = trainers[options.kind]
+    return train(texts, vocab_size=options.vocab_size, **others)
 
 
 def unknown_pieces(
