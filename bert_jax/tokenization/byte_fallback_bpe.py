@@ -6,7 +6,7 @@ All of it is in a `tokenizer.json`. Source: Hugging Face transformers, models/ge
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from bert_jax.errors import UserError
 from bert_jax.tokenization.bpe_files import Merge, read_bpe
@@ -44,6 +44,7 @@ class ByteFallbackBPETokenizer(LibraryTokenizer):
 
     class_description = Description(SpecialTokens({"unk_token": Token("<unk>")}), BARE_TEMPLATE)
     _word_markers = (WORD_MARKER,)
+    _no_words = "BPE with pieces for bytes", "which no merge makes", ""
 
     def __init__(
         self,
@@ -94,12 +95,6 @@ class ByteFallbackBPETokenizer(LibraryTokenizer):
         self._word_library = copy_of(library)
         self._word_library.normalizer = normalizers.Sequence(
             [normalizers.Prepend(WORD_MARKER), normalizers.Replace(" ", WORD_MARKER)]
-        )
-
-    def _with_pieces(self, words: Sequence[str]) -> Self:
-        raise UserError(
-            "words: BPE with pieces for bytes cannot take new words, which no merge makes; add "
-            "them as markers (whole=True), recognised anywhere in a text"
         )
 
     def fingerprint(self) -> str:

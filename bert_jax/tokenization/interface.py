@@ -56,6 +56,8 @@ class Tokenizer(abc.ABC):
     _pieces: list[str]
     # How pieces begin that begin a word.
     _word_markers: tuple[str, ...] = ()
+    # A kind that cannot take words, why, and what can be done beside markers.
+    _no_words = "a SentencePiece model", "which have no learned scores", ", or train a new model"
 
     @property
     def template(self) -> Template:
@@ -371,9 +373,10 @@ class Tokenizer(abc.ABC):
 
     def _with_pieces(self, words: Sequence[str]) -> Self:
         """This tokenizer with more words, without `whole`, see `with_words`."""
+        kind, reason, otherwise = self._no_words
         raise UserError(
-            "words: a SentencePiece model cannot take new words, which have no learned scores; add "
-            "them as markers (whole=True), recognised anywhere in a text, or train a new model"
+            f"words: {kind} cannot take new words, {reason}; add them as markers (whole=True), "
+            f"recognised anywhere in a text{otherwise}"
         )
 
     @abc.abstractmethod

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from bert_jax.errors import UserError
 from bert_jax.tokenization.bpe_files import Merge, read_bpe, write_bpe
@@ -33,6 +33,7 @@ class OpenAIGPTTokenizer(LibraryTokenizer):
     """
 
     class_description = Description(SpecialTokens({"unk_token": Token("<unk>")}), BARE_TEMPLATE)
+    _no_words = "the BPE of GPT-1", "which no merge makes", ", or train a new vocabulary"
 
     def __init__(
         self,
@@ -72,12 +73,6 @@ class OpenAIGPTTokenizer(LibraryTokenizer):
 
         library.decoder = decoders.BPEDecoder(suffix=WORD_END)
         library.post_processor = self._template_processor()
-
-    def _with_pieces(self, words: Sequence[str]) -> Self:
-        raise UserError(
-            "words: the BPE of GPT-1 cannot take new words, which no merge makes; add them as "
-            "markers (whole=True), recognised anywhere in a text, or train a new vocabulary"
-        )
 
     def fingerprint(self) -> str:
         """A hash of vocabulary, merges and added tokens, equal for all files of `save`."""
