@@ -3,15 +3,15 @@
 import dataclasses
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
 
 from bert_jax.errors import OptionError, UserError
 from bert_jax.files import as_path, fetch, read_json_object
 from bert_jax.files.paths import DESCRIPTION
-from bert_jax.tokenization.description import Description, SpecialIds, SpecialTokens
-from bert_jax.tokenization.encoding import Pieces, Template
+from bert_jax.tokenization.description import Description, SpecialTokens
+from bert_jax.tokenization.encoding import Template
 from bert_jax.tokenization.image_processing import ImageProcessing, Size
 from bert_jax.tokenization.interface import Tokenizer
 
@@ -19,6 +19,13 @@ IMAGES = "images"
 """The kind that a family names in the place of a kind of tokenizer."""
 
 IMAGE_PROCESSOR_FILE = "preprocessor_config.json"
+
+
+def _refuse(*arguments: object, **options: object) -> NoReturn:
+    """Stands in the place of each method for texts."""
+    raise UserError(
+        "the model reads images and has no tokenizer; give images, or a model that reads text"
+    )
 
 
 class ImageProcessor(Tokenizer):
@@ -33,6 +40,8 @@ class ImageProcessor(Tokenizer):
     vocab_size = 0
     description = Description(SpecialTokens({}), Template("A", "A B"))
     _pieces: list[str] = []  # noqa: RUF012 - no piece is ever added
+    special_ids = property(_refuse)
+    to_pieces = encode_sentences = decode = token_to_id = _with_added = _with_pieces = _refuse
 
     def __init__(
         self,
@@ -54,10 +63,6 @@ class ImageProcessor(Tokenizer):
         self._size, self._file = size, file
         self._stored = file and file.read_bytes()
 
-    @property
-    def special_ids(self) -> SpecialIds:  # type: ignore[override]
-        _refuse()
-
     @functools.cached_property
     def processing(self) -> ImageProcessing:
         """How an image becomes pixels; without fields it is resized, and scaled to -1 … 1.
@@ -77,24 +82,6 @@ class ImageProcessor(Tokenizer):
         """Height and width of the pixels; None: they depend on the image."""
         return self.processing.output_size
 
-    def to_pieces(self, texts: Sequence[str]) -> list[Pieces]:
-        _refuse()
-
-    def encode_sentences(self, sentences: Sequence[str]) -> list[list[int]]:
-        _refuse()
-
-    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        _refuse()
-
-    def token_to_id(self, token: str) -> int | None:
-        _refuse()
-
-    def _with_added(self, description: Description) -> Self:
-        _refuse()
-
-    def _with_pieces(self, words: Sequence[str]) -> Self:
-        _refuse()
-
     def fingerprint(self) -> str:
         """The same for files with the same steps, however they spell them."""
         steps = dataclasses.replace(self.processing, other={})
@@ -107,12 +94,6 @@ class ImageProcessor(Tokenizer):
         if self.fields:
             content = json.dumps(self.fields, indent=2, sort_keys=True) + "\n"  # as transformers
             (folder / IMAGE_PROCESSOR_FILE).write_bytes(self._stored or content.encode())
-
-
-def _refuse() -> NoReturn:
-    raise UserError(
-        "the model reads images and has no tokenizer; give images, or a model that reads text"
-    )
 
 
 def read_image_processor(path: str | Path) -> ImageProcessor:
