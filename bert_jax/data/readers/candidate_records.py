@@ -9,7 +9,7 @@ from pathlib import Path
 from bert_jax.data.readers.candidate_columns import JSON, RankingOptions
 from bert_jax.data.readers.candidates import are_ids
 from bert_jax.data.readers.collection import page_name
-from bert_jax.data.readers.lines import may_wait, uncompressed_name
+from bert_jax.data.readers.lines import uncompressed_name
 from bert_jax.data.readers.rows import Report, is_number
 from bert_jax.data.readers.squad import question_records
 from bert_jax.data.readers.tables import (
@@ -17,7 +17,6 @@ from bert_jax.data.readers.tables import (
     Table,
     first_row,
     format_of,
-    is_dataset,
     open_records,
     string_field,
 )
@@ -41,17 +40,16 @@ def open_table(source: str | Path, options: RankingOptions, report: Report) -> I
         yield Table(_json_records(source, options))
         return
     headless: tuple[str, ...] = ()
-    form = options.format or format_of(source)
-    if form in ("tsv", "csv") and not is_dataset(source) and not may_wait(source):
-        row = first_row(source, options)
-        if any(map(is_number, row)) or not options.header:  # no column has a number as its name
-            options = dataclasses.replace(options, header=False)
-            headless = () if options.names_columns else _names_of(row, options)
-            if headless:
-                _check_texts(row, headless, options, source)
-                _check_negative(row, headless, source)
+    row = first_row(source, options)
+    if any(map(is_number, row)) or not options.header:  # no column has a number as its name
+        options = dataclasses.replace(options, header=False)
+        headless = () if options.names_columns else _names_of(row, options)
+        if headless:
+            _check_texts(row, headless, options, source)
+            _check_negative(row, headless, source)
+    is_plain = (options.format or format_of(source)) == "text"
     with open_records(source, options, report, headless=headless) as table:
-        yield Table(_two_views(table.records)) if form == "text" else table
+        yield Table(_two_views(table.records)) if is_plain else table
 
 
 def _names_of(row: tuple[str, ...], options: RankingOptions) -> tuple[str, ...]:

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 from bert_jax.data.examples import Document, Stream
 from bert_jax.data.readers.columns import named_column, no_usual_name, usual_column
 from bert_jax.data.readers.folders import file_of
-from bert_jax.data.readers.lines import may_wait
 from bert_jax.data.readers.squad import (
     SQUAD,
     QuestionOptions,
@@ -29,15 +28,7 @@ from bert_jax.data.readers.squad import (
     read_json,
     read_questions,
 )
-from bert_jax.data.readers.tables import (
-    FileOptions,
-    Record,
-    first_row,
-    format_of,
-    is_dataset,
-    open_records,
-    string_field,
-)
+from bert_jax.data.readers.tables import FileOptions, Record, first_row, open_records, string_field
 from bert_jax.data.unique_ids import UniqueIds
 from bert_jax.errors import OptionError, UserError, require_one_of
 from bert_jax.process import say
@@ -153,12 +144,10 @@ def _located(source: str | Path, options: CollectionOptions, kind: _Kind) -> Ite
         read = _paragraphs if kind is _DOCUMENTS else _questions
         yield read(source, options), lambda: None
         return
-    is_table = (options.format or format_of(source)) in ("tsv", "csv")
-    if is_table and not is_dataset(source) and not may_wait(source):
-        row = first_row(source, options)
-        is_header = options.text_column or usual_column((*kind.texts, *kind.ids), row)
-        is_row = len(row) == 2 and not is_header
-        options = dataclasses.replace(options, header=options.header and not is_row)
+    row = first_row(source, options)
+    is_header = options.text_column or usual_column((*kind.texts, *kind.ids), row)
+    if len(row) == 2 and not is_header:
+        options = dataclasses.replace(options, header=False)
     with open_records(source, options, default="text") as table:
         if table.columns:
             _columns(options, table.columns, table.location, kind)

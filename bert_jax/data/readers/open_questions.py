@@ -19,7 +19,6 @@ from bert_jax.data.readers.candidate_columns import JUDGEMENTS, RankingOptions
 from bert_jax.data.readers.candidate_records import open_table
 from bert_jax.data.readers.candidates import CandidateParser
 from bert_jax.data.readers.columns import usual_column
-from bert_jax.data.readers.lines import may_wait
 from bert_jax.data.readers.rows import Report, TableCounts
 from bert_jax.data.readers.squad import (
     ANSWERS,
@@ -34,7 +33,6 @@ from bert_jax.data.readers.tables import (
     Record,
     first_row,
     format_of,
-    is_dataset,
     open_records,
     string_field,
 )
@@ -82,8 +80,6 @@ def read_open_questions(
 
 def _table_options(source: str | Path, options: OpenQuestionOptions) -> OpenQuestionOptions:
     """The options of a table: whether it has a header; DPR's .csv files have tabs."""
-    if is_dataset(source) or may_wait(source):
-        return options
     with_tabs = dataclasses.replace(options, format="tsv")
     row = first_row(source, with_tabs)
     if len(row) == 2 and row[1].startswith("["):

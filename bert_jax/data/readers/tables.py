@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 from bert_jax.data.examples import Example, Examples
 from bert_jax.data.readers.json_objects import check_characters, parse_object, value_of, values
 from bert_jax.data.readers.line_formats import LABEL_TEXT, LINE_FORMATS
-from bert_jax.data.readers.lines import Lines, open_lines, uncompressed_name
+from bert_jax.data.readers.lines import Lines, may_wait, open_lines, uncompressed_name
 from bert_jax.data.readers.rows import (
     Report,
     TableCounts,
@@ -261,7 +261,10 @@ def _opened(
 
 
 def first_row(source: str | Path, options: FileOptions) -> tuple[str, ...]:
-    """The fields of the first line of a table, or the first record of another file; () of none."""
+    """The fields of the first line of a TSV or CSV file; () of others, and of one to read once."""
+    is_table = not is_dataset(source) and (options.format or format_of(source)) in ("tsv", "csv")
+    if not is_table or may_wait(source):
+        return ()
     options = dataclasses.replace(options, header=False)
     with open_records(source, options) as table:
         record = next(table.records, None)
