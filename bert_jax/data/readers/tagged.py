@@ -1,14 +1,7 @@
 """Sentences and their tags from any file: columns, JSON lines, tables, data sets, plain text.
 
-A table has a row for each word, or for each sentence with cells of words and of tags:
-
-    Sentence #,Word,Tag            words,tags
-    Sentence: 1,EU,B-ORG           "['EU', 'rejects']","['B-ORG', 'O']"
-    ,rejects,O                     the call,O O
-
-Consecutive rows with the same id of their sentence, or none, belong to it. A cell is a list, see
-`labels`, or has its parts between blanks; so does a string in JSON lines. Entities as characters of
-a text become tags of its words, see `offsets`.
+The forms of tables are in `word_tables`; a string in JSON lines is like a cell there. Entities as
+characters of a text become tags of its words, see `offsets`.
 """
 
 import contextlib
@@ -53,8 +46,8 @@ class TaggedOptions(LabelledFileOptions, ColumnOptions):
 
     Attributes:
         format: "conll", words in columns; "jsonl", one object per line with lists of words and of
-            tags; "csv" or "tsv", a table, see the top of this file. "": selected by the file
-            extension, "conll" unless it is JSON lines or CSV.
+            tags; "csv" or "tsv", a table, see `word_tables`. "": selected by the file extension,
+            "conll" unless it is JSON lines or CSV.
         text_column: key or column of the words in JSON lines and tables.
         label_column: key or column of the tags.
         id_column: key or column of the id; in a table, of the sentence that a row belongs to.
