@@ -3,7 +3,7 @@
 import datetime
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +68,8 @@ def _rows(records: Any, name: str) -> Iterable[Any]:
     names = list(columns)
     if len(set(names)) < len(names):
         raise UserError(f"{name}: two columns of the frame have the same name; rename one")
-    return _dicts(names, records)
-
-
-def _dicts(names: list[Any], frame: Any) -> Iterator[dict[Any, Any]]:
-    for values in zip(*(frame[name] for name in names), strict=True):
-        yield dict(zip(names, values, strict=True))
+    rows = zip(*(records[name] for name in names), strict=True)
+    return (dict(zip(names, row, strict=True)) for row in rows)
 
 
 def _plain(value: Any, feature: Any, location: str) -> Any:
