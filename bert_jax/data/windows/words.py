@@ -179,11 +179,6 @@ class WordWindows:
     ) -> list[WordWindow]:
         word_ids = _word_ids(tokens.offsets, words, text)
         deciding = _deciding(tokens, word_ids, text, is_given=is_given)
-        return self._windows(tokens, word_ids, deciding)
-
-    def _windows(
-        self, tokens: Encoding, word_ids: list[int], deciding: list[int]
-    ) -> list[WordWindow]:
         firsts = [  # the first token of each word that has any
             token for token, word in enumerate(word_ids) if not token or word != word_ids[token - 1]
         ]
