@@ -15,7 +15,7 @@ from bert_jax.errors import UserError
 from bert_jax.files import read_json_object
 from bert_jax.tokenization.cleaning import TextCleaner, without_spaces_before_punctuation
 from bert_jax.tokenization.definition import check_unknown, checked_pieces
-from bert_jax.tokenization.description import Description, SpecialTokens, Token
+from bert_jax.tokenization.description import Description
 from bert_jax.tokenization.encoding import Encoding, Pieces, Template, check_texts
 from bert_jax.tokenization.interface import Tokenizer
 from bert_jax.tokenization.sentencepiece import WORD_MARKER, PlacedPiece, Splitter, read_model
@@ -25,6 +25,7 @@ from bert_jax.tokenization.source import (
     TARGET_MODEL_FILE,
     TokenizerSource,
 )
+from bert_jax.tokenization.unigram_model import T5_CLASS
 
 TARGET_VOCABULARY_FILE = "target_vocab.json"
 
@@ -76,16 +77,7 @@ class MarianTokenizer(Tokenizer):
             `separate_vocabs` is set in the files.
     """
 
-    class_description = Description(
-        SpecialTokens(
-            {
-                "eos_token": Token("</s>"),
-                "unk_token": Token("<unk>"),
-                "pad_token": Token("<pad>"),
-            }
-        ),
-        Template(single="A eos", pair="A B eos"),
-    )
+    class_description = Description(T5_CLASS.tokens, Template(single="A eos", pair="A B eos"))
     _word_markers = (WORD_MARKER,)
 
     def __init__(
