@@ -10,23 +10,18 @@ from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.heads.next_sentence import NextSentenceOptions
 from bert_jax.tokenization.interface import SENTENCEPIECE
 
-_LAYERS = f"{ENCODER_SCOPE}/encoder/layers"
 _PROJECTION = f"{ENCODER_SCOPE}/encoder/embedding_projection"
 _POOLER = f"{ENCODER_SCOPE}/pooler/dense"
-
-_LAYER = "albert.encoder.albert_layer_groups.{layer}.albert_layers.0"
 
 HUGGINGFACE = bert.names(
     *bert.embedding_rules("albert."),
     *bert.dense(_PROJECTION, "albert.encoder.embedding_hidden_mapping_in"),
-    *bert.dense(f"{_LAYERS}/attention/query", f"{_LAYER}.attention.query"),
-    *bert.dense(f"{_LAYERS}/attention/key", f"{_LAYER}.attention.key"),
-    *bert.dense(f"{_LAYERS}/attention/value", f"{_LAYER}.attention.value"),
-    *bert.dense(f"{_LAYERS}/attention/output", f"{_LAYER}.attention.dense", input_axes=2),
-    *bert.layer_norm(f"{_LAYERS}/attention_norm", f"{_LAYER}.attention.LayerNorm"),
-    *bert.dense(f"{_LAYERS}/intermediate", f"{_LAYER}.ffn"),
-    *bert.dense(f"{_LAYERS}/output", f"{_LAYER}.ffn_output"),
-    *bert.layer_norm(f"{_LAYERS}/output_norm", f"{_LAYER}.full_layer_layer_norm"),
+    *bert.layer_rules(
+        "albert.encoder.albert_layer_groups.{layer}.albert_layers.0.",
+        *("attention.query", "attention.key", "attention.value"),
+        *("attention.dense", "attention.LayerNorm"),
+        *("ffn", "ffn_output", "full_layer_layer_norm"),
+    ),
     *bert.dense(_POOLER, "albert.pooler"),
     *bert.dense("mlm_head/dense", "predictions.dense"),
     *bert.layer_norm("mlm_head/layer_norm", "predictions.LayerNorm"),
@@ -38,21 +33,18 @@ HUGGINGFACE = bert.names(
     aliases={"predictions.decoder.bias": "predictions.bias"},
 )
 
-_GROUP = "bert/encoder/transformer/group_{layer}/inner_group_0"
-_FFN = f"{_GROUP}/ffn_1/intermediate"
-
 GOOGLE = TensorNames(
     rules=(
         *bert.google_embedding_rules(),
         *bert.google_dense(_PROJECTION, "bert/encoder/embedding_hidden_mapping_in"),
-        *bert.google_dense(f"{_LAYERS}/attention/query", f"{_GROUP}/attention_1/self/query"),
-        *bert.google_dense(f"{_LAYERS}/attention/key", f"{_GROUP}/attention_1/self/key"),
-        *bert.google_dense(f"{_LAYERS}/attention/value", f"{_GROUP}/attention_1/self/value"),
-        *bert.google_dense(f"{_LAYERS}/attention/output", f"{_GROUP}/attention_1/output/dense", 2),
-        *bert.google_layer_norm(f"{_LAYERS}/attention_norm", f"{_GROUP}/LayerNorm"),
-        *bert.google_dense(f"{_LAYERS}/intermediate", f"{_FFN}/dense"),
-        *bert.google_dense(f"{_LAYERS}/output", f"{_FFN}/output/dense"),
-        *bert.google_layer_norm(f"{_LAYERS}/output_norm", f"{_GROUP}/LayerNorm_1"),
+        *bert.layer_rules(
+            "bert/encoder/transformer/group_{layer}/inner_group_0/",
+            *("attention_1/self/query", "attention_1/self/key", "attention_1/self/value"),
+            *("attention_1/output/dense", "LayerNorm"),
+            *("ffn_1/intermediate/dense", "ffn_1/intermediate/output/dense", "LayerNorm_1"),
+            dense=bert.google_dense,
+            layer_norm=bert.google_layer_norm,
+        ),
         *bert.google_head_rules(),
     ),
     ignored=bert.GOOGLE_IGNORED,

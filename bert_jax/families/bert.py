@@ -5,7 +5,7 @@ and the heads of run_pretraining.py, run_classifier.py and run_squad.py.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 
 from bert_jax.families.family import Family, Rule, TensorNames
@@ -65,19 +65,38 @@ def embedding_rules(prefix: str) -> tuple[Rule, ...]:
     )
 
 
-def layer_rules(prefix: str) -> tuple[Rule, ...]:
-    """The layers under Hugging Face's names, which many relatives share."""
-    layer = f"{prefix}encoder.layer.{{layer}}"
-    return (
-        *dense(f"{_LAYERS}/attention/query", f"{layer}.attention.self.query"),
-        *dense(f"{_LAYERS}/attention/key", f"{layer}.attention.self.key"),
-        *dense(f"{_LAYERS}/attention/value", f"{layer}.attention.self.value"),
-        *dense(f"{_LAYERS}/attention/output", f"{layer}.attention.output.dense", input_axes=2),
-        *layer_norm(f"{_LAYERS}/attention_norm", f"{layer}.attention.output.LayerNorm"),
-        *dense(f"{_LAYERS}/intermediate", f"{layer}.intermediate.dense"),
-        *dense(f"{_LAYERS}/output", f"{layer}.output.dense"),
-        *layer_norm(f"{_LAYERS}/output_norm", f"{layer}.output.LayerNorm"),
-    )
+# The parameters of a layer: attention and its LayerNorm, feed-forward and its own.
+_LAYER_PARTS = (
+    *("attention/query", "attention/key", "attention/value", "attention/output", "attention_norm"),
+    *("intermediate", "output", "output_norm"),
+)
+# Their tensors in Hugging Face's files of BERT.
+LAYER_NAMES = (
+    *("attention.self.query", "attention.self.key", "attention.self.value"),
+    *("attention.output.dense", "attention.output.LayerNorm"),
+    *("intermediate.dense", "output.dense", "output.LayerNorm"),
+)
+Rules = Callable[..., tuple[Rule, ...]]
+
+
+def layer_rules(
+    layer: str, *names: str, dense: Rules = dense, layer_norm: Rules = layer_norm
+) -> tuple[Rule, ...]:
+    """The layers of a Transformer.
+
+    Args:
+        layer: what the names of a layer's tensors begin with, such as "bert.encoder.layer.{layer}."
+        names: what follows it, in the order of `LAYER_NAMES`, the default.
+        dense: makes the rules of a dense layer.
+        layer_norm: makes those of a LayerNorm.
+    """
+    rules: list[Rule] = []
+    for part, name in zip(_LAYER_PARTS, names or LAYER_NAMES, strict=True):
+        parameter, tensor = f"{_LAYERS}/{part}", f"{layer}{name}"
+        axes = 2 if part == "attention/output" else 1
+        is_norm = part.endswith("norm")
+        rules += layer_norm(parameter, tensor) if is_norm else dense(parameter, tensor, axes)
+    return tuple(rules)
 
 
 def encoder_rules(prefix: str) -> tuple[Rule, ...]:
@@ -88,7 +107,7 @@ def encoder_rules(prefix: str) -> tuple[Rule, ...]:
     """
     return (
         *embedding_rules(prefix),
-        *layer_rules(prefix),
+        *layer_rules(f"{prefix}encoder.layer.{{layer}}."),
         *dense(f"{ENCODER_SCOPE}/pooler/dense", f"{prefix}pooler.dense"),
     )
 
@@ -193,8 +212,6 @@ def google_head_rules() -> tuple[Rule, ...]:
     )
 
 
-_SCOPE = "bert/encoder/layer_{layer}"
-
 # Every weight comes with its optimizer slots: of google-research/bert, of
 # `tf.train.Optimizer`, of LAMB. Counters and loss scales are separate or in a scope.
 _SLOTS = r".+/((adam|lamb)_[mv]|(Adam|LAMB|AdamWeightDecayOptimizer|LAMBOptimizer)(_1)?)"
@@ -204,14 +221,12 @@ GOOGLE_IGNORED = re.compile(f"^({_SLOTS}|{_COUNTERS})$")
 GOOGLE = TensorNames(
     rules=(
         *google_embedding_rules(),
-        *google_dense(f"{_LAYERS}/attention/query", f"{_SCOPE}/attention/self/query"),
-        *google_dense(f"{_LAYERS}/attention/key", f"{_SCOPE}/attention/self/key"),
-        *google_dense(f"{_LAYERS}/attention/value", f"{_SCOPE}/attention/self/value"),
-        *google_dense(f"{_LAYERS}/attention/output", f"{_SCOPE}/attention/output/dense", 2),
-        *google_layer_norm(f"{_LAYERS}/attention_norm", f"{_SCOPE}/attention/output/LayerNorm"),
-        *google_dense(f"{_LAYERS}/intermediate", f"{_SCOPE}/intermediate/dense"),
-        *google_dense(f"{_LAYERS}/output", f"{_SCOPE}/output/dense"),
-        *google_layer_norm(f"{_LAYERS}/output_norm", f"{_SCOPE}/output/LayerNorm"),
+        *layer_rules(
+            "bert/encoder/layer_{layer}/",
+            *(name.replace(".", "/") for name in LAYER_NAMES),
+            dense=google_dense,
+            layer_norm=google_layer_norm,
+        ),
         *google_head_rules(),
     ),
     ignored=GOOGLE_IGNORED,

@@ -23,8 +23,7 @@ from bert_jax.models.heads.tagging import TaggingOptions
 from bert_jax.tokenization.interface import DEBERTA_V2
 
 _STACK = f"{ENCODER_SCOPE}/encoder"
-_LAYERS, _LAYER = f"{_STACK}/layers", "deberta.encoder.layer.{layer}"
-_ATTENTION, _SELF = f"{_LAYERS}/attention", f"{_LAYER}.attention.self"
+_LAYER, _POSITIONS = "deberta.encoder.layer.{layer}.", f"{_STACK}/layers/attention/positions"
 _RELATIVE, _CONVOLUTION = f"{_STACK}/relative_embeddings", f"{_STACK}/convolution"
 
 
@@ -38,16 +37,11 @@ def _names(head: str, transform: str, aliases: Mapping[str, str]) -> TensorNames
         Rule(f"{_CONVOLUTION}/kernel", "deberta.encoder.conv.conv.weight"),
         Rule(f"{_CONVOLUTION}/bias", "deberta.encoder.conv.conv.bias"),
         *bert.layer_norm(f"{_CONVOLUTION}/output_norm", "deberta.encoder.conv.LayerNorm"),
-        *bert.dense(f"{_ATTENTION}/query", f"{_SELF}.query_proj"),
-        *bert.dense(f"{_ATTENTION}/key", f"{_SELF}.key_proj"),
-        *bert.dense(f"{_ATTENTION}/value", f"{_SELF}.value_proj"),
-        *bert.dense(f"{_ATTENTION}/positions/query", f"{_SELF}.pos_query_proj"),
-        *bert.dense(f"{_ATTENTION}/positions/key", f"{_SELF}.pos_key_proj"),
-        *bert.dense(f"{_ATTENTION}/output", f"{_LAYER}.attention.output.dense", input_axes=2),
-        *bert.layer_norm(f"{_LAYERS}/attention_norm", f"{_LAYER}.attention.output.LayerNorm"),
-        *bert.dense(f"{_LAYERS}/intermediate", f"{_LAYER}.intermediate.dense"),
-        *bert.dense(f"{_LAYERS}/output", f"{_LAYER}.output.dense"),
-        *bert.layer_norm(f"{_LAYERS}/output_norm", f"{_LAYER}.output.LayerNorm"),
+        *bert.layer_rules(
+            _LAYER, *(f"{name}_proj" for name in bert.LAYER_NAMES[:3]), *bert.LAYER_NAMES[3:]
+        ),
+        *bert.dense(f"{_POSITIONS}/query", f"{_LAYER}attention.self.pos_query_proj"),
+        *bert.dense(f"{_POSITIONS}/key", f"{_LAYER}attention.self.pos_key_proj"),
         *bert.dense("mlm_head/dense", f"{head}{transform}dense"),
         *bert.layer_norm("mlm_head/layer_norm", f"{head}{transform}LayerNorm"),
         Rule("mlm_head/decoder", f"{head}decoder.weight"),

@@ -5,28 +5,20 @@ Source: Hugging Face transformers, models/distilbert/modeling_distilbert.py.
 
 from bert_jax.families import bert
 from bert_jax.families.family import Family, Rule
-from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.encoder_with_head import ClassifierOptions
 from bert_jax.models.heads.multiple_choice import ChoiceHeadOptions
 from bert_jax.models.heads.tagging import TaggingOptions
 
-_LAYERS = f"{ENCODER_SCOPE}/encoder/layers"
-
 
 def encoder_rules(prefix: str) -> tuple[Rule, ...]:
     """Embeddings and layers; `prefix` is the prefix of the names, such as "distilbert."."""
-    layer = f"{prefix}transformer.layer.{{layer}}"
-    return (
-        *bert.embedding_rules(prefix),
-        *bert.dense(f"{_LAYERS}/attention/query", f"{layer}.attention.q_lin"),
-        *bert.dense(f"{_LAYERS}/attention/key", f"{layer}.attention.k_lin"),
-        *bert.dense(f"{_LAYERS}/attention/value", f"{layer}.attention.v_lin"),
-        *bert.dense(f"{_LAYERS}/attention/output", f"{layer}.attention.out_lin", 2),
-        *bert.layer_norm(f"{_LAYERS}/attention_norm", f"{layer}.sa_layer_norm"),
-        *bert.dense(f"{_LAYERS}/intermediate", f"{layer}.ffn.lin1"),
-        *bert.dense(f"{_LAYERS}/output", f"{layer}.ffn.lin2"),
-        *bert.layer_norm(f"{_LAYERS}/output_norm", f"{layer}.output_layer_norm"),
+    layers = bert.layer_rules(
+        f"{prefix}transformer.layer.{{layer}}.",
+        *("attention.q_lin", "attention.k_lin", "attention.v_lin"),
+        *("attention.out_lin", "sa_layer_norm"),
+        *("ffn.lin1", "ffn.lin2", "output_layer_norm"),
     )
+    return *bert.embedding_rules(prefix), *layers
 
 
 FAMILY = Family(

@@ -14,7 +14,8 @@ from bert_jax.models.heads.text_vectors import TextVectors
 
 def _names(prefix: str, *head: Rule) -> TensorNames:
     """The names of a model with the encoder `prefix`."""
-    return bert.names(*bert.embedding_rules(f"{prefix}."), *bert.layer_rules(f"{prefix}."), *head)
+    layers = bert.layer_rules(f"{prefix}.encoder.layer.{{layer}}.")
+    return bert.names(*bert.embedding_rules(f"{prefix}."), *layers, *head)
 
 
 READER = Family(

@@ -20,7 +20,7 @@ FAMILY = Family(
     huggingface=bert.names(
         *bert.embedding_rules("electra."),
         *bert.dense(f"{ENCODER_SCOPE}/encoder/embedding_projection", "electra.embeddings_project"),
-        *bert.layer_rules("electra."),
+        *bert.layer_rules("electra.encoder.layer.{layer}."),
         *bert.dense("replaced_token_head/dense", "discriminator_predictions.dense"),
         *bert.dense("replaced_token_head/out_proj", "discriminator_predictions.dense_prediction"),
         *bert.dense("mlm_head/dense", "generator_predictions.dense"),

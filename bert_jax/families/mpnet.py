@@ -10,9 +10,6 @@ from bert_jax.families.family import Family, Rule
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.tokenization.interface import MPNET
 
-_LAYERS = f"{ENCODER_SCOPE}/encoder/layers"
-_LAYER = "mpnet.encoder.layer.{layer}"
-
 FAMILY = Family(
     model_type="mpnet",
     class_names=roberta.class_names("MPNet"),
@@ -22,14 +19,11 @@ FAMILY = Family(
             f"{ENCODER_SCOPE}/encoder/relative_positions/table/embedding",
             "mpnet.encoder.relative_attention_bias.weight",
         ),
-        *bert.dense(f"{_LAYERS}/attention/query", f"{_LAYER}.attention.attn.q"),
-        *bert.dense(f"{_LAYERS}/attention/key", f"{_LAYER}.attention.attn.k"),
-        *bert.dense(f"{_LAYERS}/attention/value", f"{_LAYER}.attention.attn.v"),
-        *bert.dense(f"{_LAYERS}/attention/output", f"{_LAYER}.attention.attn.o", input_axes=2),
-        *bert.layer_norm(f"{_LAYERS}/attention_norm", f"{_LAYER}.attention.LayerNorm"),
-        *bert.dense(f"{_LAYERS}/intermediate", f"{_LAYER}.intermediate.dense"),
-        *bert.dense(f"{_LAYERS}/output", f"{_LAYER}.output.dense"),
-        *bert.layer_norm(f"{_LAYERS}/output_norm", f"{_LAYER}.output.LayerNorm"),
+        *bert.layer_rules(
+            "mpnet.encoder.layer.{layer}.",
+            *(f"attention.attn.{name}" for name in "qkvo"),
+            *("attention.LayerNorm", "intermediate.dense", "output.dense", "output.LayerNorm"),
+        ),
         *bert.dense(f"{ENCODER_SCOPE}/pooler/dense", "mpnet.pooler.dense"),
         *roberta.HEAD_RULES,
         prefix="mpnet.",

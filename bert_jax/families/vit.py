@@ -10,32 +10,25 @@ from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.image_options import ImageOptions
 from bert_jax.tokenization.image_processor import IMAGES
 
-_EMBEDDINGS, _STACK = f"{ENCODER_SCOPE}/embeddings", f"{ENCODER_SCOPE}/encoder"
-_LAYERS = f"{_STACK}/layers"
+_EMBEDDINGS = f"{ENCODER_SCOPE}/embeddings"
 
 
 def encoder_rules(prefix: str) -> tuple[Rule, ...]:
     """Embeddings, layers and pooler; `prefix` is the prefix of the names, such as "vit."."""
-    embeddings, layer = f"{prefix}embeddings", f"{prefix}encoder.layer.{{layer}}"
+    embeddings = f"{prefix}embeddings"
     return (
         Rule(f"{_EMBEDDINGS}/cls_token", f"{embeddings}.cls_token"),
         Rule(f"{_EMBEDDINGS}/position_embeddings", f"{embeddings}.position_embeddings"),
         # The kernel has the axes of the file.
         Rule(f"{_EMBEDDINGS}/patches/kernel", f"{embeddings}.patch_embeddings.projection.weight"),
         Rule(f"{_EMBEDDINGS}/patches/bias", f"{embeddings}.patch_embeddings.projection.bias"),
-        *(
-            rule
-            for name in ("query", "key", "value")
-            for rule in bert.dense(
-                f"{_LAYERS}/attention/{name}", f"{layer}.attention.attention.{name}"
-            )
+        *bert.layer_rules(
+            f"{prefix}encoder.layer.{{layer}}.",
+            *(f"attention.attention.{name}" for name in ("query", "key", "value")),
+            *("attention.output.dense", "layernorm_before"),
+            *("intermediate.dense", "output.dense", "layernorm_after"),
         ),
-        *bert.dense(f"{_LAYERS}/attention/output", f"{layer}.attention.output.dense", 2),
-        *bert.layer_norm(f"{_LAYERS}/attention_norm", f"{layer}.layernorm_before"),
-        *bert.dense(f"{_LAYERS}/intermediate", f"{layer}.intermediate.dense"),
-        *bert.dense(f"{_LAYERS}/output", f"{layer}.output.dense"),
-        *bert.layer_norm(f"{_LAYERS}/output_norm", f"{layer}.layernorm_after"),
-        *bert.layer_norm(f"{_STACK}/final_norm", f"{prefix}layernorm"),
+        *bert.layer_norm(f"{ENCODER_SCOPE}/encoder/final_norm", f"{prefix}layernorm"),
         *bert.dense(f"{ENCODER_SCOPE}/pooler/dense", f"{prefix}pooler.dense"),
     )
 
