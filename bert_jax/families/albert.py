@@ -5,7 +5,7 @@ modeling.py. Its layers share their parameters; the published models have one gr
 """
 
 from bert_jax.families import bert
-from bert_jax.families.family import Family, Rule, TensorNames
+from bert_jax.families.family import Family, TensorNames
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.heads.next_sentence import NextSentenceOptions
 from bert_jax.tokenization.interface import SENTENCEPIECE
@@ -23,10 +23,7 @@ HUGGINGFACE = bert.names(
         *("ffn", "ffn_output", "full_layer_layer_norm"),
     ),
     *bert.dense(_POOLER, "albert.pooler"),
-    *bert.dense("mlm_head/dense", "predictions.dense"),
-    *bert.layer_norm("mlm_head/layer_norm", "predictions.LayerNorm"),
-    Rule("mlm_head/decoder", "predictions.decoder.weight"),
-    Rule("mlm_head/bias", "predictions.bias"),
+    *bert.masked_lm_rules("predictions.", "dense", "LayerNorm"),
     *bert.dense("nsp_head", "sop_classifier.classifier"),
     *bert.TASK_HEAD_RULES,
     prefix="albert.",

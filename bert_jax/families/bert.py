@@ -112,6 +112,21 @@ def encoder_rules(prefix: str) -> tuple[Rule, ...]:
     )
 
 
+def masked_lm_rules(
+    scope: str, dense_name: str, norm: str, decoder: str = "decoder", bias: str = "bias"
+) -> tuple[Rule, ...]:
+    """The head of masked words; the names of its parts in a file follow `scope`.
+
+    Its decoder is used only if it is not tied.
+    """
+    return (
+        *dense("mlm_head/dense", f"{scope}{dense_name}"),
+        *layer_norm("mlm_head/layer_norm", f"{scope}{norm}"),
+        Rule("mlm_head/decoder", f"{scope}{decoder}.weight"),
+        Rule("mlm_head/bias", f"{scope}{bias}"),
+    )
+
+
 MIX_RULES = (
     Rule("layer_mix/weights", "layer_mix.weights"),
     Rule("layer_mix/scale", "layer_mix.scale"),
@@ -150,12 +165,9 @@ def names(
     return TensorNames(rules, prefix, ignored=_IGNORED, spellings=_SPELLINGS, aliases=aliases)
 
 
-# The heads of all classes; the MLM head's own decoder is used only if it is not tied.
+# The heads of all classes.
 HEAD_RULES = (
-    *dense("mlm_head/dense", "cls.predictions.transform.dense"),
-    *layer_norm("mlm_head/layer_norm", "cls.predictions.transform.LayerNorm"),
-    Rule("mlm_head/decoder", "cls.predictions.decoder.weight"),
-    Rule("mlm_head/bias", "cls.predictions.bias"),
+    *masked_lm_rules("cls.predictions.", "transform.dense", "transform.LayerNorm"),
     *dense("nsp_head", "cls.seq_relationship"),
     *TASK_HEAD_RULES,
 )

@@ -28,10 +28,7 @@ FAMILY = Family(
     token_types=False,
     huggingface=bert.names(
         *encoder_rules("distilbert."),
-        *bert.dense("mlm_head/dense", "vocab_transform"),
-        *bert.layer_norm("mlm_head/layer_norm", "vocab_layer_norm"),
-        Rule("mlm_head/decoder", "vocab_projector.weight"),
-        Rule("mlm_head/bias", "vocab_projector.bias"),
+        *bert.masked_lm_rules("vocab_", "transform", "layer_norm", "projector", "projector.bias"),
         # The head of classification and multiple choice; the head of tagging has one layer alone.
         *bert.dense("classifier/dense", "pre_classifier"),
         *bert.dense("classifier/out_proj", "classifier"),

@@ -5,7 +5,7 @@ Generator and discriminator are two models of this family.
 """
 
 from bert_jax.families import bert
-from bert_jax.families.family import Family, Rule
+from bert_jax.families.family import Family
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.encoder_with_head import ClassifierOptions
 from bert_jax.models.heads.masked_lm import MaskedLMOptions
@@ -23,10 +23,9 @@ FAMILY = Family(
         *bert.layer_rules("electra.encoder.layer.{layer}."),
         *bert.dense("replaced_token_head/dense", "discriminator_predictions.dense"),
         *bert.dense("replaced_token_head/out_proj", "discriminator_predictions.dense_prediction"),
-        *bert.dense("mlm_head/dense", "generator_predictions.dense"),
-        *bert.layer_norm("mlm_head/layer_norm", "generator_predictions.LayerNorm"),
-        Rule("mlm_head/decoder", "generator_lm_head.weight"),
-        Rule("mlm_head/bias", "generator_lm_head.bias"),
+        *bert.masked_lm_rules(
+            "generator_", "predictions.dense", "predictions.LayerNorm", "lm_head", "lm_head.bias"
+        ),
         *bert.dense("classifier/dense", "classifier.dense"),
         *bert.dense("classifier/out_proj", "classifier.out_proj"),
         *bert.dense("sequence_summary", "sequence_summary.summary"),

@@ -9,22 +9,18 @@ from typing import Any
 
 from bert_jax.errors import OptionError
 from bert_jax.families import bert
-from bert_jax.families.family import Family, Rule, TensorNames, rope_theta, set_field
+from bert_jax.families.family import Family, TensorNames, rope_theta, set_field
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
 from bert_jax.models.heads.masked_lm import MaskedLMOptions
 
-_EMBEDDINGS, _LAYERS = f"{ENCODER_SCOPE}/embeddings", f"{ENCODER_SCOPE}/encoder/layers"
+_LAYERS = f"{ENCODER_SCOPE}/encoder/layers"
 
 
 def tensor_names(prefix: str) -> TensorNames:
     """The names of tensors in files; those of the encoder begin with `prefix`."""
     layer = f"{prefix}encoder.layer.{{layer}}"
     return bert.names(
-        *(
-            Rule(f"{_EMBEDDINGS}/{table}/embedding", f"{prefix}embeddings.{table}.weight")
-            for table in ("word_embeddings", "token_type_embeddings")
-        ),
-        *bert.layer_norm(f"{_EMBEDDINGS}/layer_norm", f"{prefix}embeddings.LayerNorm"),
+        *bert.embedding_rules(prefix),
         *(
             rule._replace(part=(number, 3))
             for number, name in enumerate(("query", "key", "value"))
@@ -38,10 +34,7 @@ def tensor_names(prefix: str) -> TensorNames:
         *bert.dense(f"{_LAYERS}/output", f"{layer}.mlp.down_proj"),
         *bert.layer_norm(f"{_LAYERS}/output_norm", f"{layer}.mlp_ln"),
         *bert.dense(f"{ENCODER_SCOPE}/pooler/dense", f"{prefix}pooler.dense"),
-        *bert.dense("mlm_head/dense", "lm_head.dense"),
-        *bert.layer_norm("mlm_head/layer_norm", "lm_head.norm"),
-        Rule("mlm_head/decoder", "lm_head.decoder.weight"),
-        Rule("mlm_head/bias", "lm_head.decoder.bias"),
+        *bert.masked_lm_rules("lm_head.", "dense", "norm", bias="decoder.bias"),
         *bert.TASK_HEAD_RULES,
         prefix=prefix,
     )

@@ -5,17 +5,14 @@ CodeBERT and many models of other languages are files of this family, with other
 """
 
 from bert_jax.families import bert
-from bert_jax.families.family import Family, Rule
+from bert_jax.families.family import Family
 from bert_jax.models.encoder_with_head import ClassifierOptions
 from bert_jax.models.heads.masked_lm import MaskedLMOptions
 from bert_jax.tokenization.interface import BYTE_LEVEL_BPE
 
 # The heads of all classes, and the bias that the decoder computes with.
 HEAD_RULES = (
-    *bert.dense("mlm_head/dense", "lm_head.dense"),
-    *bert.layer_norm("mlm_head/layer_norm", "lm_head.layer_norm"),
-    Rule("mlm_head/decoder", "lm_head.decoder.weight"),
-    Rule("mlm_head/bias", "lm_head.bias"),
+    *bert.masked_lm_rules("lm_head.", "dense", "layer_norm"),
     # The head of classification; tagging and multiple choice have a single dense layer.
     *bert.dense("classifier/dense", "classifier.dense"),
     *bert.dense("classifier/out_proj", "classifier.out_proj"),
