@@ -48,15 +48,6 @@ GOOGLE = TensorNames(
 )
 
 
-def _size(width: int, layers: int, heads: int) -> dict[str, int]:
-    return {
-        "hidden_size": width,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "intermediate_size": 4 * width,
-    }
-
-
 FAMILY = Family(
     model_type="albert",
     class_names=bert.class_names("Albert", without=("next_sentence",)),
@@ -67,8 +58,8 @@ FAMILY = Family(
     # README of google-research/albert; tiny to small are of the same shape as BERT's.
     sizes={
         **{name: bert.SIZES[name] for name in ("tiny", "mini", "small", "base", "large")},
-        "xlarge": _size(2048, 24, 16),
-        "xxlarge": _size(4096, 12, 64),
+        "xlarge": bert.size(24, 2048, 16, 8192),
+        "xxlarge": bert.size(12, 4096, 64, 16_384),
     },
     # Version 2; version 1 has dropout 0.1.
     defaults={

@@ -37,15 +37,7 @@ FAMILY = Family(
         name: {**bert.SIZES[name], "embedding_size": width}
         for name, width in (("tiny", 128), ("mini", 256), ("base", 768), ("large", 1024))
     }
-    | {
-        "small": {
-            "num_hidden_layers": 12,
-            "hidden_size": 256,
-            "num_attention_heads": 4,
-            "intermediate_size": 1024,
-            "embedding_size": 128,
-        }
-    },
+    | {"small": bert.size(12, 256, 4, 1024) | {"embedding_size": 128}},
     constants={
         "has_pooler": False,
         "heads": (

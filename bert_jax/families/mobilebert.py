@@ -57,14 +57,8 @@ HUGGINGFACE = bert.names(
 
 
 def _size(layers: int, width: int, narrow: int) -> dict[str, int]:
-    return {
-        "num_hidden_layers": layers,
-        "hidden_size": width,
-        "intermediate_size": 4 * narrow,
-        "intra_bottleneck_size": narrow,
-        "embedding_size": narrow,
-        "num_attention_heads": 4,
-    }
+    widths = {"intra_bottleneck_size": narrow, "embedding_size": narrow}
+    return bert.size(layers, width, 4, 4 * narrow) | widths
 
 
 FAMILY = Family(
