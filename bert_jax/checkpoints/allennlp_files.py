@@ -5,13 +5,12 @@ weights may be named `lm_weights.hdf5`. They are read; a model is saved as a mod
 """
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import flax.linen as nn
-from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.checkpoints.parameters import LoadReport, read_parameters
+from bert_jax.checkpoints.parameters import LoadReport, ReadOptions, read_parameters
 from bert_jax.checkpoints.tensors.hdf5_file import HDF5File
 from bert_jax.errors import OptionError, UserError, listed
 from bert_jax.families import elmo
@@ -94,10 +93,7 @@ def load_params(
     files: AllenNLPFiles,
     description: ModelDescription,
     module: nn.Module,
-    *,
-    mesh: Mesh | None = None,
-    seed: int = 0,
-    reinitialize: tuple[str, ...] = (),
+    **options: Unpack[ReadOptions],
 ) -> tuple[Any, LoadReport]:
     """The parameters of a model, float32, on a mesh (default: one device).
 
@@ -108,6 +104,4 @@ def load_params(
     """
     check_undamaged(files.directory, [files.prefix.name])
     with HDF5File(files.prefix) as file:
-        return read_parameters(
-            file, elmo.ALLENNLP, module, mesh=mesh, seed=seed, reinitialize=reinitialize
-        )
+        return read_parameters(file, elmo.ALLENNLP, module, **options)

@@ -16,17 +16,17 @@ Source: google-research/bert, README.md, modeling.py (BertConfig), run_*.py.
 import dataclasses
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import flax.linen as nn
 import numpy as np
-from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import ModelDescription, read_config, write_config
 from bert_jax.checkpoints.parameters import (
     POOLER,
     WORD_EMBEDDINGS,
     LoadReport,
+    ReadOptions,
     check_sizes,
     heads_in,
     locate,
@@ -166,10 +166,7 @@ def load_params(
     files: GoogleFiles,
     description: ModelDescription,
     module: nn.Module,
-    *,
-    mesh: Mesh | None = None,
-    seed: int = 0,
-    reinitialize: tuple[str, ...] = (),
+    **options: Unpack[ReadOptions],
 ) -> tuple[Any, LoadReport]:
     """The parameters of a model, float32, on a mesh (default: one device).
 
@@ -182,7 +179,7 @@ def load_params(
     check_undamaged(files.directory, [f"{files.prefix.name}.*"])
     names = _names(files.directory, description)
     with _open(files, names) as file:
-        return read_parameters(file, names, module, mesh=mesh, seed=seed, reinitialize=reinitialize)
+        return read_parameters(file, names, module, **options)
 
 
 def save(path: Path, description: ModelDescription, params: Any, tokenizer: Tokenizer) -> None:

@@ -4,12 +4,11 @@ import dataclasses
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import flax.linen as nn
 import ml_dtypes
 import numpy as np
-from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import (
     DTYPES,
@@ -28,6 +27,7 @@ from bert_jax.checkpoints.parameters import (
     POOLER,
     WORD_EMBEDDINGS,
     LoadReport,
+    ReadOptions,
     check_sizes,
     decoder_tensor,
     heads_in,
@@ -241,10 +241,7 @@ def load_params(
     directory: Path,
     description: ModelDescription,
     module: nn.Module,
-    *,
-    mesh: Mesh | None = None,
-    seed: int = 0,
-    reinitialize: tuple[str, ...] = (),
+    **options: Unpack[ReadOptions],
 ) -> tuple[Any, LoadReport]:
     """Parameters of a model directory for a model, float32, on a mesh (default: one device).
 
@@ -253,15 +250,12 @@ def load_params(
     Raises:
         UserError: the encoder is incomplete, or a tensor has another shape.
     """
-    if mesh is None:
-        mesh = one_device_mesh()
     check_undamaged(directory, ["*.safetensors"])
     names = description.family.huggingface
     with open_tensors(encoder_directory(directory, description.route)) as file:
-        params, report = read_parameters(
-            file, names, module, mesh=mesh, seed=seed, reinitialize=reinitialize
-        )
+        params, report = read_parameters(file, names, module, **options)
     if TEXT_VECTORS in abstract_params(module):
+        mesh = options.get("mesh") or one_device_mesh()
         params |= read_modules(directory, description, mesh)
     if projection := projection_in(directory):
         # A module after the encoder, which is read with the others.

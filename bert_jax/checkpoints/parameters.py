@@ -3,7 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import flax.linen as nn
 import jax
@@ -181,12 +181,20 @@ def heads_in(parameters: set[str], *, is_score: bool = False) -> list[str]:
     return [BARE_ENCODER, *(name for *_, name in sorted(shown))]
 
 
+class ReadOptions(TypedDict, total=False):
+    """How parameters are read, see `read_parameters`."""
+
+    mesh: Mesh | None
+    seed: int
+    reinitialize: tuple[str, ...]
+
+
 def read_parameters(
     file: TensorFile,
     names: TensorNames,
     module: nn.Module,
     *,
-    mesh: Mesh | None,
+    mesh: Mesh | None = None,
     seed: int = 0,
     reinitialize: tuple[str, ...] = (),
 ) -> tuple[Any, LoadReport]:
