@@ -73,8 +73,7 @@ class EncoderInputs:
         """
         if len(arrays) == 1 and isinstance(record := arrays[0], EncoderInputs):
             if not isinstance(record, cls):  # one without the arrays of the head
-                own = {each.name: getattr(record, each.name) for each in dataclasses.fields(record)}
-                record = cls(**own)
+                record = cls(**vars(record))
             return dataclasses.replace(record, **named)
         return cls(*arrays, **named)
 
@@ -116,25 +115,16 @@ class EncoderInputs:
 
     def as_rows(self) -> Self:
         """The inputs of B examples with K texts each, [B, …, T], as B · K rows of one text."""
-
-        def rows(array: jax.Array | None) -> Any:
-            return None if array is None else array.reshape(-1, array.shape[-1])
-
-        texts, indices = math.prod(self.leading[1:]), self.row_indices
+        axes, texts, indices = len(self.leading), math.prod(self.leading[1:]), self.row_indices
         if indices is not None:
             indices = (texts * indices[:, None] + jnp.arange(texts)).reshape(-1)
-        return dataclasses.replace(
-            self,
-            input_ids=rows(self.input_ids),
-            token_type_ids=rows(self.token_type_ids),
-            attention_mask=rows(self.attention_mask),
-            position_ids=rows(self.position_ids),
-            row_indices=indices,
-            global_attention_mask=rows(self.global_attention_mask),
-            characters=None
-            if self.characters is None
-            else self.characters.reshape(-1, *self.characters.shape[-2:]),
+        names = (
+            *("input_ids", "token_type_ids", "attention_mask", "position_ids"),
+            *("global_attention_mask", "characters"),
         )
+        arrays = {name: getattr(self, name) for name in names}
+        rows = jax.tree.map(lambda array: array.reshape(-1, *array.shape[axes:]), arrays)
+        return dataclasses.replace(self, **rows, row_indices=indices)
 
 
 class Tokens(NamedTuple):
