@@ -11,7 +11,7 @@ from bert_jax.data.examples import Question
 from bert_jax.errors import UserError
 from bert_jax.serving.endpoints import Endpoint, Reply, RequestForm
 from bert_jax.serving.errors import from_user_error, from_validation_error, unprocessable
-from bert_jax.serving.models import ServedModel, TaskEngine
+from bert_jax.serving.models import ServedModel
 from bert_jax.serving.routes import embeddings_inference as vectors
 from bert_jax.serving.routes.scores import labelled
 from bert_jax.serving.routes.token_classification import TokenClassification, tagged
@@ -133,21 +133,13 @@ async def _predict(
     inputs: list[Any],
     body: TaskFormRequest,
     places: list[str] | None = None,
+    max_length: int | None = None,
     **options: Any,
 ) -> Predicted:
-    chosen = _chosen(service, served, task, options)
+    chosen = service.models.task_engine(served, task, options, max_length, _parameter)
     return await service.predict(
         chosen.engine, inputs, places=places, truncate=body.truncate, encoder=chosen.encoder
     )
-
-
-def _chosen(
-    service: Service, served: ServedModel, task: str, options: Mapping[str, Any]
-) -> TaskEngine:
-    """A task with options, which may have the server's own `max_length`."""
-    values = {name: value for name, value in options.items() if name != "max_length"}
-    length = options.get("max_length")
-    return service.models.task_engine(served, task, values, length, _parameter)
 
 
 def _parameter(option: str) -> str:
@@ -158,22 +150,15 @@ async def _feature_extraction(
     service: Service, served: ServedModel, body: TaskFormRequest
 ) -> Reply:
     _read(Nothing, body.parameters, "parameters")
-    request = vectors.EmbedRequest(
-        inputs=_texts(body).inputs,
-        model=served.name,
-        truncate=body.truncate,
-        truncation_direction=body.truncation_direction,
-        normalize=body.normalize,
-        prompt_name=body.prompt_name,
-        dimensions=body.dimensions,
-    )
+    fields = body.model_dump(exclude={"inputs", "parameters"})
+    request = vectors.EmbedRequest(inputs=_texts(body).inputs, model=served.name, **fields)
     return await vectors.embed(service, request, {})
 
 
 async def _fill_mask(service: Service, served: ServedModel, body: TaskFormRequest) -> Reply:
     texts = _texts(body)
     parameters = _read(FillMask, body.parameters, "parameters")
-    options = {"top_k": parameters.top_k, "targets": parameters.targets or ()}
+    options: dict[str, Any] = {"top_k": parameters.top_k, "targets": parameters.targets or ()}
     predicted = await _predict(
         service, served, "fill_mask", texts.texts, body, texts.places, **options
     )
@@ -231,26 +216,26 @@ async def _question_answering(
     inputs = _read(QuestionInputs, body.inputs, "inputs")
     parameters = _read(QuestionAnswering, body.parameters, "parameters")
     most = service.limits.max_length or served.model.config.max_length
-    if parameters.max_seq_len is not None and parameters.max_seq_len > most:
-        message = f"max_seq_len is {parameters.max_seq_len}; give at most {most}"
+    length = parameters.max_seq_len
+    if length is not None and length > most:
+        message = f"max_seq_len is {length}; give at most {most}"
         raise unprocessable(message, "parameters.max_seq_len")
     options = {
         "top_k": parameters.top_k,
         "answer_length": parameters.max_answer_len,
         "question_length": parameters.max_question_len,
-        "max_length": parameters.max_seq_len,
         "null_threshold": 0.0 if parameters.handle_impossible_answer else None,
     }
     given = {name: value for name, value in options.items() if value is not None}
     question = Question(inputs.question, inputs.context)
     if parameters.doc_stride is not None:
-        chosen = _chosen(service, served, "question_answering", given)
+        chosen = service.models.task_engine(served, "question_answering", given, length, _parameter)
         (encoded,) = await service.in_thread(chosen.encoder.encode, [question])
         if isinstance(encoded, EncodedExample):  # else it is refused below
-            length = parameters.max_seq_len or chosen.engine.predictor.limit
-            given["window_step"] = _window_step(length, encoded, parameters.doc_stride)
+            size = length or chosen.engine.predictor.limit
+            given["window_step"] = _window_step(size, encoded, parameters.doc_stride)
     predicted = await _predict(
-        service, served, "question_answering", [question], body, ["inputs"], **given
+        service, served, "question_answering", [question], body, ["inputs"], length, **given
     )
     answers: list[Any] = [
         {"answer": each.text, "score": each.score, "start": each.start, "end": each.end}
