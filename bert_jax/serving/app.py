@@ -4,6 +4,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -16,7 +17,6 @@ from bert_jax.serving import information
 from bert_jax.serving.endpoints import CUT_HEADER, Endpoint
 from bert_jax.serving.errors import RequestError
 from bert_jax.serving.handling import error_response, handler
-from bert_jax.serving.metrics import CONTENT_TYPE
 from bert_jax.serving.middleware import Access, AllowedHosts, ApiKey
 from bert_jax.serving.openapi import document
 from bert_jax.serving.page_files import page_routes
@@ -67,7 +67,7 @@ def make_app(
         return Response()
 
     async def metrics(request: Request) -> Response:
-        return Response(service.metrics.exposition(), media_type=CONTENT_TYPE)
+        return Response(service.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
 
     # It never changes, and tries every task with every model.
     known = functools.cache(lambda: information.info(service))

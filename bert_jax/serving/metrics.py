@@ -1,16 +1,8 @@
 """What a server counts, in the form that Prometheus reads."""
 
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    generate_latest,
-)
+from typing import Any
 
-CONTENT_TYPE = CONTENT_TYPE_LATEST
-"""The type of `Metrics.exposition`."""
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 # Seconds: from an answer of a small model to a time-out.
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -32,29 +24,19 @@ class Metrics:
     """
 
     def __init__(self) -> None:
-        self._registry = registry = CollectorRegistry()
-        name = "bert_jax_{}".format
-        self.requests = Counter(
-            name("requests"), "Requests.", ("route", "status"), registry=registry
-        )
+        self._registry = CollectorRegistry()
+        own: dict[str, Any] = {"namespace": "bert_jax", "registry": self._registry}
+        self.requests = Counter("requests", "Requests.", ("route", "status"), **own)
         self.seconds = Histogram(
-            name("request_seconds"),
-            "Time of a request.",
-            ("route",),
-            buckets=_SECONDS,
-            registry=registry,
+            "request_seconds", "Time of a request.", ("route",), buckets=_SECONDS, **own
         )
-        self.waiting = Gauge(name("waiting_examples"), "Examples that wait.", registry=registry)
-        self.waited = Histogram(
-            name("queue_seconds"), "Time in the queue.", buckets=_SECONDS, registry=registry
-        )
-        self.rows = Histogram(
-            name("round_rows"), "Rows computed together.", buckets=_ROWS, registry=registry
-        )
-        self.tokens = Counter(name("tokens"), "Tokens of texts.", registry=registry)
-        self.cut = Counter(name("cut_texts"), "Texts that were cut.", registry=registry)
-        self.gone = Counter(name("gone_requests"), "Requests given up.", registry=registry)
+        self.waiting = Gauge("waiting_examples", "Examples that wait.", **own)
+        self.waited = Histogram("queue_seconds", "Time in the queue.", buckets=_SECONDS, **own)
+        self.rows = Histogram("round_rows", "Rows computed together.", buckets=_ROWS, **own)
+        self.tokens = Counter("tokens", "Tokens of texts.", **own)
+        self.cut = Counter("cut_texts", "Texts that were cut.", **own)
+        self.gone = Counter("gone_requests", "Requests given up.", **own)
 
     def exposition(self) -> bytes:
-        """All metrics as text, of the type `CONTENT_TYPE`."""
+        """All metrics as text, of the type `CONTENT_TYPE_LATEST`."""
         return generate_latest(self._registry)
