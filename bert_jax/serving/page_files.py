@@ -1,7 +1,7 @@
 """The page at `GET /`: its files, which are served as they are in the package."""
 
-import dataclasses
 import hashlib
+from collections.abc import Callable
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import PurePath
@@ -38,26 +38,6 @@ _HEADERS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class _File:
-    """A file in memory, and its type."""
-
-    content: bytes
-    media_type: str
-
-    @classmethod
-    def read(cls, file: Traversable) -> "_File":
-        return cls(file.read_bytes(), _TYPES[PurePath(file.name).suffix])
-
-    def response(self, request: Request) -> Response:
-        """The file; if the client has it, 304 without it."""
-        tag = f'"{hashlib.sha256(self.content).hexdigest()[:32]}"'
-        headers = {**_HEADERS, "ETag": tag}
-        if tag in request.headers.get("if-none-match", ""):
-            return Response(status_code=304, headers=headers)
-        return Response(self.content, headers=headers, media_type=self.media_type)
-
-
 def is_page(path: str) -> bool:
     """Whether the path is one of the page's files, if the method is GET."""
     return path == "/" or path.startswith(_PREFIX)
@@ -65,7 +45,7 @@ def is_page(path: str) -> bool:
 
 def page_routes() -> list[Route]:
     """The page at `/` for those who take HTML, and its other files."""
-    files = {file.name: _File.read(file) for file in _files()}
+    files = {file.name: _answer(file) for file in _files()}
     index = files.pop(_INDEX)
 
     async def page(request: Request) -> Response:
@@ -73,15 +53,29 @@ def page_routes() -> list[Route]:
         if not any(kind in accepted for kind in _HTML):
             message = "GET / is a page; accept text/html, or POST inputs in Hugging Face's form"
             raise RequestError(406, message)
-        return index.response(request)
+        return index(request)
 
     async def file(request: Request) -> Response:
         name = request.path_params["name"]
         if name not in files:
             raise RequestError(404, "Not Found")
-        return files[name].response(request)
+        return files[name](request)
 
     return [Route("/", page), Route(_PREFIX + "{name}", file)]
+
+
+def _answer(file: Traversable) -> Callable[[Request], Response]:
+    """Answers with a file, which is in memory; if the client has it, with 304 without it."""
+    content, media_type = file.read_bytes(), _TYPES[PurePath(file.name).suffix]
+    tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    headers = {**_HEADERS, "ETag": tag}
+
+    def answer(request: Request) -> Response:
+        if tag in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        return Response(content, headers=headers, media_type=media_type)
+
+    return answer
 
 
 def _files() -> list[Traversable]:
