@@ -3,6 +3,7 @@
 from typing import Any
 
 from bert_jax.errors import UserError
+from bert_jax.inference.index_models import precision_of
 from bert_jax.serving.models import ServedModel
 from bert_jax.serving.service import Service
 from bert_jax.tasks import task_names
@@ -16,7 +17,7 @@ def info(service: Service) -> dict[str, Any]:
     return {
         "model_id": first.name,
         "model_sha": None,
-        "model_dtype": _dtype(first),
+        "model_dtype": precision_of(first.model),
         "model_type": _model_type(first),
         "max_concurrent_requests": limits.max_waiting,
         "max_input_length": service.models.limit(first),
@@ -34,7 +35,7 @@ def info(service: Service) -> dict[str, Any]:
                     name for name in task_names("PREDICT") if service.models.can(served, name)
                 ],
                 "mask_token": _mask_token(served),
-                "dtype": _dtype(served),
+                "dtype": precision_of(served.model),
                 "max_length": service.models.limit(served),
                 "width": served.model.config.hidden_size,
             }
@@ -57,10 +58,6 @@ def _mask_token(served: ServedModel) -> str | None:
     tokenizer = served.model.tokenizer
     mask = tokenizer.special_ids.mask
     return None if mask is None else tokenizer.id_to_token(mask)
-
-
-def _dtype(served: ServedModel) -> str:
-    return str(served.model.module.execution.dtype)
 
 
 def _model_type(served: ServedModel) -> dict[str, Any]:

@@ -84,10 +84,8 @@ async def tagged(
             return _pieces(pieces, labels, ignored)
         return _groups(text, entities(prediction, labels, strategy, ignored))
 
-    def every() -> list[Any]:
-        return list(map(found, texts.texts, predicted.predictions))
-
-    return await service.in_thread(every), predicted
+    answers = map(found, texts.texts, predicted.predictions)
+    return await service.in_thread(list, answers), predicted
 
 
 def _pieces(
