@@ -3,7 +3,7 @@
 import argparse
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bert_jax.cli.common import (
@@ -26,6 +26,9 @@ SUMMARY = "answers to questions from the documents of an index"
 _QUESTIONS = 64
 # Numbers of passages for which the accuracy is computed.
 _CUTOFFS = (1, 5, 20, 100)
+
+# The answers to a question in its file, the answer that was found, and which passages have one.
+_Judged = tuple[tuple[str, ...], str, list[bool]]
 
 
 def add_arguments(parser: Parser) -> None:
@@ -58,6 +61,7 @@ def run(options: argparse.Namespace) -> int:
     from bert_jax.data.outputs import check_output, resumable_outputs, to_json
     from bert_jax.inference.index import Index
     from bert_jax.inference.open_qa import OpenQA
+    from bert_jax.metrics.answers import has_answer
 
     check_output(options.output, [options.questions])
     layout = layout_of(options.output)
@@ -73,19 +77,22 @@ def run(options: argparse.Namespace) -> int:
         max_length=options.max_length,
     )
     questions = _questions(options)
-    scores = _Scores(options.top_k)
+    count, judged = 0, list[_Judged]()
     with resumable_outputs(options.output, [layout], request=None) as outputs:
         while chosen := list(itertools.islice(questions, _QUESTIONS)):
             texts = [example.input for example in chosen]
             passages = answering.retrieve(texts, options.top_k)
             answers = answering.read(texts, passages) if reader else itertools.repeat(None)
             for example, retrieved, answer in zip(chosen, passages, answers, strict=False):
-                has_answer = scores.add(example, retrieved, answer)
-                result = _answer(answer) if reader else _passages(retrieved, has_answer)
+                count, gold = count + 1, example.label or ()
+                found = [has_answer(gold, each.hit.text or "") for each in retrieved if gold]
+                if gold:
+                    judged.append((gold, answer.text if answer else "", found))
+                result = _answer(answer) if reader else _passages(retrieved, found)
                 outputs.write("", to_json(_question(example) | result) + "\n")
-    say_written(options.output, counted(scores.count, "questions"))
-    if scores.gold:
-        print(json.dumps(scores.metrics(has_reader=reader is not None)))
+    say_written(options.output, counted(count, "questions"))
+    if judged:
+        print(json.dumps(_metrics(judged, options.top_k, has_reader=reader is not None)))
     return 0
 
 
@@ -142,46 +149,13 @@ def _answer(answer: "LocatedAnswer | None") -> dict[str, Any]:
     }
 
 
-class _Scores:
-    """Sums up how well questions were answered.
+def _metrics(judged: Sequence[_Judged], top_k: int, *, has_reader: bool) -> dict[str, float]:
+    """Of the questions with answers: the accuracy of retrieval, exact match and F1."""
+    from bert_jax.metrics.answers import retrieval_accuracy
+    from bert_jax.metrics.squad import score_v1
 
-    Attributes:
-        count: number of questions.
-        gold: accepted answers of the questions that have some, by number.
-    """
-
-    def __init__(self, top_k: int) -> None:
-        """Takes the number of passages of a question."""
-        self.count, self._top_k = 0, top_k
-        self.gold: dict[str, tuple[str, ...]] = {}
-        self._answers: dict[str, str] = {}
-        self._has_answer: list[list[bool]] = []
-
-    def add(
-        self,
-        example: "Example[str]",
-        passages: "list[RetrievedPassage]",
-        answer: "LocatedAnswer | None",
-    ) -> list[bool]:
-        """Adds a question; returns which passages have an answer, [] if answers are unknown."""
-        from bert_jax.metrics.answers import has_answer
-
-        self.count += 1
-        if not example.label:
-            return []
-        number = str(self.count)
-        self.gold[number] = example.label
-        self._answers[number] = answer.text if answer else ""
-        self._has_answer.append(
-            [has_answer(example.label, passage.hit.text or "") for passage in passages]
-        )
-        return self._has_answer[-1]
-
-    def metrics(self, *, has_reader: bool) -> dict[str, float]:
-        """Of the questions with answers: the accuracy of retrieval, exact match and F1."""
-        from bert_jax.metrics.answers import retrieval_accuracy
-        from bert_jax.metrics.squad import score_v1
-
-        cutoffs = sorted({*(k for k in _CUTOFFS if k < self._top_k), self._top_k})
-        accuracy = retrieval_accuracy(self._has_answer, cutoffs)
-        return accuracy | (score_v1(self.gold, self._answers) if has_reader else {})
+    columns = zip(*judged, strict=True)
+    gold, answers, found = ({str(n): each for n, each in enumerate(column)} for column in columns)
+    cutoffs = sorted({*(k for k in _CUTOFFS if k < top_k), top_k})
+    accuracy = retrieval_accuracy([*found.values()], cutoffs)
+    return accuracy | (score_v1(gold, answers) if has_reader else {})
