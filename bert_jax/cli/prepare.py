@@ -92,13 +92,10 @@ def _train_vocabulary(
     """Trains a tokenizer; options of a corpus are refused."""
     from bert_jax.data.pretraining.preparation.vocabulary import train_tokenizer
 
-    corpus_options = ("workers", "runner_options", "limit", "show")
-    given = [name for name in corpus_options if getattr(options, name) is not None]
-    given += ["dry_run"] if options.dry_run else []
-    given += ["runner"] if options.runner != "local" else []
-    if given:
-        flag = given[0].replace("_", "-")
-        raise UserError(f"--{flag} is for a corpus; this task needs a tokenizer: leave it out")
+    for name in ("workers", "runner_options", "limit", "show", "dry_run", "runner"):
+        if getattr(options, name) != options.parser.get_default(name):
+            flag = options.parser.flag_of(name)
+            raise UserError(f"{flag} is for a corpus; this task needs a tokenizer: leave it out")
     if options.output is None:
         raise UserError("prepare needs --output DIR, the directory of the tokenizer")
     if options.output.exists() and any(options.output.iterdir()):

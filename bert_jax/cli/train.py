@@ -27,19 +27,17 @@ def run(options: argparse.Namespace) -> int:
     """Trains; prints the metrics on the last line."""
     from bert_jax.config import load_config
     from bert_jax.experiment import Experiment
+    from bert_jax.experiment.sweep import parse_grid, sweep, train_seeds
     from bert_jax.sharding.runtime import use_compilation_cache
     from bert_jax.sharding.stopping import Interrupted
 
     use_compilation_cache()
     config = load_config(options.config, options.overrides)
     try:
-        if options.sweep is not None or config.train.seeds:
-            from bert_jax.experiment.sweep import parse_grid, sweep, train_seeds
-
-            if options.sweep is not None:
-                metrics = sweep(config, options.workdir, parse_grid(options.sweep, config))
-            else:
-                metrics = train_seeds(config, options.workdir)
+        if options.sweep is not None:
+            metrics = sweep(config, options.workdir, parse_grid(options.sweep, config))
+        elif config.train.seeds:
+            metrics = train_seeds(config, options.workdir)
         else:
             metrics = Experiment.from_config(config).train(options.workdir)
     except Interrupted as stop:
