@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.data.examples import Example, ImageFile
+from bert_jax.data.examples import ImageFile
 from bert_jax.models.encoder import Encoder, RequestedOutputs
 from bert_jax.models.encoder_with_head import apply_model, model_inputs
 from bert_jax.pictures.image_weights import ImageWeights, image_weights_page
@@ -28,7 +28,7 @@ from bert_jax.tasks.base.predict_spec import (
     OutputFile,
     PredictOptions,
     PredictSpec,
-    keeps_no_columns,
+    without_columns,
 )
 from bert_jax.tasks.base.predictor import BatchOptions, EncodedExample, Model, check_finite
 from bert_jax.tasks.base.short_repr import ShortRepr
@@ -105,14 +105,10 @@ def _rollout(params: Any, batch: dict[str, jax.Array], *, encoder: Encoder) -> j
     return rollout(output.attentions.astype(jnp.float32))
 
 
-def _page(options: PredictOptions) -> Sequence[OutputFile[ImageFile, AttentionRollout]]:
+def _page(options: PredictOptions) -> Sequence[OutputFile[Any, Any]]:
     """A page with pictures of all images."""
-    keeps_no_columns(options, "html")
-
-    def row(example: Example[ImageFile], result: AttentionRollout) -> str:
-        return result.picture().element()
-
-    return (OutputFile(row, image_weights_page().layout),)
+    file = OutputFile(lambda _, result: result.picture().element(), image_weights_page().layout)
+    return without_columns(file)(options)
 
 
 PREDICT = PredictSpec(

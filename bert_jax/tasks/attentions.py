@@ -21,7 +21,7 @@ from bert_jax.tasks.base.predict_spec import (
     PredictOptions,
     PredictSpec,
     TextPredictOptions,
-    keeps_no_columns,
+    without_columns,
 )
 from bert_jax.tasks.base.predictor import Model, check_finite
 from bert_jax.tasks.base.short_repr import ShortRepr
@@ -115,7 +115,6 @@ def _weights(
 
 def page(options: PredictOptions) -> Sequence[OutputFile[Text, Any]]:
     """The output format of a page with pictures of all texts."""
-    keeps_no_columns(options, "html")
 
     def row(example: Example[Text], maps: ShownAttention) -> str:
         try:
@@ -123,7 +122,7 @@ def page(options: PredictOptions) -> Sequence[OutputFile[Text, Any]]:
         except UserError as error:
             raise UserError(f"{example.location}: {error}") from error
 
-    return (OutputFile(row, attention_page().layout),)
+    return without_columns(OutputFile(row, attention_page().layout))(options)
 
 
 PREDICT = PredictSpec(

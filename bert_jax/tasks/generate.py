@@ -22,10 +22,9 @@ from bert_jax.tasks.base.model_decoder import generate_after_prompts, generate_f
 from bert_jax.tasks.base.predict_spec import (
     TEXTS,
     OutputFile,
-    PredictOptions,
     PredictSpec,
     TextPredictOptions,
-    keeps_no_columns,
+    without_columns,
 )
 from bert_jax.tasks.base.predictor import (
     EncodedExample,
@@ -227,25 +226,18 @@ def to_record(text: Text, generations: list[Generation]) -> Mapping[str, Any]:
     }
 
 
-def _lines(options: PredictOptions) -> Sequence[OutputFile[Text, list[Generation]]]:
-    """The best generation of each text as a line, with blanks for line breaks."""
-    keeps_no_columns(options, _TEXT)
+def _line(example: Example[Text], generations: list[Generation]) -> str:
+    """The best generation of a text as a line, with blanks for line breaks."""
+    text = generations[0].text if generations else ""
+    return " ".join(text.splitlines()) + "\n"
 
-    def row(example: Example[Text], generations: list[Generation]) -> str:
-        text = generations[0].text if generations else ""
-        return " ".join(text.splitlines()) + "\n"
-
-    return (OutputFile(row),)
-
-
-_TEXT = "text"
 
 PREDICT = PredictSpec(
     TEXTS,
     GeneratePredictOptions,
     GenerationPredictor,
     to_record,
-    formats={_TEXT: _lines},
-    endings={".txt": _TEXT},
+    formats={"text": without_columns(OutputFile(_line))},
+    endings={".txt": "text"},
     heads=heads_with("generates"),
 )

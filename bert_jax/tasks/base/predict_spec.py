@@ -281,16 +281,17 @@ def check_kept_columns(example: Example[Any], options: PredictOptions) -> None:
             )
 
 
-def keeps_no_columns(options: PredictOptions, name: str) -> None:
-    """For a format that has a fixed form.
+def without_columns(*files: OutputFile[Any, Any]) -> Format[Any, Any]:
+    """A format of a fixed form; it raises OptionError if columns are chosen."""
 
-    Raises:
-        OptionError: columns are chosen.
-    """
-    if options.keep_columns is not None:
-        raise OptionError(
-            "keep_columns",
-            options.keep_columns,
-            "leave {keep_columns} out, or set {output_format=jsonl}",
-            f"the output format {name} has no other columns",
-        )
+    def fixed(options: PredictOptions) -> Sequence[OutputFile[Any, Any]]:
+        if options.keep_columns is not None:
+            raise OptionError(
+                "keep_columns",
+                options.keep_columns,
+                "leave {keep_columns} out, or set {output_format=jsonl}",
+                f"the output format {options.output_format} has no other columns",
+            )
+        return files
+
+    return fixed

@@ -39,7 +39,7 @@ from bert_jax.tasks.base.predict_spec import (
     OutputFile,
     PredictOptions,
     PredictSpec,
-    keeps_no_columns,
+    without_columns,
 )
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
@@ -316,21 +316,6 @@ def to_record(answers: Sequence[Answer]) -> dict[str, Any]:
     }
 
 
-def _squad(options: PredictOptions) -> Sequence[OutputFile[Question, RankedSpans]]:
-    """`{id: text}`, the input of SQuAD's official scripts, and the files beside it.
-
-    Beside a file NAME.json these are nbest_NAME.json with the best spans of each question, as
-    google-research/bert writes them, and, if a passage may have no answer, null_odds_NAME.json, the
-    `--na-prob-file` of the 2.0 script.
-    """
-    keeps_no_columns(options, SQUAD)
-    return (
-        OutputFile(_answer_row, _json_object()),
-        OutputFile(_best_row, _json_object("nbest")),
-        OutputFile(_odds_row, _json_object("null_odds", empty=None)),
-    )
-
-
 def _answer_row(example: Example[Question], prediction: RankedSpans) -> str:
     return _key_and_value(example.id, prediction.spans.answer(prediction.null_threshold).text)
 
@@ -363,6 +348,15 @@ def _key_and_value(key: str, value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, indent=1).replace("\n", "\n ")
     return f"{json.dumps(key, ensure_ascii=False)}: {text}"
 
+
+# `{id: text}`, the input of SQuAD's official scripts. Beside a file NAME.json are nbest_NAME.json
+# with the best spans of each question, as google-research/bert writes them, and, if a passage may
+# have no answer, null_odds_NAME.json, the `--na-prob-file` of the 2.0 script.
+_squad = without_columns(
+    OutputFile(_answer_row, _json_object()),
+    OutputFile(_best_row, _json_object("nbest")),
+    OutputFile(_odds_row, _json_object("null_odds", empty=None)),
+)
 
 PREDICT = PredictSpec(
     InputReader(lambda options: QuestionParser(options, options.answer_columns(ANSWERS)), _open),

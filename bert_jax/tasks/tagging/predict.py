@@ -39,7 +39,7 @@ from bert_jax.tasks.base.predict_spec import (
     OutputFile,
     PredictOptions,
     PredictSpec,
-    keeps_no_columns,
+    without_columns,
 )
 from bert_jax.tasks.base.predictor import (
     EncodedExample,
@@ -313,16 +313,6 @@ def _offsets(example: Example[Any], tagging: Tagging) -> str:
     return to_json({"id": example.id, "text": text, "label": entities}) + "\n"
 
 
-def _doccano(options: PredictOptions) -> Sequence[OutputFile[Any, Tagging]]:
-    keeps_no_columns(options, DOCCANO)
-    return (OutputFile(_offsets),)
-
-
-def _conll(options: PredictOptions) -> Sequence[OutputFile[Any, Tagging]]:
-    keeps_no_columns(options, CONLL)
-    return (OutputFile(_columns),)
-
-
 def _predictor(model: Model, options: TaggingPredictOptions) -> TagPredictor:
     predictor = TagPredictor(model, options)
     scheme = TagNames.from_labels(label_names(model.description)).scheme
@@ -339,7 +329,10 @@ PREDICT = PredictSpec(
     TaggingPredictOptions,
     _predictor,
     to_record,
-    {CONLL: _conll, DOCCANO: _doccano},
+    {
+        CONLL: without_columns(OutputFile(_columns)),
+        DOCCANO: without_columns(OutputFile(_offsets)),
+    },
     endings={".txt": CONLL, **dict.fromkeys(CONLL_ENDINGS, CONLL)},
     heads=("tagging",),
 )
