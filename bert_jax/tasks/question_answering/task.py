@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Example, Question
 from bert_jax.data.readers.squad import QuestionOptions, distinct_ids, read_questions
 from bert_jax.data.windows.passages import PassageWindows
@@ -82,14 +83,11 @@ class QuestionEvaluator(LabelledEvaluator[Question, RankedSpans]):
 
     Attributes:
         span_options: how passages are read and answers are searched.
-        tunes_threshold: whether the threshold is tuned on the (first) validation file; otherwise
-            the model's own is used.
     """
 
     PREDICT = PREDICT
 
     span_options: SpanOptions
-    tunes_threshold: bool
 
     @property
     def predict_options(self) -> Any:
@@ -99,17 +97,17 @@ class QuestionEvaluator(LabelledEvaluator[Question, RankedSpans]):
         self, examples: list[Example[Question]], predictions: list[RankedSpans]
     ) -> dict[str, float]:
         """The official metrics, in percent; if questions may have no answer, for both kinds."""
-        return _scores(self._threshold, examples, *_texts_and_odds(examples, predictions))
+        return _scores(self.description, examples, *_texts_and_odds(examples, predictions))
 
     def metric_names(self, examples: list[Example[Question]]) -> Iterable[str]:
         nothing = {question.id: "" for question in examples}
-        return _scores(self._threshold, examples, nothing, dict.fromkeys(nothing, 0.0))
+        return _scores(self.description, examples, nothing, dict.fromkeys(nothing, 0.0))
 
     def calibrated(
         self, examples: list[Example[Question]], predictions: list[RankedSpans]
     ) -> "QuestionEvaluator":
-        """With the threshold above which a question has no answer."""
-        if not self.tunes_threshold or self._threshold is None:
+        """With the threshold above which a question has no answer; a finished model has its own."""
+        if not self.splits.train or stored_threshold(self.description) is None:
             return self
         threshold = best_f1_threshold(
             _gold_texts(examples), *_texts_and_odds(examples, predictions)
@@ -121,13 +119,13 @@ class QuestionEvaluator(LabelledEvaluator[Question, RankedSpans]):
 
     def baseline_metrics(self, examples: list[Example[Question]]) -> dict[str, float]:
         """`f1_no_answer`: F1 if no question is answered; only where some have no answer."""
-        if self._threshold is None:
+        if stored_threshold(self.description) is None:
             return {}
         unanswered = sum(not question.label for question in examples)
         return {"f1_no_answer": 100.0 * unanswered / len(examples)}
 
     def as_output(self, prediction: RankedSpans) -> RankedSpans:
-        return dataclasses.replace(prediction, null_threshold=self._threshold)
+        return dataclasses.replace(prediction, null_threshold=stored_threshold(self.description))
 
     def expected(self, example: Example[Question]) -> list[str]:
         return _answer_texts(example)
@@ -136,10 +134,6 @@ class QuestionEvaluator(LabelledEvaluator[Question, RankedSpans]):
         """The input of SQuAD's official scripts, which brings two more files (see `_squad`)."""
         return [f"{eval_set.name}.json"]
 
-    @property
-    def _threshold(self) -> float | None:
-        return stored_threshold(self.description)
-
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class QuestionAnsweringTask(LabelledTask[Question], Distillable):
@@ -147,9 +141,6 @@ class QuestionAnsweringTask(LabelledTask[Question], Distillable):
 
     Attributes:
         span_options: how passages are read and answers are searched.
-        tunes_threshold: whether an evaluation tunes the threshold on the (first) validation file;
-            otherwise the model's own is used. The description has one if questions may have no
-            answer.
     """
 
     score_kind = "classes"
@@ -158,16 +149,9 @@ class QuestionAnsweringTask(LabelledTask[Question], Distillable):
     default_length = DEFAULT_LENGTH
 
     span_options: SpanOptions
-    tunes_threshold: bool
 
     def make_evaluator(self) -> QuestionEvaluator:
-        return QuestionEvaluator(
-            self.splits,
-            self.options,
-            self.description,
-            self.span_options,
-            self.tunes_threshold,
-        )
+        return QuestionEvaluator(self.splits, self.options, self.description, self.span_options)
 
     @functools.cached_property
     def _windows(self) -> SpanRows:
@@ -202,7 +186,7 @@ class QuestionAnsweringTask(LabelledTask[Question], Distillable):
 
     def class_counts(self, examples: Iterable[Example[Question]]) -> dict[str, int]:
         """Questions with and without an answer, where some have none."""
-        if self._threshold is None:
+        if stored_threshold(self.description) is None:
             return {}
         return count_classes("answer" if each.label else "no answer" for each in examples)
 
@@ -218,7 +202,7 @@ class QuestionAnsweringTask(LabelledTask[Question], Distillable):
         start, end = batch["start_positions"], batch["end_positions"]
         cross_entropy = optax.softmax_cross_entropy_with_integer_labels
         losses = (cross_entropy(start_logits, start) + cross_entropy(end_logits, end)) / 2
-        if self._is_joint and self._threshold is not None:
+        if self._is_joint and stored_threshold(self.description) is not None:
             losses += _NO_ANSWER_WEIGHT * optax.sigmoid_binary_cross_entropy(
                 outputs.no_answer_logits, batch["without_answer"]
             )
@@ -245,21 +229,17 @@ class QuestionAnsweringTask(LabelledTask[Question], Distillable):
         )
 
     @property
-    def _threshold(self) -> float | None:
-        return stored_threshold(self.description)
-
-    @property
     def _is_joint(self) -> bool:
         return self.description.config.head_options(QuestionAnsweringOptions).qa_head == JOINT
 
 
 def _scores(
-    threshold: float | None,
+    description: ModelDescription,
     examples: list[Example[Question]],
     texts: dict[str, str],
     odds: dict[str, float],
 ) -> dict[str, float]:
-    gold = _gold_texts(examples)
+    gold, threshold = _gold_texts(examples), stored_threshold(description)
     if threshold is None:
         return score_v1(gold, texts)
     official = score_v2(gold, texts, odds, threshold=threshold)
@@ -328,7 +308,6 @@ def create(config: TaskConfig[QuestionData], model_init: ModelInit) -> QuestionA
         execution=model_init.execution,
         options=labelled_options(config, "f1"),
         span_options=from_keys(SpanOptions, vars(data)),
-        tunes_threshold=not model_init.is_finished,
     )
 
 

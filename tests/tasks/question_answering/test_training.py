@@ -134,7 +134,8 @@ def test_the_threshold_is_tuned_and_stored(train, experiment, write_rows, qa_hea
 def make_task(experiment):
     """Builds a task on questions."""
 
-    def make(questions, *, tunes_threshold=True, threshold=None, qa_head="independent"):
+    def make(questions, *, is_finished=False, threshold=None, qa_head="independent"):
+        train = [] if is_finished else questions
         parts = [EvalSet("validation", "dev.jsonl", questions)]
         sections = experiment("question_answering", train__global_batch_size=4).sections
         base = sections.model_init()
@@ -146,13 +147,12 @@ def make_task(experiment):
             other=other,
         )
         return QuestionAnsweringTask(
-            splits=Splits(questions, questions, parts, []),
+            splits=Splits(train, train, parts, []),
             tokenizer=base.tokenizer,
             description=description,
             execution=base.execution,
             options=labelled_options(sections.task, "f1"),
             span_options=SpanOptions(window_step=8),
-            tunes_threshold=tunes_threshold,
         )
 
     return make
@@ -317,7 +317,7 @@ def test_metrics_by_hand(make_task):
     }
     assert tuned.description.other == {"null_score_diff_threshold": -2.5}
     assert task.description.other == {"null_score_diff_threshold": 0.0}
-    fixed = make_task(queries, threshold=0.0, tunes_threshold=False)
+    fixed = make_task(queries, threshold=0.0, is_finished=True)
     assert fixed.evaluator.calibrated(queries, actual) is fixed.evaluator
     metrics = fixed.evaluator.metrics(queries, actual)
     assert metrics["null_threshold"] == 0.0
