@@ -13,6 +13,7 @@ here an answer has whole words, see `whole_words`.
 
 import dataclasses
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -68,73 +69,55 @@ class SpanRows:
             answer_length: maximum number of tokens of a predicted answer, for the report.
         """
         used = [question for question in questions if _has_text(question)]
-        empty = [question.location for question in questions if not _has_text(question)]
-        without: list[str] = []  # locations of questions
-        moved: list[str] = []
-        repeated: list[str] = []
-        longer: list[str] = []
-        split: list[str] = []
-        positions: list[tuple[int, int]] = []
-        passages: list[tuple[int, int]] = []
-        without_answer: list[bool] = []
-        cut = 0
+        noted = defaultdict[str, list[str]](list)  # locations of questions
+        noted["empty"] = [each.location for each in questions if not _has_text(each)]
+        labels: list[tuple[int, ...]] = []  # answer, passage, and whether there is no answer
 
         def encodings() -> Iterator[PassageWindow]:
-            nonlocal cut
             encoded = encode_in_chunks(
                 windows, used, lambda each: (each.input.question, each.input.passage)
             )
             for question, rows in zip(used, encoded, strict=True):
-                cut += rows[0].is_cut
                 tokens, is_moved, is_repeated = _answer_tokens(question, rows[0])
-                if question.label and tokens is None:
-                    without.append(question.location)
-                    continue
-                row_positions = [row.answer_positions(tokens) for row in rows]
-                for locations, counts in (
-                    (moved, is_moved),
-                    (repeated, is_repeated),
-                    (longer, tokens is not None and tokens[1] - tokens[0] >= answer_length),
-                    (split, tokens is not None and not any(map(any, row_positions))),
-                ):
-                    locations += [question.location] * counts
-                positions.extend(row_positions)
-                passages.extend(row.positions for row in rows)
-                without_answer.extend(tokens is None for _ in rows)
-                yield from rows
+                positions = [row.answer_positions(tokens) for row in rows]
+                is_lost = tokens is None and bool(question.label)
+                for what, is_so in {
+                    "without": is_lost,
+                    "repeated": is_repeated,
+                    "longer": tokens is not None and tokens[1] - tokens[0] >= answer_length,
+                    "split": tokens is not None and not any(map(any, positions)),
+                    "moved": is_moved,
+                    "cut": rows[0].is_cut,
+                }.items():
+                    noted[what] += [question.location] * is_so
+                if not is_lost:
+                    for answer, row in zip(positions, rows, strict=True):
+                        labels.append((*answer, *row.positions, tokens is None))
+                    yield from rows
 
         sequences = Sequences.from_encodings(encodings(), windows.tokenizer)
         total = f"of {len(questions)} training questions"
+        reasons = {
+            "empty": "are empty or have an empty passage: left out",
+            "without": "have no answer that is in the passage: left out",
+            "repeated": "have an answer that is in the passage several times, and no position of "
+            "it: the first is learned; give answer_start",
+            "longer": f"have an answer of more than {answer_length} tokens, which is never "
+            "predicted: raise data.answer_length",
+            "split": "have an answer that is whole in no window, as if none: raise data.length",
+        }
         report = [
-            f"{len(locations)} {total} {what} ({listed(locations)})"
-            for locations, what in (
-                (empty, "are empty or have an empty passage: left out"),
-                (without, "have no answer that is in the passage: left out"),
-                (
-                    repeated,
-                    "have an answer that is in the passage several times, and no position of it: "
-                    "the first is learned; give answer_start",
-                ),
-                (
-                    longer,
-                    f"have an answer of more than {answer_length} tokens, which is never "
-                    "predicted: raise data.answer_length",
-                ),
-                (split, "have an answer that is whole in no window, as if none: raise data.length"),
-            )
-            if locations
+            f"{len(noted[name])} {total} {what} ({listed(noted[name])})"
+            for name, what in reasons.items()
+            if noted[name]
         ]
-        if moved:
-            report.append(f"answers at another position than the file says: {len(moved)}")
-        if cut:
+        if moved := len(noted["moved"]):
+            report.append(f"answers at another position than the file says: {moved}")
+        if cut := len(noted["cut"]):
             report.append(f"{cut} {total} were longer than {windows.question_limit} tokens: cut")
-        return cls(
-            sequences,
-            np.array(positions, np.int32).reshape(-1, 2),
-            np.array(passages, np.int32).reshape(-1, 2),
-            np.array(without_answer, np.float32),
-            tuple(report),
-        )
+        columns = np.array(labels, np.int32).reshape(-1, 5)
+        without_answer = columns[:, 4].astype(np.float32)
+        return cls(sequences, columns[:, :2], columns[:, 2:4], without_answer, tuple(report))
 
 
 def _has_text(example: Example[Question]) -> bool:
