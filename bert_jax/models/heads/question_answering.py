@@ -76,6 +76,11 @@ class QuestionAnsweringOptions(HeadOptions):
         require_between("model.qa_dropout", self.qa_dropout, 0, 1, without_high=True)
 
 
+def is_joint(config: EncoderConfig) -> bool:
+    """Whether a model has the joint head."""
+    return config.head_options(QuestionAnsweringOptions).qa_head == JOINT
+
+
 class QuestionAnsweringOutput(NamedTuple):
     """Start and end logits of each token, float32 [B, T]."""
 
@@ -125,11 +130,10 @@ class QuestionAnsweringModel(EncoderWithHead):
 
     def setup(self) -> None:
         super().setup()
-        options = self.config.head_options(QuestionAnsweringOptions)
-        if options.qa_head == JOINT:
+        if is_joint(self.config):
             self.qa_joint = JointSpanHead(self.config)
             return
-        rate, name = options.qa_dropout, "qa_outputs"
+        rate, name = self.config.head_options(QuestionAnsweringOptions).qa_dropout, "qa_outputs"
         if self.config.head_act is not None:  # the class of transformers has this name
             rate, name = classifier_dropout(self.config), "classifier"
             self.prediction_head = PredictionHead(self.config, self.execution)
@@ -140,7 +144,7 @@ class QuestionAnsweringModel(EncoderWithHead):
         self, encoded: EncoderOutput, deterministic: bool
     ) -> QuestionAnsweringOutput | jax.Array:
         """The logits, or hidden states [B, T, D]."""
-        if self.config.head_options(QuestionAnsweringOptions).qa_head == JOINT:
+        if is_joint(self.config):
             self.qa_joint()
             return encoded.last_hidden_state
         hidden = encoded.last_hidden_state

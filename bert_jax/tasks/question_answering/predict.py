@@ -27,13 +27,7 @@ from bert_jax.data.readers.squad import (
 from bert_jax.data.windows.passages import PassageWindows
 from bert_jax.errors import UserError, require_at_least, require_between
 from bert_jax.models.encoder_with_head import apply_model, model_inputs
-from bert_jax.models.heads.question_answering import (
-    JOINT,
-    JOINT_SCOPE,
-    QuestionAnsweringOptions,
-    SpanBeam,
-    span_beam,
-)
+from bert_jax.models.heads.question_answering import JOINT_SCOPE, SpanBeam, is_joint, span_beam
 from bert_jax.tasks.base.predict_spec import (
     InputReader,
     OutputFile,
@@ -245,7 +239,7 @@ class SpanPredictor(Predictor[Question, RankedSpans]):
         self, arrays: dict[str, np.ndarray], rows: Mapping[int, Any]
     ) -> dict[str, np.ndarray]:
         """With the joint head, also the ranges that limit its beam, int32 [B, 2]."""
-        if self.model.config.head_options(QuestionAnsweringOptions).qa_head != JOINT:
+        if not is_joint(self.model.config):
             return arrays
         ranges = np.zeros((2, len(arrays["input_ids"]), 2), np.int32)
         for row, window in rows.items():
@@ -253,7 +247,7 @@ class SpanPredictor(Predictor[Question, RankedSpans]):
         return {**arrays, "passages": ranges[0], "allowed_starts": ranges[1]}
 
     def compute(self, batch: dict[str, jax.Array]) -> Any:
-        if self.model.config.head_options(QuestionAnsweringOptions).qa_head != JOINT:
+        if not is_joint(self.model.config):
             return super().compute(batch)
         # A longer answer leaves the row: one program for all such lengths.
         length = min(self._answer_length, batch["input_ids"].shape[-1])

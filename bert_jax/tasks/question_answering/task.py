@@ -17,12 +17,7 @@ from bert_jax.data.windows.passages import PassageWindows
 from bert_jax.errors import OptionError, UserError, require_one_of
 from bert_jax.metrics.squad import best_f1_threshold, score_v1, score_v2
 from bert_jax.models.attention_inputs import MASK_VALUE
-from bert_jax.models.heads.question_answering import (
-    JOINT,
-    JOINT_SCOPE,
-    QuestionAnsweringOptions,
-    joint_scores,
-)
+from bert_jax.models.heads.question_answering import JOINT_SCOPE, is_joint, joint_scores
 from bert_jax.options import from_keys
 from bert_jax.tasks.base.distillable import Distillable
 from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator
@@ -174,7 +169,7 @@ class QuestionAnsweringTask(LabelledTask[Question], Distillable):
         """Each window is an example, whether it contains the answer or not."""
         rows = self._windows
         arrays = {"start_positions": rows.positions[:, 0], "end_positions": rows.positions[:, 1]}
-        if self._is_joint:
+        if is_joint(self.description.config):
             arrays |= {"passages": rows.passages, "without_answer": rows.without_answer}
         # Zeros for rows of padding (number -1): a position beyond the batch would give
         # NaN, which a weight of 0 does not remove.
@@ -202,7 +197,7 @@ class QuestionAnsweringTask(LabelledTask[Question], Distillable):
         start, end = batch["start_positions"], batch["end_positions"]
         cross_entropy = optax.softmax_cross_entropy_with_integer_labels
         losses = (cross_entropy(start_logits, start) + cross_entropy(end_logits, end)) / 2
-        if self._is_joint and stored_threshold(self.description) is not None:
+        if is_joint(self.description.config) and stored_threshold(self.description) is not None:
             losses += _NO_ANSWER_WEIGHT * optax.sigmoid_binary_cross_entropy(
                 outputs.no_answer_logits, batch["without_answer"]
             )
@@ -215,7 +210,7 @@ class QuestionAnsweringTask(LabelledTask[Question], Distillable):
 
     def _scored(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Any:
         """The outputs with scores, which the joint head has only for a start: the gold one."""
-        if not self._is_joint:
+        if not is_joint(self.description.config):
             return outputs
         return joint_scores(
             params[JOINT_SCOPE], outputs, batch["passages"], batch["start_positions"]
@@ -227,10 +222,6 @@ class QuestionAnsweringTask(LabelledTask[Question], Distillable):
             "\t".join([row.input.question, *(_answer_texts(row)[:1] or "-"), row.input.passage])
             for row in self.splits.train[:count]
         )
-
-    @property
-    def _is_joint(self) -> bool:
-        return self.description.config.head_options(QuestionAnsweringOptions).qa_head == JOINT
 
 
 def _scores(
