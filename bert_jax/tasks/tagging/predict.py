@@ -129,6 +129,12 @@ class TagPredictor(Predictor[Any, Tagging]):
         self._labels = label_names(model.description)
         self._names = _names_of(self._labels)
         self.encoder(options)  # which checks the scheme
+        scheme = self._names.scheme
+        if options.output_format == CONLL and scheme and not options.scheme:
+            # A file that has tags may have them in another one.
+            other = "iob2" if scheme == "iob1" else "iob1"
+            say(f"tags are in {scheme.upper()}, as the model's; for another scheme: "
+                f"--option scheme={other}")  # fmt: skip
 
     def encoder(self, request: TaggingPredictOptions) -> RequestEncoder:
         if request.scheme and self._names.scheme is None:
@@ -313,21 +319,10 @@ def _offsets(example: Example[Any], tagging: Tagging) -> str:
     return to_json({"id": example.id, "text": text, "label": entities}) + "\n"
 
 
-def _predictor(model: Model, options: TaggingPredictOptions) -> TagPredictor:
-    predictor = TagPredictor(model, options)
-    scheme = TagNames.from_labels(label_names(model.description)).scheme
-    if options.output_format == CONLL and scheme and not options.scheme:
-        # A file that has tags may have them in another one.
-        other = "iob2" if scheme == "iob1" else "iob1"
-        say(f"tags are in {scheme.upper()}, as the model's; for another scheme: "
-            f"--option scheme={other}")  # fmt: skip
-    return predictor
-
-
 PREDICT = PredictSpec(
     InputReader(lambda options: SentenceParser(options.word_options(), options), _open),
     TaggingPredictOptions,
-    _predictor,
+    TagPredictor,
     to_record,
     {
         CONLL: without_columns(OutputFile(_columns)),
