@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -55,8 +55,7 @@ class TaggingData(ClassData, TaggedOptions):
     scheme: str = "iob2"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TaggedRow:
+class TaggedRow(NamedTuple):
     """The labels of a sentence, or of a window of a long one.
 
     Attributes:
@@ -72,80 +71,64 @@ class TaggedRow:
     after: int
 
 
-class TaggedRows:
-    """The rows of all training sentences, and batches of them.
+def tagged_rows(
+    examples: Sequence[Example[Sentence]],
+    tag_set: TagSet,
+    tokenizer: Tokenizer,
+    length: int,
+    *,
+    balanced: bool = False,
+) -> TrainingRows:
+    """Each sentence is an example, and each window of one that is too long for one row.
 
-    Attributes:
-        sequences: tokens of the n rows.
+    Beside the tokens a batch has `word_positions` int32 [B, W], the positions of the first tokens
+    of words; `labels` int32 [B, W] of these words, -1 after the last one; `weights` float32 [B, W],
+    0 after the last word; `label_before` and `label_after` int32 [B], see `TaggedRow`. W is T
+    without the special tokens.
+
+    Args:
+        examples: tagged sentences; `tag_set` knows all their tags.
+        tag_set: tags of the model.
+        tokenizer: tokenizer of the model.
+        length: maximum number of tokens per row.
+        balanced: whether every tag has the same weight in the loss; otherwise every word.
     """
+    rows: list[TaggedRow] = []
+    with config_keys():
+        windows = WordWindows(tokenizer, length)
 
-    def __init__(
-        self,
-        examples: Sequence[Example[Sentence]],
-        tag_set: TagSet,
-        tokenizer: Tokenizer,
-        length: int,
-        *,
-        balanced: bool = False,
-    ) -> None:
-        """Tokenises sentences.
+    def encodings() -> Iterator[WordWindow]:
+        encoded = encode_in_chunks(windows, examples, lambda example: example.input.words)
+        for example, own in zip(examples, encoded, strict=True):
+            rows.extend(_tagged_rows(example, own, tag_set))
+            yield from own
 
-        Args:
-            examples: tagged sentences; `tag_set` knows all their tags.
-            tag_set: tags of the model.
-            tokenizer: tokenizer of the model.
-            length: maximum number of tokens per row.
-            balanced: whether every tag has the same weight in the loss; otherwise every word.
-        """
-        self._rows: list[TaggedRow] = []
-        self._tokenizer = tokenizer
-        with config_keys():
-            windows = WordWindows(tokenizer, length)
+    sequences = Sequences.from_encodings(encodings(), tokenizer)
+    counts = np.zeros(len(tag_set.labels), np.int64)
+    for row in rows:
+        np.add.at(counts, row.labels, 1)
+    label_weights = balanced_weights(counts) if balanced else np.ones(len(counts), np.float32)
 
-        def encodings() -> Iterator[WordWindow]:
-            encoded = encode_in_chunks(windows, examples, lambda example: example.input.words)
-            for example, rows in zip(examples, encoded, strict=True):
-                self._rows += _tagged_rows(example, rows, tag_set)
-                yield from rows
-
-        self.sequences = Sequences.from_encodings(encodings(), tokenizer)
-        counts = np.zeros(len(tag_set.labels), np.int64)
-        for row in self._rows:
-            np.add.at(counts, row.labels, 1)
-        ones = np.ones(len(counts), np.float32)
-        self._weights = balanced_weights(counts) if balanced else ones
-
-    def batch(self, rows: np.ndarray, length: int) -> Batch:
-        """Rows as a batch.
-
-        Args:
-            rows: int64 [B], numbers of rows; -1 for a row of padding.
-            length: T, the length of the batch; no row has more tokens.
-
-        Returns:
-            `input_ids`, `token_type_ids`, `attention_mask`, int32 [B, T]; `word_positions` int32
-            [B, W], the positions of the first tokens of words; `labels` int32 [B, W] of these
-            words, -1 after the last one; `weights` float32 [B, W], 0 after the last word;
-            `label_before` and `label_after` int32 [B], see `TaggedRow`. W is T without the
-            special tokens.
-        """
-        shape = len(rows), max(length - self._tokenizer.num_special_tokens(pair=False), 1)  # BW
+    def make(chosen: np.ndarray, length: int) -> Batch:
+        shape = len(chosen), max(length - tokenizer.num_special_tokens(pair=False), 1)  # BW
         positions, labels = np.zeros(shape, np.int32), np.full(shape, -1, np.int32)
-        beside = np.full((2, len(rows)), -1, np.int32)
-        for index, number in enumerate(rows.tolist()):
+        beside = np.full((2, len(chosen)), -1, np.int32)
+        for index, number in enumerate(chosen.tolist()):
             if number >= 0:
-                row = self._rows[number]
+                row = rows[number]
                 positions[index, : len(row.labels)] = row.positions
                 labels[index, : len(row.labels)] = row.labels
                 beside[:, index] = row.before, row.after
         return {
-            **self.sequences.pad(rows, length, self._tokenizer),
+            **sequences.pad(chosen, length, tokenizer),
             "word_positions": positions,
             "labels": labels,
-            "weights": np.where(labels < 0, np.float32(0), self._weights[labels]),
+            "weights": np.where(labels < 0, np.float32(0), label_weights[labels]),
             "label_before": beside[0],
             "label_after": beside[1],
         }
+
+    return TrainingRows(sequences, sequences.lengths, make)
 
 
 def _tagged_rows(
@@ -325,11 +308,11 @@ class TaggingTask(LabelledTask[Sentence], Distillable):
         return TaggingEvaluator(self.splits, self.options, self.description, self.tag_set)
 
     def make_rows(self) -> TrainingRows:
-        """Each sentence is an example, and each window of one that is too long for one row."""
+        """See `tagged_rows`."""
         examples = [example for example in self.splits.train if example.input.words]
-        length, balanced = self.options.length, self.balanced
-        rows = TaggedRows(examples, self.tag_set, self.tokenizer, length, balanced=balanced)
-        return TrainingRows(rows.sequences, rows.sequences.lengths, rows.batch)
+        return tagged_rows(
+            *(examples, self.tag_set, self.tokenizer, self.options.length), balanced=self.balanced
+        )
 
     def loss(self, params: Any, outputs: Any, batch: dict[str, jax.Array]) -> Sums:
         """The loss, and the number of words with the correct tag."""
