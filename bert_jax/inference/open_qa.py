@@ -24,12 +24,8 @@ from bert_jax.inference.index import Index
 from bert_jax.inference.ranking import score_chunks
 from bert_jax.search.hits import Hit
 from bert_jax.tasks.base.predictor import BatchOptions, Model, check_head, not_one_string
-from bert_jax.tasks.question_answering.predict import (
-    PREDICT,
-    AnswerPredictOptions,
-    RankedSpans,
-    SpanPredictor,
-)
+from bert_jax.tasks.question_answering.predict import PREDICT, AnswerPredictOptions, SpanPredictor
+from bert_jax.tasks.question_answering.spans import SpanPrediction
 from bert_jax.tasks.ranking.predict import RankingPredictOptions
 from bert_jax.tasks.reader.predict import HEAD, ReadAnswer, ReaderPredictor
 
@@ -224,20 +220,20 @@ def _read(
     return [_best([next(predictions) for _ in each.documents]) for each in examples]
 
 
-def _best(predictions: Sequence[RankedSpans]) -> ReadAnswer | None:
+def _best(predictions: Sequence[SpanPrediction]) -> ReadAnswer | None:
     """The best span of all passages of a question."""
     scores = [
-        (-each.spans.null_odds if each.null_threshold is not None else each.spans.best[0].score)
-        if each.spans.best
+        (-each.null_odds if each.null_threshold is not None else each.best[0].score)
+        if each.best
         else -math.inf
         for each in predictions
     ]
     number = int(np.argmax(scores))
-    best, threshold = predictions[number].spans, predictions[number].null_threshold
+    best = predictions[number]
     if not best.best:
         return None
-    odds = None if threshold is None else best.null_odds
-    return ReadAnswer(number, best.answer(threshold), scores[number], None, odds)
+    odds = None if best.null_threshold is None else best.null_odds
+    return ReadAnswer(number, best.answer(), scores[number], None, odds)
 
 
 def _located_answer(answer: ReadAnswer, passages: Sequence[RetrievedPassage]) -> LocatedAnswer:

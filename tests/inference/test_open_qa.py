@@ -111,7 +111,7 @@ def test_the_best_span_of_all_passages(index, make_model, threshold):
 
 def spans(reader, question, text):
     predictor = SpanPredictor(reader, AnswerPredictOptions())
-    return [each.spans for each in predict_examples(predictor, [Question(question, text)])]
+    return list(predict_examples(predictor, [Question(question, text)]))
 
 
 @pytest.mark.parametrize("head", ["classification", "encoder"])

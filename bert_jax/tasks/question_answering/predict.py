@@ -48,7 +48,7 @@ from bert_jax.tasks.base.predictor import (
 )
 from bert_jax.tasks.base.text_rows import map_valid, text_error
 from bert_jax.tasks.question_answering.options import DEFAULT_LENGTH, SpanOptions
-from bert_jax.tasks.question_answering.spans import Logits, SpanPrediction, best_spans
+from bert_jax.tasks.question_answering.spans import Answer, Logits, SpanPrediction, best_spans
 
 NULL_THRESHOLD = "null_score_diff_threshold"
 """The key of `config.json` with the value of `null_odds` above which there is no answer."""
@@ -148,54 +148,7 @@ def stored_threshold(description: ModelDescription) -> float | None:
     raise UserError(f"config.json: {NULL_THRESHOLD} is {value!r}; it must be a number")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Answer:
-    """A span of a passage, or "" if the passage has no answer.
-
-    Attributes:
-        text: `passage[start:end]`.
-        start: first character of the span in the passage.
-        end: one past the last character.
-        score: probability among the best answers, which include "" if it is allowed.
-        no_answer_score: probability of ""; None if the model was trained to always find an answer.
-    """
-
-    text: str
-    start: int
-    end: int
-    score: float
-    no_answer_score: float | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class RankedSpans:
-    """The prediction for a question.
-
-    Attributes:
-        spans: the best spans.
-        null_threshold: see `SpanPrediction.answer`.
-        top_k: number of answers.
-    """
-
-    spans: SpanPrediction
-    null_threshold: float | None = None
-    top_k: int = 1
-
-    def answers(self) -> list[Answer]:
-        """The best answers, the final answer first; fewer than `top_k` if the passage has fewer."""
-        with_null, null = self.null_threshold is not None, self.spans.null
-        ranked = self.spans.n_best(with_null=with_null)
-        no_answer = next((score for span, score in ranked if with_null and span is null), None)
-        best = self.spans.answer(self.null_threshold)
-        # With a threshold other than 0, the answer may not be the most probable span.
-        ranked.sort(key=lambda item: item[0] is not best)
-        return [
-            Answer(span.text, span.start, span.end, score, no_answer)
-            for span, score in ranked[: self.top_k]
-        ]
-
-
-class SpanPredictor(Predictor[Question, RankedSpans]):
+class SpanPredictor(Predictor[Question, SpanPrediction]):
     """The best spans for each question."""
 
     unit = "questions"
@@ -257,13 +210,13 @@ class SpanPredictor(Predictor[Question, RankedSpans]):
 
     def decode(
         self, example: Question, encoded: EncodedExample, outputs: list[Logits | SpanBeam]
-    ) -> RankedSpans:
+    ) -> SpanPrediction:
         request: Any = encoded.request
         count = max(request.top_k, request.n_best)
         spans = best_spans(example.passage, encoded.rows, outputs, count, self._answer_length)
         threshold = request.null_threshold
         threshold = self._stored_threshold if threshold is None else threshold
-        return RankedSpans(spans, threshold, request.top_k)
+        return dataclasses.replace(spans, null_threshold=threshold, top_k=request.top_k)
 
     def characters(self, example: Question) -> int:
         return super().characters((example.question, example.passage))
@@ -310,12 +263,11 @@ def to_record(answers: Sequence[Answer]) -> dict[str, Any]:
     }
 
 
-def _answer_row(example: Example[Question], prediction: RankedSpans) -> str:
-    return _key_and_value(example.id, prediction.spans.answer(prediction.null_threshold).text)
+def _answer_row(example: Example[Question], prediction: SpanPrediction) -> str:
+    return _key_and_value(example.id, prediction.answer().text)
 
 
-def _best_row(example: Example[Question], prediction: RankedSpans) -> str:
-    spans = prediction.spans.n_best(with_null=prediction.null_threshold is not None)
+def _best_row(example: Example[Question], prediction: SpanPrediction) -> str:
     best = [
         {
             "text": span.text,
@@ -323,15 +275,15 @@ def _best_row(example: Example[Question], prediction: RankedSpans) -> str:
             "start_logit": span.start_logit,
             "end_logit": span.end_logit,
         }
-        for span, probability in spans
+        for span, probability in prediction.n_best()
     ]
     return _key_and_value(example.id, best)
 
 
-def _odds_row(example: Example[Question], prediction: RankedSpans) -> str | None:
+def _odds_row(example: Example[Question], prediction: SpanPrediction) -> str | None:
     if prediction.null_threshold is None:
         return None
-    return _key_and_value(example.id, prediction.spans.null_odds)
+    return _key_and_value(example.id, prediction.null_odds)
 
 
 def _json_object(prefix: str = "", empty: str | None = "{}\n") -> Layout:

@@ -188,8 +188,27 @@ class AnswerSpan:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Answer:
+    """A span of a passage, or "" if the passage has no answer.
+
+    Attributes:
+        text: `passage[start:end]`.
+        start: first character of the span in the passage.
+        end: one past the last character.
+        score: probability among the best answers, which include "" if it is allowed.
+        no_answer_score: probability of ""; None if the model was trained to always find an answer.
+    """
+
+    text: str
+    start: int
+    end: int
+    score: float
+    no_answer_score: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class SpanPrediction:
-    """The best spans of a question's passage, and the score of no answer.
+    """The prediction for a question: the best spans of its passage, and the score of no answer.
 
     Attributes:
         best: the best spans, best first, all with different texts; empty if the passage has no
@@ -197,11 +216,15 @@ class SpanPrediction:
         null: no answer, with the logits of [CLS] in the window where their sum is lowest. With the
             joint head, `n_best` gives it the probability of `no_answer_logit`.
         no_answer_logit: for the joint head, the lowest logit of no answer in any window.
+        null_threshold: the value of `null_odds` above which there is no answer; None: there is one.
+        top_k: number of answers.
     """
 
     best: tuple[AnswerSpan, ...]
     null: AnswerSpan
     no_answer_logit: float | None = None
+    null_threshold: float | None = None
+    top_k: int = 1
 
     @property
     def null_odds(self) -> float:
@@ -210,19 +233,32 @@ class SpanPrediction:
             return self.no_answer_logit
         return self.null.score - (self.best[0].score if self.best else 0.0)
 
-    def answer(self, null_threshold: float | None) -> AnswerSpan:
-        """The best span, or `null` if `null_odds` is above the threshold (None: never)."""
-        is_null = null_threshold is not None and self.null_odds > null_threshold
+    def answer(self) -> AnswerSpan:
+        """The best span, or `null` if `null_odds` is above the threshold."""
+        is_null = self.null_threshold is not None and self.null_odds > self.null_threshold
         return self.null if is_null or not self.best else self.best[0]
 
-    def n_best(self, *, with_null: bool) -> list[tuple[AnswerSpan, float]]:
+    def n_best(self) -> list[tuple[AnswerSpan, float]]:
         """The best spans with their probabilities; `null` is ranked among them if allowed."""
         spans = list(self.best)
-        if with_null or not spans:
+        if self.null_threshold is not None or not spans:
             spans = sorted([*spans, self.null], key=lambda span: -span.score)
         scores = np.array([span.score for span in spans])
         odds = np.exp(scores - scores.max())
         return list(zip(spans, (odds / odds.sum()).tolist(), strict=True))
+
+    def answers(self) -> list[Answer]:
+        """The best answers, the final answer first; fewer than `top_k` if the passage has fewer."""
+        ranked, best = self.n_best(), self.answer()
+        no_answer = None
+        if self.null_threshold is not None:
+            no_answer = next((score for span, score in ranked if span is self.null), None)
+        # With a threshold other than 0, the answer may not be the most probable span.
+        ranked.sort(key=lambda item: item[0] is not best)
+        return [
+            Answer(span.text, span.start, span.end, score, no_answer)
+            for span, score in ranked[: self.top_k]
+        ]
 
 
 def best_spans(

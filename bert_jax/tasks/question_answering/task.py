@@ -39,10 +39,9 @@ from bert_jax.tasks.question_answering.options import DEFAULT_LENGTH, SpanOption
 from bert_jax.tasks.question_answering.predict import (
     NULL_THRESHOLD,
     PREDICT,
-    RankedSpans,
     stored_threshold,
 )
-from bert_jax.tasks.question_answering.spans import SpanRows
+from bert_jax.tasks.question_answering.spans import SpanPrediction, SpanRows
 
 # The threshold of google-research/bert, used where it is not tuned.
 UNTUNED_THRESHOLD = 0.0
@@ -73,7 +72,7 @@ _NO_ANSWER_WEIGHT = 0.5
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class QuestionEvaluator(LabelledEvaluator[Question, RankedSpans]):
+class QuestionEvaluator(LabelledEvaluator[Question, SpanPrediction]):
     """A prediction is the best spans of the passage.
 
     Attributes:
@@ -89,7 +88,7 @@ class QuestionEvaluator(LabelledEvaluator[Question, RankedSpans]):
         return dataclasses.replace(super().predict_options, **vars(self.span_options))
 
     def metrics(
-        self, examples: list[Example[Question]], predictions: list[RankedSpans]
+        self, examples: list[Example[Question]], predictions: list[SpanPrediction]
     ) -> dict[str, float]:
         """The official metrics, in percent; if questions may have no answer, for both kinds."""
         return _scores(self.description, examples, *_texts_and_odds(examples, predictions))
@@ -99,7 +98,7 @@ class QuestionEvaluator(LabelledEvaluator[Question, RankedSpans]):
         return _scores(self.description, examples, nothing, dict.fromkeys(nothing, 0.0))
 
     def calibrated(
-        self, examples: list[Example[Question]], predictions: list[RankedSpans]
+        self, examples: list[Example[Question]], predictions: list[SpanPrediction]
     ) -> "QuestionEvaluator":
         """With the threshold above which a question has no answer; a finished model has its own."""
         if not self.splits.train or stored_threshold(self.description) is None:
@@ -119,7 +118,7 @@ class QuestionEvaluator(LabelledEvaluator[Question, RankedSpans]):
         unanswered = sum(not question.label for question in examples)
         return {"f1_no_answer": 100.0 * unanswered / len(examples)}
 
-    def as_output(self, prediction: RankedSpans) -> RankedSpans:
+    def as_output(self, prediction: SpanPrediction) -> SpanPrediction:
         return dataclasses.replace(prediction, null_threshold=stored_threshold(self.description))
 
     def expected(self, example: Example[Question]) -> list[str]:
@@ -264,12 +263,12 @@ def _gold_texts(questions: Sequence[Example[Question]]) -> dict[str, list[str]]:
 
 
 def _texts_and_odds(
-    questions: list[Example[Question]], predictions: list[RankedSpans]
+    questions: list[Example[Question]], predictions: list[SpanPrediction]
 ) -> tuple[dict[str, str], dict[str, float]]:
     """The best answer to each question, even if "no answer" scores higher; `null_odds`; by id."""
-    spans = {row.id: each.spans for row, each in zip(questions, predictions, strict=True)}
-    texts = {name: each.answer(None).text for name, each in spans.items()}
-    return texts, {name: each.null_odds for name, each in spans.items()}
+    by_id = {row.id: each for row, each in zip(questions, predictions, strict=True)}
+    texts = {name: (*each.best, each.null)[0].text for name, each in by_id.items()}
+    return texts, {name: each.null_odds for name, each in by_id.items()}
 
 
 def create(config: TaskConfig[QuestionData], model_init: ModelInit) -> QuestionAnsweringTask:

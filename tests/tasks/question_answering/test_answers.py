@@ -30,7 +30,7 @@ def answer(model, question, passage, *arguments, **options):
 
 def spans(model, questions, **options):
     predictor = SpanPredictor(model, AnswerPredictOptions(**options))
-    return (prediction.spans for prediction in predict_examples(predictor, questions))
+    return predict_examples(predictor, questions)
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,13 @@
 """Answers to the questions of a file: SQuAD's JSON and JSON lines."""
 
+import dataclasses
 import json
 
 import pytest
 
 from bert_jax.data.examples import Example, Question
 from bert_jax.errors import UserError
-from bert_jax.tasks.question_answering.predict import PREDICT, RankedSpans
+from bert_jax.tasks.question_answering.predict import PREDICT
 from bert_jax.tasks.question_answering.spans import AnswerSpan, SpanPrediction
 
 PASSAGES = ["the cat sat on the mat . the dog ran to the tree .", "a bird sang . " * 12]
@@ -58,7 +59,7 @@ def test_the_official_files_by_hand(tmp_path, threshold):
     PREDICT.write(
         tmp_path / "a.json",
         queries,
-        [RankedSpans(span, threshold) for span in spans],
+        [dataclasses.replace(span, null_threshold=threshold) for span in spans],
     )
     answers, best = tmp_path / "a.json", tmp_path / "nbest_a.json"
     odds = tmp_path / "null_odds_a.json"

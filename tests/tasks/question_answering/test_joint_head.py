@@ -63,16 +63,17 @@ def test_answers_from_beams_by_hand(tokenizer):
         AnswerSpan("The", 0, 3, -2.0, -0.5),
     )
     assert actual.null_odds == 1.0
-    assert (actual.answer(1.0), actual.answer(0.9)) == (actual.best[0], actual.null)
+    at_odds, below = (dataclasses.replace(actual, null_threshold=each) for each in (1.0, 0.9))
+    assert (at_odds.answer(), below.answer()) == (actual.best[0], actual.null)
     # No answer has the probability of its logit, and the spans share the rest.
     no_answer = 1 / (1 + math.exp(-1.0))
-    ranked = dict(actual.n_best(with_null=True))
+    ranked = dict(below.n_best())
     assert ranked[actual.null] == pytest.approx(no_answer)
     total = sum(math.exp(span.score) for span in actual.best)
     for span in actual.best:
         share = math.exp(span.score) / total
         assert ranked[span] == pytest.approx((1 - no_answer) * share)
-        assert dict(actual.n_best(with_null=False))[span] == pytest.approx(share)
+        assert dict(actual.n_best())[span] == pytest.approx(share)
 
 
 def test_the_best_of_all_windows(tokenizer):
@@ -93,7 +94,7 @@ def test_the_best_of_all_windows(tokenizer):
     ]
     assert actual.null_odds == -2.0
     nothing = best_spans(PASSAGE, windows, [beams[2]] * 3)
-    assert (nothing.best, nothing.answer(None).text, nothing.null_odds) == ((), "", 5.0)
+    assert (nothing.best, nothing.answer().text, nothing.null_odds) == ((), "", 5.0)
 
 
 @pytest.mark.parametrize("field", ["start_scores", "end_scores", "no_answer_logits"])

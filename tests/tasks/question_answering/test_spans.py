@@ -1,5 +1,6 @@
 """Spans out of scores, by hand; and gold spans out of their own scores."""
 
+import dataclasses
 import re
 
 import numpy as np
@@ -34,6 +35,10 @@ def read(tokenizer):
         return best_spans(passage, windows, [tuple(logits)], **options)
 
     return read
+
+
+def with_threshold(prediction, threshold):
+    return dataclasses.replace(prediction, null_threshold=threshold)
 
 
 def test_the_best_span_by_hand(read):
@@ -151,33 +156,33 @@ def test_words_of_scripts_with_spaces_are_whole(passage, start, end, expected):
 def test_probabilities(read):
     actual = read({3: 1.0}, {3: 1.0, 0: 1.5}, n_best=2)
     assert [span.score for span in actual.best] == [2.0, 1.0]
-    both = actual.n_best(with_null=True)
+    both = with_threshold(actual, 0.0).n_best()
     total = np.exp(2.0) + np.exp(1.5) + np.exp(1.0)
     assert [span.text for span, _ in both] == ["The", "", "The cat"]
     assert [share for _, share in both] == pytest.approx(np.exp([2.0, 1.5, 1.0]) / total)
-    spans = actual.n_best(with_null=False)
+    spans = actual.n_best()
     assert [share for _, share in spans] == pytest.approx(
         [np.exp(2.0) / (np.exp(2.0) + np.exp(1.0)), np.exp(1.0) / (np.exp(2.0) + np.exp(1.0))]
     )
     # Scores so high that their exponentials are not numbers.
-    assert sum(share for _, share in read({3: 1e4}, {3: 1e4}).n_best(with_null=True)) == 1.0
+    assert sum(share for _, share in with_threshold(read({3: 1e4}, {3: 1e4}), 0.0).n_best()) == 1.0
 
 
 def test_the_threshold_of_no_answer(read):
     actual = read({4: 3.0, 0: 2.0}, {4: 2.0, 0: 2.5})
     assert actual.null_odds == -0.5
-    assert actual.answer(None).text == "cat"
-    assert actual.answer(-0.4).text == "cat"
-    assert actual.answer(-0.5).text == "cat"  # not above the threshold
-    assert actual.answer(-0.6).text == ""
+    assert actual.answer().text == "cat"
+    assert with_threshold(actual, -0.4).answer().text == "cat"
+    assert with_threshold(actual, -0.5).answer().text == "cat"  # not above the threshold
+    assert with_threshold(actual, -0.6).answer().text == ""
 
 
 def test_a_passage_without_tokens_has_no_answer(read):
     actual = read({}, {}, passage=" ")
     assert actual == SpanPrediction((), AnswerSpan("", 0, 0, 0.0, 0.0))
     assert actual.null_odds == 0.0
-    assert actual.answer(None).text == actual.answer(9.0).text == ""
-    assert actual.n_best(with_null=False) == [(actual.null, 1.0)]
+    assert actual.answer().text == with_threshold(actual, 9.0).answer().text == ""
+    assert actual.n_best() == [(actual.null, 1.0)]
 
 
 def test_two_windows(tokenizer):

@@ -20,7 +20,7 @@ from bert_jax.models.heads.question_answering import (
 from bert_jax.tasks.base.labelled_options import labelled_options
 from bert_jax.tasks.base.splits import EvalSet, Splits
 from bert_jax.tasks.question_answering.options import SpanOptions
-from bert_jax.tasks.question_answering.predict import AnswerOptions, RankedSpans
+from bert_jax.tasks.question_answering.predict import AnswerOptions
 from bert_jax.tasks.question_answering.spans import AnswerSpan, SpanPrediction
 from bert_jax.tasks.question_answering.task import QuestionAnsweringTask
 
@@ -288,7 +288,7 @@ def test_padding_cannot_be_an_answer(make_task, monkeypatch):
 
 def spans_of(text, score, null):
     best, none = AnswerSpan(text, 0, 1, score, 0.0), AnswerSpan("", 0, 0, null, 0.0)
-    return RankedSpans(SpanPrediction((best,), none))
+    return SpanPrediction((best,), none)
 
 
 def test_metrics_by_hand(make_task):
