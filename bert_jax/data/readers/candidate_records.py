@@ -9,9 +9,8 @@ from pathlib import Path
 from bert_jax.data.readers.candidate_columns import JSON, RankingOptions
 from bert_jax.data.readers.candidates import are_ids
 from bert_jax.data.readers.collection import page_name
-from bert_jax.data.readers.lines import uncompressed_name
 from bert_jax.data.readers.rows import Report, is_number
-from bert_jax.data.readers.squad import question_records
+from bert_jax.data.readers.squad import is_squad, question_records
 from bert_jax.data.readers.tables import (
     Record,
     Table,
@@ -34,9 +33,7 @@ _HEADLESS = {2: _PAIRS, 3: _TRIPLES, 5: _SCORED}
 @contextlib.contextmanager
 def open_table(source: str | Path, options: RankingOptions, report: Report) -> Iterator[Table]:
     """The records of a file of queries with documents; for errors see `read_candidates`."""
-    if options.format == JSON or (
-        not options.format and uncompressed_name(source).endswith(".json")
-    ):
+    if options.format == JSON or is_squad(source, options):
         yield Table(_json_records(source, options))
         return
     headless: tuple[str, ...] = ()
