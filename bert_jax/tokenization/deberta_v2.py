@@ -32,26 +32,7 @@ class _Unchanged(TextCleaner):
 class DebertaV2Tokenizer(SentencePieceTokenizer):
     """Runs a SentencePiece model on text that is not cleaned before."""
 
-    _class_name, _file = "DebertaV2Tokenizer", "spm.model"
-
-    def __init__(
-        self,
-        model: bytes,
-        *,
-        description: Description | None = None,
-        origin: str = "the SentencePiece model",
-        rows: int | None = None,
-    ) -> None:
-        """Loads a model; for the arguments see `SentencePieceTokenizer`."""
-        super().__init__(
-            model,
-            lowercase=False,
-            keep_accents=True,
-            description=description or DEBERTA_CLASS,
-            origin=origin,
-            rows=rows,
-        )
-        self.cleaner = _Unchanged(lowercase=False, keep_accents=True)
+    _class_name, _file, _cleaner_class = "DebertaV2Tokenizer", "spm.model", _Unchanged
 
     def _digit_comma_splits(self) -> dict[int, list[int]]:
         return {}
@@ -76,7 +57,14 @@ def load(source: TokenizerSource) -> DebertaV2Tokenizer:
     description = source.describe(DEBERTA_CLASS, pieces)
     if source.rows is None or source.rows > len(pieces):
         description = _with_mask(description, pieces)
-    return DebertaV2Tokenizer(content, description=description, origin=str(path), rows=source.rows)
+    return DebertaV2Tokenizer(
+        content,
+        lowercase=False,
+        keep_accents=True,
+        description=description,
+        origin=str(path),
+        rows=source.rows,
+    )
 
 
 def _with_mask(description: Description, pieces: Collection[str]) -> Description:

@@ -107,6 +107,7 @@ class SentencePieceTokenizer(Tokenizer):
     _word_markers = (WORD_MARKER,)
     # Hugging Face's class, and the name of the file with its model.
     _class_name, _file = "AlbertTokenizer", MODEL_FILE
+    _cleaner_class = TextCleaner
 
     def __init__(
         self,
@@ -147,7 +148,7 @@ class SentencePieceTokenizer(Tokenizer):
                 f"{origin}: the piece {error.object!r:.80} is not UTF-8; copy the file again"
             ) from None
         self._ids = {piece: token_id for token_id, piece in enumerate(self._pieces)}
-        self.cleaner = TextCleaner(
+        self.cleaner = self._cleaner_class(
             lowercase=looks_lowercased(self._pieces) if lowercase is None else lowercase,
             keep_accents=has_accents(self._pieces) if keep_accents is None else keep_accents,
         )
