@@ -11,15 +11,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 
-def decode(image: ImageFile) -> "Image":
-    """The image of a file, decoded; of several in a file, the first.
-
-    Raises:
-        UserError: it cannot be read; the message has no location.
-    """
-    return _opened(image, is_whole=True)
-
-
 def check(image: ImageFile) -> None:
     """Reads the beginning of a file on this machine: its format, and the size of its image.
 
@@ -27,10 +18,15 @@ def check(image: ImageFile) -> None:
         UserError: it is no image; the message has no location.
     """
     if not is_remote(image.path):
-        _opened(image, is_whole=False)
+        decode(image, is_whole=False)
 
 
-def _opened(image: ImageFile, *, is_whole: bool) -> "Image":
+def decode(image: ImageFile, *, is_whole: bool = True) -> "Image":
+    """The image of a file, decoded if `is_whole`; of several in a file, the first.
+
+    Raises:
+        UserError: it cannot be read; the message has no location.
+    """
     import PIL.Image
 
     try:
