@@ -300,10 +300,7 @@ class Tokenizer(abc.ABC):
         """The id of a piece, or None."""
 
     def continuations(self) -> np.ndarray:
-        """Whether a piece continues a word ("##ing"; no leading "▁"): bool [V].
-
-        False for special tokens.
-        """
+        """Whether a piece continues a word ("##ing"; no leading "▁"), no special one: bool [V]."""
         continues = np.array([not piece.startswith(self._word_markers) for piece in self._pieces])
         continues[self.special_ids.known()] = False
         return continues
@@ -337,9 +334,8 @@ class Tokenizer(abc.ABC):
         words = list(dict.fromkeys(words))
         if not whole:
             return self._with_pieces(words)
-        for word in words:
-            if not word.strip():
-                raise UserError(f"words: nothing is left of {word!r}; remove it")
+        if blank := [word for word in words if not word.strip()]:
+            raise UserError(f"words: nothing is left of {blank[0]!r}; remove it")
         # A piece of the vocabulary, such as "[unused1]", is not yet an added token.
         added = {token.content for token in self.description.tokens.all()}
         new = [word for word in words if word not in added or self.token_to_id(word) is None]
