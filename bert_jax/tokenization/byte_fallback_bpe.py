@@ -3,17 +3,14 @@
 All of it is in a `tokenizer.json`. Source: Hugging Face transformers, models/gemma.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bert_jax.errors import UserError
-from bert_jax.tokenization.bpe_files import Merge, read_bpe
-from bert_jax.tokenization.definition import OTHER_MODEL, check_unknown, checked_steps
-from bert_jax.tokenization.description import Description, SpecialTokens, Token
-from bert_jax.tokenization.encoding import BARE_TEMPLATE
-from bert_jax.tokenization.library import LIBRARY_CLASS, LibraryTokenizer, copy_of
+from bert_jax.tokenization.bpe_files import read_bpe
+from bert_jax.tokenization.definition import OTHER_MODEL, checked_steps
+from bert_jax.tokenization.library import LIBRARY_CLASS, LetterBPETokenizer, copy_of
 from bert_jax.tokenization.sentencepiece import WORD_MARKER
 from bert_jax.tokenization.source import BPE_FILE, TokenizerSource
 
@@ -34,7 +31,7 @@ _SPLITTER: Mapping[str, Any] = {
 }
 
 
-class ByteFallbackBPETokenizer(LibraryTokenizer):
+class ByteFallbackBPETokenizer(LetterBPETokenizer):
     """Joins the characters of a text in the order of the merges; each space is "▁".
 
     A character without a piece becomes its bytes in UTF-8, "<0xE2>". A space belongs to the piece
@@ -42,52 +39,19 @@ class ByteFallbackBPETokenizer(LibraryTokenizer):
     space before the first word, too.
     """
 
-    class_description = Description(SpecialTokens({"unk_token": Token("<unk>")}), BARE_TEMPLATE)
     _word_markers = (WORD_MARKER,)
+    _settings: ClassVar = {"fuse_unk": True, "byte_fallback": True}
     _no_words = "BPE with pieces for bytes", "which no merge makes", ""
 
-    def __init__(
-        self,
-        vocabulary: Mapping[str, int],
-        merges: Sequence[Merge],
-        description: Description | None = None,
-        origin: str = "the vocabulary",
-        rows: int | None = None,
-    ) -> None:
-        """A tokenizer with the rules of Gemma; for further arguments see `LibraryTokenizer`.
+    def _normalizer(self) -> "tokenizers.normalizers.Normalizer":
+        from tokenizers import normalizers
 
-        `vocabulary` has the id of each piece, `merges` the pairs of pieces that are joined, the
-        first one first.
-
-        Raises:
-            UserError: the piece for unknown characters is missing, or one for a byte.
-        """
-        import tokenizers
-        from tokenizers import models, normalizers, pre_tokenizers
-
-        description = description or self.class_description
-        unknown = description.tokens.names["unk"]
-        check_unknown(origin, unknown, vocabulary)
-        missing = [byte for byte in range(256) if f"<0x{byte:02X}>" not in vocabulary]
-        if missing:
-            raise UserError(
-                f"{origin}: there is no piece <0x{missing[0]:02X}> for a byte; copy the file again"
-            )
-        model = models.BPE(
-            vocab=dict(vocabulary),
-            merges=list(merges),
-            unk_token=unknown,
-            fuse_unk=True,
-            byte_fallback=True,
-        )
-        library = tokenizers.Tokenizer(model)
-        library.normalizer = normalizers.Replace(" ", WORD_MARKER)
-        library.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
-        super().__init__(library, description, origin, rows)
+        return normalizers.Replace(" ", WORD_MARKER)
 
     def _complete(self, library: "tokenizers.Tokenizer") -> None:
-        from tokenizers import decoders, normalizers
+        from tokenizers import decoders, normalizers, pre_tokenizers
 
+        library.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
         library.decoder = decoders.Sequence(
             [decoders.Replace(WORD_MARKER, " "), decoders.ByteFallback(), decoders.Fuse()]
         )
@@ -96,12 +60,6 @@ class ByteFallbackBPETokenizer(LibraryTokenizer):
         self._word_library.normalizer = normalizers.Sequence(
             [normalizers.Prepend(WORD_MARKER), normalizers.Replace(" ", WORD_MARKER)]
         )
-
-    def fingerprint(self) -> str:
-        """A hash of vocabulary, merges and added tokens."""
-        definition = json.loads(self._library.to_str())
-        rules = [definition["model"]["merges"], definition["added_tokens"]]
-        return self._digest(["ByteFallbackBPE", rules, self._pieces])
 
     def save(self, directory: str | Path, *, max_length: int | None = None) -> None:
         """Writes `tokenizer.json` and `tokenizer_config.json`.
@@ -143,5 +101,8 @@ def load(source: TokenizerSource) -> ByteFallbackBPETokenizer:
                 f"Gemma's is supported, in which a space is {WORD_MARKER}: {OTHER_MODEL}"
             )
     pieces, merges = read_bpe(source)
+    missing = [piece for byte in range(256) if (piece := f"<0x{byte:02X}>") not in pieces]
+    if missing:
+        raise UserError(f"{path}: there is no piece {missing[0]} for a byte; copy the file again")
     described = source.describe(ByteFallbackBPETokenizer.class_description, pieces)
     return ByteFallbackBPETokenizer(pieces, merges, described, str(path), source.rows)

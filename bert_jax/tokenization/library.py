@@ -1,17 +1,17 @@
-"""The base class of tokenizers that the Rust library `tokenizers` runs."""
+"""The base classes of tokenizers that the Rust library `tokenizers` runs."""
 
 import abc
 import copy
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from bert_jax.errors import UserError
-from bert_jax.tokenization.definition import library_errors
-from bert_jax.tokenization.description import Description
-from bert_jax.tokenization.encoding import TEXTS, Encoding, Pieces, check_texts
+from bert_jax.tokenization.definition import check_unknown, library_errors
+from bert_jax.tokenization.description import Description, SpecialTokens, Token
+from bert_jax.tokenization.encoding import BARE_TEMPLATE, TEXTS, Encoding, Pieces, check_texts
 from bert_jax.tokenization.interface import Tokenizer
 
 if TYPE_CHECKING:
@@ -206,6 +206,52 @@ class LibraryTokenizer(Tokenizer):
         return processors.TemplateProcessing(
             single=single, pair=pair, special_tokens=sorted(used.items())
         )
+
+
+class LetterBPETokenizer(LibraryTokenizer):
+    """BPE of letters, of which unknown ones have a piece: as of GPT-1 and Gemma."""
+
+    class_description = Description(SpecialTokens({"unk_token": Token("<unk>")}), BARE_TEMPLATE)
+    # Settings of the library's model beside pieces and merges.
+    _settings: ClassVar[Mapping[str, Any]]
+
+    def __init__(
+        self,
+        vocabulary: Mapping[str, int],
+        merges: Sequence[tuple[str, str]],
+        description: Description | None = None,
+        origin: str = "the vocabulary",
+        rows: int | None = None,
+    ) -> None:
+        """A tokenizer with the rules of its class; for further arguments see `LibraryTokenizer`.
+
+        `vocabulary` has the id of each piece, `merges` the pairs of pieces that are joined, the
+        first one first.
+
+        Raises:
+            UserError: the piece for unknown letters is missing.
+        """
+        import tokenizers
+        from tokenizers import models
+
+        description = description or self.class_description
+        unknown = description.tokens.names["unk"]
+        check_unknown(origin, unknown, vocabulary)
+        library = tokenizers.Tokenizer(
+            models.BPE(dict(vocabulary), list(merges), unk_token=unknown, **self._settings)
+        )
+        library.normalizer = self._normalizer()
+        super().__init__(library, description, origin, rows)
+
+    @abc.abstractmethod
+    def _normalizer(self) -> "tokenizers.normalizers.Normalizer":
+        """The normaliser of the library, which added tokens need."""
+
+    def fingerprint(self) -> str:
+        """A hash of class, vocabulary, merges and added tokens, equal for all files of `save`."""
+        definition = json.loads(self._library.to_str())
+        rules = [definition["model"]["merges"], definition["added_tokens"]]
+        return self._digest([type(self).__name__.removesuffix("Tokenizer"), rules, self._pieces])
 
 
 def copy_of(library: "tokenizers.Tokenizer") -> "tokenizers.Tokenizer":

@@ -1,16 +1,14 @@
 """The BPE of GPT-1, run by the Rust library `tokenizers`."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bert_jax.errors import UserError
-from bert_jax.tokenization.bpe_files import Merge, read_bpe, write_bpe
-from bert_jax.tokenization.definition import OTHER_MODEL, check_unknown, checked_steps
-from bert_jax.tokenization.description import Description, SpecialTokens, Token
-from bert_jax.tokenization.encoding import BARE_TEMPLATE
-from bert_jax.tokenization.library import LibraryTokenizer
+from bert_jax.tokenization.bpe_files import read_bpe, write_bpe
+from bert_jax.tokenization.definition import OTHER_MODEL, checked_steps
+from bert_jax.tokenization.library import LetterBPETokenizer
 from bert_jax.tokenization.source import BPE_FILE, LIBRARY, TokenizerSource
 from bert_jax.tokenization.wordpiece import BertSwitches
 
@@ -23,7 +21,7 @@ WORD_END = "</w>"
 _SWITCHES = BertSwitches(do_lower_case=True, strip_accents=None, tokenize_chinese_chars=True)
 
 
-class OpenAIGPTTokenizer(LibraryTokenizer):
+class OpenAIGPTTokenizer(LetterBPETokenizer):
     """Lower-cases text, splits it as BERT does, and joins letters in the order of the merges.
 
     This is what Hugging Face's class does; OpenAI's program split text with spaCy and ftfy, which
@@ -32,53 +30,18 @@ class OpenAIGPTTokenizer(LibraryTokenizer):
     `padding_id` is 0, and what is computed for it must be masked.
     """
 
-    class_description = Description(SpecialTokens({"unk_token": Token("<unk>")}), BARE_TEMPLATE)
+    _settings: ClassVar = {"end_of_word_suffix": WORD_END}
     _no_words = "the BPE of GPT-1", "which no merge makes", ", or train a new vocabulary"
 
-    def __init__(
-        self,
-        vocabulary: Mapping[str, int],
-        merges: Sequence[Merge],
-        description: Description | None = None,
-        origin: str = "the vocabulary",
-        rows: int | None = None,
-    ) -> None:
-        """A tokenizer with the rules of GPT-1; for further arguments see `LibraryTokenizer`.
-
-        `vocabulary` has the id of each piece, `merges` the pairs of pieces that are joined, the
-        first one first.
-
-        Raises:
-            UserError: the piece for unknown letters is missing.
-        """
-        import tokenizers
-        from tokenizers import models, pre_tokenizers
-
-        description = description or self.class_description
-        unknown = description.tokens.names["unk"]
-        check_unknown(origin, unknown, vocabulary)
-        model = models.BPE(
-            vocab=dict(vocabulary),
-            merges=list(merges),
-            unk_token=unknown,
-            end_of_word_suffix=WORD_END,
-        )
-        library = tokenizers.Tokenizer(model)
-        library.normalizer = _SWITCHES.normalizer()
-        library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        super().__init__(library, description, origin, rows)
+    def _normalizer(self) -> "tokenizers.normalizers.Normalizer":
+        return _SWITCHES.normalizer()
 
     def _complete(self, library: "tokenizers.Tokenizer") -> None:
-        from tokenizers import decoders
+        from tokenizers import decoders, pre_tokenizers
 
+        library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         library.decoder = decoders.BPEDecoder(suffix=WORD_END)
         library.post_processor = self._template_processor()
-
-    def fingerprint(self) -> str:
-        """A hash of vocabulary, merges and added tokens, equal for all files of `save`."""
-        definition = json.loads(self._library.to_str())
-        rules = [definition["model"]["merges"], definition["added_tokens"]]
-        return self._digest(["OpenAIGPT", rules, self._pieces])
 
     def save(self, directory: str | Path, *, max_length: int | None = None) -> None:
         """Writes `vocab.json`, `merges.txt`, `tokenizer.json` and `tokenizer_config.json`.
