@@ -69,11 +69,6 @@ class ByteFallbackBPETokenizer(LetterBPETokenizer):
         self._save(directory, {"tokenizer_class": LIBRARY_CLASS}, max_length)
 
 
-def has_byte_pieces(definition: Mapping[str, Any] | None) -> bool:
-    """Whether a `tokenizer.json` with a BPE model has pieces for bytes."""
-    return definition is not None and definition["model"].get("byte_fallback") is True
-
-
 def load(source: TokenizerSource) -> ByteFallbackBPETokenizer:
     """The tokenizer of a `tokenizer.json`, which says everything.
 

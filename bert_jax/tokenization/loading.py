@@ -55,9 +55,11 @@ _WORDPIECE, _BPE = "WordPiece", "BPE"
 
 def _load_bpe(source: TokenizerSource) -> Tokenizer:
     """The tokenizer of a `tokenizer.json` with a BPE model, whose rules say which."""
-    if openai_gpt.marks_word_ends(source.definition):
+    assert source.definition is not None
+    model = source.definition["model"]
+    if model.get("end_of_word_suffix") == openai_gpt.WORD_END:
         return openai_gpt.load(source)
-    if byte_fallback_bpe.has_byte_pieces(source.definition):
+    if model.get("byte_fallback") is True:
         return byte_fallback_bpe.load(source)
     return byte_level_bpe.load(source)
 

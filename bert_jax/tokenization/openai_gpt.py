@@ -54,11 +54,6 @@ class OpenAIGPTTokenizer(LetterBPETokenizer):
         write_bpe(directory, definition["model"])
 
 
-def marks_word_ends(definition: Mapping[str, Any] | None) -> bool:
-    """Whether a `tokenizer.json` with a BPE model marks the ends of words as GPT-1."""
-    return definition is not None and definition["model"].get("end_of_word_suffix") == WORD_END
-
-
 def load(source: TokenizerSource) -> OpenAIGPTTokenizer:
     """The tokenizer of some files: pieces with the rules of GPT-1's class, or as `LIBRARY`.
 
