@@ -55,7 +55,6 @@ class ByteFallbackBPETokenizer(LetterBPETokenizer):
         library.decoder = decoders.Sequence(
             [decoders.Replace(WORD_MARKER, " "), decoders.ByteFallback(), decoders.Fuse()]
         )
-        library.post_processor = self._template_processor()
         self._word_library = copy_of(library)
         self._word_library.normalizer = normalizers.Sequence(
             [normalizers.Prepend(WORD_MARKER), normalizers.Replace(" ", WORD_MARKER)]

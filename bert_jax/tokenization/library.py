@@ -81,6 +81,7 @@ class LibraryTokenizer(Tokenizer):
         self._library, self._origin = library, origin
         self._word_library = library
         self._describe(description, origin, rows)
+        library.post_processor = self._template_processor()
         self._complete(library)
         self._sentence_library = self._for_sentences()
 
@@ -103,7 +104,7 @@ class LibraryTokenizer(Tokenizer):
 
     @abc.abstractmethod
     def _complete(self, library: "tokenizers.Tokenizer") -> None:
-        """Sets decoder and post-processor, and what a subclass makes of the library.
+        """Sets the decoder, and what a subclass makes of the library.
 
         A subclass in which a word has other ids at the start of a text sets `_word_library`, a copy
         that puts a space before each text, as if it came from within a longer one.

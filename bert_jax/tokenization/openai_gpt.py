@@ -41,7 +41,6 @@ class OpenAIGPTTokenizer(LetterBPETokenizer):
 
         library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         library.decoder = decoders.BPEDecoder(suffix=WORD_END)
-        library.post_processor = self._template_processor()
 
     def save(self, directory: str | Path, *, max_length: int | None = None) -> None:
         """Writes `vocab.json`, `merges.txt`, `tokenizer.json` and `tokenizer_config.json`.

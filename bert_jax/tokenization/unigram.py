@@ -103,7 +103,6 @@ class UnigramTokenizer(LibraryTokenizer):
         from tokenizers import decoders
 
         library.decoder = decoders.Metaspace(WORD_MARKER, prepend_scheme="always")
-        library.post_processor = self._template_processor()
 
     @property
     def word_breaks(self) -> re.Pattern[str] | None:

@@ -140,7 +140,6 @@ class WordPieceTokenizer(LibraryTokenizer):
 
         # No space before punctuation.
         library.decoder = decoders.WordPiece(prefix=CONTINUATION_PREFIX)
-        library.post_processor = self._template_processor()
         self.switches = _bert_switches(library)
         self._remembered: dict[str, tuple[int, ...]] = {}
         self._remembered_characters = 0
