@@ -56,11 +56,8 @@ def corpus_statistics(corpus: Corpus, length: int) -> dict[str, int | float]:
     if tokenizer.special_ids.mask is not None:
         pairs = PretrainingOptions(length=length, max_predictions=length)
         batches = PretrainingBatches(corpus.splits["train"], tokenizer, pairs)
-        packed = PackedBatches(batches).statistics()
-        pair_statistics = {
-            "packed_padding_share": 1 - packed.filled,
-            "packed_left_out_share": packed.left_out,
-        }
+        names = "packed_padding_share", "packed_left_out_share"
+        pair_statistics = dict(zip(names, PackedBatches(batches).shares(), strict=True))
     return {
         "documents": total.documents,
         "validation_documents": corpus.manifest.splits["validation"].documents,
@@ -89,8 +86,8 @@ def shown_share(
 
     It is below 1, see `docs/pretraining.md`, and exact for a split of at most `most_tokens` tokens.
     Of a larger one, every n-th document is planned as if they were the whole split, with n such
-    that about `most_tokens` tokens remain. What packing leaves out (`packing.PackingStatistics`)
-    counts as shown.
+    that about `most_tokens` tokens remain. What packing leaves out (`PackedBatches.shares`) counts
+    as shown.
 
     Args:
         split: documents; no token is read.

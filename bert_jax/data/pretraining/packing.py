@@ -38,18 +38,6 @@ _TOKENS_PER_LABEL = 8
 _SAMPLE = 1 << 14
 
 
-class PackingStatistics(NamedTuple):
-    """Statistics of the packed rows of a corpus.
-
-    Attributes:
-        filled: fraction of positions that are not padding.
-        left_out: fraction of examples that an epoch leaves out.
-    """
-
-    filled: float
-    left_out: float
-
-
 class PackedBatches:
     """The batches of one split of a corpus, several examples in a row.
 
@@ -123,14 +111,14 @@ class PackedBatches:
         examples = self._examples.examples(numbers, length=int(lengths.max(initial=1)))
         return self._join(examples, lengths, row_of_example, rows)
 
-    def statistics(self, groups: int = 8) -> PackingStatistics:
-        """Statistics, measured on the first groups of a run."""
+    def shares(self, groups: int = 8) -> tuple[float, float]:
+        """The shares of positions that are padding, and of examples that an epoch leaves out.
+
+        They are measured on the first groups of a run.
+        """
         lengths = np.concatenate([self._group(group).lengths for group in range(groups)])
-        rows = groups * GROUP_ROWS
-        return PackingStatistics(
-            filled=float(lengths.sum() / (rows * self._length)),
-            left_out=1 - len(lengths) / (groups * self._pool),
-        )
+        filled = float(lengths.sum() / (groups * GROUP_ROWS * self._length))
+        return 1 - filled, 1 - len(lengths) / (groups * self._pool)
 
     def _sizes(self, lengths: np.ndarray) -> np.ndarray:
         """The size of examples in tokens of a row: lengths int64 [n] → int64 [n].

@@ -138,12 +138,12 @@ def test_nearly_all_tokens_are_real_and_few_examples_are_left_out(
     batches = make_batches(length=length, max_predictions=predictions)
     packed = PackedBatches(batches)
     real = np.mean(batches.lengths(np.arange(5000))) / length
-    statistics = packed.statistics()
-    assert statistics.filled > 0.965 > 0.945 > real
-    assert statistics.left_out < 0.01
+    padding, left_out = packed.shares()
+    assert 1 - padding > 0.965 > 0.945 > real
+    assert left_out < 0.01
     # The figures agree with the batches.
     masks = np.concatenate([packed.batch(n, 1024)["segment_ids"] for n in range(8)])
-    assert statistics.filled == pytest.approx((masks > 0).mean())
+    assert padding == pytest.approx((masks == 0).mean())
     # An epoch of rows holds all examples of an epoch, except those left out.
     shown = packed.rows_per_epoch * masks.max(axis=1).mean()
     assert shown == pytest.approx(batches.examples_per_epoch, rel=0.03)
