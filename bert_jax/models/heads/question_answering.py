@@ -17,7 +17,7 @@ of the beam is a span. XLNet's head is the same idea with tanh and LayerNorm.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import flax.linen as nn
@@ -88,18 +88,6 @@ class QuestionAnsweringOutput(NamedTuple):
     end_logits: jax.Array
 
 
-class _AffineParams(nn.Module):
-    """The parameters of a linear layer, kernel [I, O] and bias [O]."""
-
-    shape: tuple[int, int]
-    kernel_init: Callable[..., jax.Array]
-
-    @nn.compact
-    def __call__(self) -> None:
-        self.param("kernel", self.kernel_init, self.shape)
-        self.param("bias", nn.initializers.zeros, self.shape[1:])
-
-
 class JointSpanHead(nn.Module):
     """The parameters of the joint head; `joint_scores` and `span_beam` compute with them."""
 
@@ -115,8 +103,8 @@ class JointSpanHead(nn.Module):
             "no_answer_hidden": (2 * width, WIDTH),
             "no_answer": (WIDTH, 1),
         }
-        for name, shape in shapes.items():
-            _AffineParams(shape, kernel_init(self.config), name=name)()
+        for name, (inputs, outputs) in shapes.items():
+            nn.Dense(outputs, kernel_init=kernel_init(self.config), name=name)(jnp.zeros(inputs))
 
 
 class QuestionAnsweringModel(EncoderWithHead):
@@ -145,7 +133,8 @@ class QuestionAnsweringModel(EncoderWithHead):
     ) -> QuestionAnsweringOutput | jax.Array:
         """The logits, or hidden states [B, T, D]."""
         if is_joint(self.config):
-            self.qa_joint()
+            if self.is_initializing():
+                self.qa_joint()
             return encoded.last_hidden_state
         hidden = encoded.last_hidden_state
         if self.config.head_act is not None:
