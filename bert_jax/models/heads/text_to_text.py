@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from bert_jax.errors import INT32_MAX, OptionError, UserError, require_at_least, require_one_of
+from bert_jax.errors import OptionError, UserError, require_at_least, require_one_of
 from bert_jax.models.comparison import (
     IGNORED_LABEL,
     Comparison,
@@ -80,15 +80,13 @@ class TextToTextOptions(HeadOptions):
     def check(self, config: EncoderConfig) -> None:
         """Checks the sizes; the decoder's config checks how they divide."""
         for key in ("decoder_layers", "decoder_attention_heads", "decoder_ffn_dim"):
-            if getattr(self, key) is not None:
-                require_at_least(f"model.{key}", getattr(self, key), 1, INT32_MAX)
+            require_at_least(f"model.{key}", getattr(self, key), 1)
         is_scaled = self.scale_decoder_outputs
         if is_scaled not in (None, True, False):
             raise OptionError("model.scale_decoder_outputs", is_scaled, "it must be True or False")
         require_one_of("model.decoder_attention", self.decoder_attention, (NO_ATTENTION, *SCORES))
         start = self.decoder_start_token_id
-        if start is not None:
-            require_at_least("model.decoder_start_token_id", start, 0, config.vocab_size - 1)
+        require_at_least("model.decoder_start_token_id", start, 0, config.vocab_size - 1)
         heads = self.decoder_attention_heads
         if heads and config.attention_head_size is None and config.hidden_size % heads:
             rule = f"{{model.hidden_size}}, {config.hidden_size}, must be a multiple of it"
