@@ -4,6 +4,7 @@ Differences from `definition.attention`: products of bfloat16 values are summed 
 softmax is float32, and the backward pass stores only the weights, in the dtype of the activations.
 """
 
+import functools
 from typing import Any
 
 import jax
@@ -64,19 +65,14 @@ def backward(saved: Any, d_output: jax.Array) -> tuple[AttentionInputs]:
     a_da = weights * inputs.drop(d_kept)  # A ∘ dA, BNTS
     d_scores = a_da - weights * a_da.sum(axis=-1, keepdims=True)
     d_scores = jnp.where(inputs.mask.visible, d_scores, 0)
-    d_bias = None if inputs.bias is None else _summed(d_scores, inputs.bias.shape)
+    d_bias = None
+    if inputs.bias is not None:  # summed over the axes along which it was broadcast
+        broadcast = functools.partial(jnp.broadcast_to, shape=d_scores.shape)
+        (d_bias,) = jax.linear_transpose(broadcast, inputs.bias)(d_scores)
     d_scores = (d_scores * inputs.scale).astype(dtype)
     d_query = matmul(d_scores, inputs.key)  # BNTH
     d_key = matmul_tn(d_scores, inputs.query)  # BNSH
     return inputs.gradients(d_query, d_key, d_value, d_bias)
-
-
-def _summed(gradient: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """The gradient of an array that was broadcast from a shape: summed over the new axes."""
-    leading = gradient.ndim - len(shape)
-    kept = (1,) * leading + shape
-    axes = [axis for axis, size in enumerate(kept) if size != gradient.shape[axis]]
-    return gradient.sum(axes).reshape(shape)
 
 
 attention.defvjp(forward, backward)
