@@ -102,7 +102,10 @@ class LayerStack(nn.Module):
         layers = self._stack()(self.config, self.execution, name="layers")
         is_grouped = self.config.num_hidden_groups is not None
         if is_grouped:
-            numbers, cache = jax.tree.map(self._in_groups, (numbers, cache))
+            groups = self.config.num_stacked_layers
+            numbers, cache = jax.tree.map(
+                lambda array: array.reshape(groups, -1, *array.shape[1:]), (numbers, cache)
+            )
         rows = len(hidden)
         # Recurrent layers compute all rows of a batch together, token after token.
         is_recurrent = self.config.is_recurrent
@@ -114,7 +117,7 @@ class LayerStack(nn.Module):
         else:
             hidden, values = _in_parts(layers, rows, hidden, numbers, tokens)
         if is_grouped:
-            values = jax.tree.map(_all_layers, values)
+            values = jax.tree.map(lambda array: array.reshape(-1, *array.shape[2:]), values)
         if values.cache is not None and not is_recurrent:
             cache_of_layer = jax.tree.map(lambda leaf: leaf[0], values.cache.tokens)
             tokens = tokens._replace(mask=cache_of_layer.mask(tokens.mask))
@@ -157,10 +160,6 @@ class LayerStack(nn.Module):
             queries = queries + cache.tokens.length[0]
             keys = jnp.arange(cache.tokens.key_ids.shape[-1])
         return RelativePositions(self.config, name="relative_positions")(queries, keys)
-
-    def _in_groups(self, layers: jax.Array) -> jax.Array:
-        """[L, ...] → [G, L / G, ...]."""
-        return layers.reshape(self.config.num_stacked_layers, -1, *layers.shape[1:])
 
     def _stack(self) -> Any:
         """The class of the stack of layers."""
@@ -281,8 +280,3 @@ def _window_bias(windows: Sequence[int | None], mask: AttentionMask) -> jax.Arra
     everything = mask.key_positions.shape[-1]
     are_far = [~mask.within(everything if w is None else w).visible for w in windows]  # BTS
     return jnp.where(jnp.stack(are_far), MASK_VALUE, 0)[:, :, None]
-
-
-def _all_layers(groups: jax.Array) -> jax.Array:
-    """[G, L / G, ...] → [L, ...]."""
-    return groups.reshape(-1, *groups.shape[2:])

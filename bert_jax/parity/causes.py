@@ -158,12 +158,9 @@ def _is_possible(config: EncoderConfig, field: str, value: Any) -> bool:
     if field == "hidden_act":
         kinds = (ACTIVATIONS, GATED_ACTIVATIONS)
         return next((value in kind for kind in kinds if config.hidden_act in kind), False)
-    return field != "num_attention_heads" or _splits(config, value)
-
-
-def _splits(config: EncoderConfig, heads: int) -> bool:
-    """Whether the width of all attention heads together stays the same for this number."""
-    return config.attention_head_size is None and config.hidden_size % heads == 0
+    if field == "num_attention_heads":  # all together keep their width
+        return config.attention_head_size is None and config.hidden_size % value == 0
+    return True
 
 
 def _is_rounded(tensor: np.ndarray, reference: np.ndarray, dtype: str) -> bool:

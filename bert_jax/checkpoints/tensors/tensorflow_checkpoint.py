@@ -34,7 +34,8 @@ class TensorflowCheckpoint(TensorFile):
             raise UserError(
                 f"{prefix}: TensorFlow takes *, ?, [ and \\ in a path for wildcards; rename it"
             )
-        for path in (prefix.with_name(f"{prefix.name}.index"), *_data_files(prefix)):
+        data_files = sorted(prefix.parent.glob(f"{glob.escape(prefix.name)}.data-*"))
+        for path in (prefix.with_name(f"{prefix.name}.index"), *data_files):
             open_regular(path, remedy=_REMEDY).close()
         tensorflow = _tensorflow(prefix)
         self.path = prefix
@@ -65,10 +66,6 @@ class TensorflowCheckpoint(TensorFile):
 
     def _damaged(self, error: Exception) -> UserError:
         return UserError(f"{self.path} cannot be read: {_reason(error)}; {_REMEDY}")
-
-
-def _data_files(prefix: Path) -> list[Path]:
-    return sorted(prefix.parent.glob(f"{glob.escape(prefix.name)}.data-*"))
 
 
 def write_checkpoint(prefix: Path, tensors: Mapping[str, np.ndarray]) -> None:
