@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_jax.errors import OptionError, require_one_of
-from bert_jax.families import bert
+from bert_jax.families import bert, lstm
 from bert_jax.families.family import Family, Rule, TensorNames
 from bert_jax.models.character_cnn import (
     MOST_CHARACTERS,
@@ -187,18 +187,11 @@ FAMILY = Family(
         "initializer_range": 0.05,
     },
     constants={
+        **lstm.CONSTANTS,
         "layer_kind": "projected_lstm",
-        "num_attention_heads": 1,
         "hidden_dropout_prob": 0.0,
-        "attention_probs_dropout_prob": 0.0,
-        "layer_norm_eps": 1e-12,
-        "type_vocab_size": 0,
         "pad_token_id": 0,
-        "embedding_norm": False,
-        "position_kind": "relative",  # none is added to the embeddings
         "tie_word_embeddings": False,
-        "classifier_activation": False,
-        "classifier_pooling": "mean",
         "heads": (ClassifierOptions(layer_mix="softmax"),),
     },
     optional_fields=(

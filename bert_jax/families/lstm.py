@@ -69,6 +69,19 @@ def _layer_rules(scope: str, tensors: str, kind: str) -> tuple[Rule, ...]:
     return *bert.dense(f"{scope}/encoder/{name}", f"{tensors}.{name}"), *layers
 
 
+CONSTANTS = {
+    "num_attention_heads": 1,
+    "attention_probs_dropout_prob": 0.0,
+    "layer_norm_eps": 1e-12,
+    "type_vocab_size": 0,
+    "embedding_norm": False,
+    "position_kind": "relative",  # none is added to the embeddings
+    "classifier_activation": False,
+    "classifier_pooling": "mean",
+}
+"""Those of all layers that have no attention."""
+
+
 def family(kind: str) -> Family:
     """The family whose layers are of a kind, "lstm" or "gru"."""
     prefix = kind.capitalize()
@@ -117,19 +130,7 @@ def family(kind: str) -> Family:
             "max_position_embeddings": 1024,
             "classifier_dropout": 0.0,  # the last layer's output has its own
         },
-        constants={
-            "layer_kind": kind,
-            "num_attention_heads": 1,
-            "intermediate_size": 1,
-            "hidden_act": "tanh",
-            "attention_probs_dropout_prob": 0.0,
-            "layer_norm_eps": 1e-12,
-            "type_vocab_size": 0,
-            "embedding_norm": False,
-            "position_kind": "relative",  # none is added to the embeddings
-            "classifier_activation": False,
-            "classifier_pooling": "mean",
-        },
+        constants=CONSTANTS | {"layer_kind": kind, "intermediate_size": 1, "hidden_act": "tanh"},
         optional_fields=(
             "embedding_size",
             "embedding_dropout",
