@@ -68,17 +68,7 @@ OPTIONAL_FIELDS = (
     "decoder_ffn_dim",
     "decoder_start_token_id",
 )
-REQUIRED_FIELDS = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "hidden_act",
-    "max_position_embeddings",
-    "pad_token_id",
-    *OPTIONAL_FIELDS[1:],
-)
+REQUIRED_FIELDS = (*bert.REQUIRED_IN_RELATIVES, "pad_token_id", *OPTIONAL_FIELDS[1:])
 CONSTANTS = {
     "type_vocab_size": 0,
     "classifier_dropout": None,  # there is no classifier

@@ -117,14 +117,7 @@ FAMILY = Family(
         "decoder_start_token_id",
         "scale_decoder_outputs",
     ),
-    required_fields=(
-        "vocab_size",
-        "hidden_size",
-        "num_hidden_layers",
-        "num_attention_heads",
-        "intermediate_size",
-        "attention_head_size",
-    ),
+    required_fields=(*bert.REQUIRED_FIELDS, "attention_head_size"),
     field_names={
         "hidden_size": "d_model",
         "num_hidden_layers": "num_layers",

@@ -36,13 +36,8 @@ def encoder_rules(prefix: str) -> tuple[Rule, ...]:
 # What other libraries' files of either family have, also where no head reads it.
 OPTIONAL_FIELDS = ("qkv_bias", *ImageOptions.keys)
 REQUIRED_FIELDS = (
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "hidden_act",
-    "image_size",
-    "patch_size",
+    *(name for name in bert.REQUIRED_FIELDS if name != "vocab_size"),
+    *("hidden_act", "image_size", "patch_size"),
 )
 DEFAULTS = {
     "hidden_dropout_prob": 0.0,
