@@ -86,16 +86,18 @@ def layer_rules(
 
     Args:
         layer: what the names of a layer's tensors begin with, such as "bert.encoder.layer.{layer}."
-        names: what follows it, in the order of `LAYER_NAMES`, the default.
+        names: what follows it, in the order of `LAYER_NAMES`, the default; of attention alone, its
+            five. A tensor that is named n times has n equal parts.
         dense: makes the rules of a dense layer.
         layer_norm: makes those of a LayerNorm.
     """
-    rules: list[Rule] = []
-    for part, name in zip(_LAYER_PARTS, names or LAYER_NAMES, strict=True):
-        parameter, tensor = f"{_LAYERS}/{part}", f"{layer}{name}"
-        axes = 2 if part == "attention/output" else 1
-        is_norm = part.endswith("norm")
-        rules += layer_norm(parameter, tensor) if is_norm else dense(parameter, tensor, axes)
+    names, rules = names or LAYER_NAMES, list[Rule]()
+    for number, (name, parameter) in enumerate(zip(names, _LAYER_PARTS, strict=False)):
+        where = f"{_LAYERS}/{parameter}", f"{layer}{name}"
+        axes = 2 if parameter == "attention/output" else 1
+        own = layer_norm(*where) if parameter.endswith("norm") else dense(*where, axes)
+        part = names[:number].count(name), names.count(name)
+        rules += (rule._replace(part=part) for rule in own)
     return tuple(rules)
 
 

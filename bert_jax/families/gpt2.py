@@ -12,37 +12,27 @@ from bert_jax.models.encoder_with_head import ClassifierOptions
 from bert_jax.tokenization.interface import GPT2
 
 _EMBEDDINGS, _STACK = f"{ENCODER_SCOPE}/embeddings", f"{ENCODER_SCOPE}/encoder"
-_LAYERS = f"{_STACK}/layers"
 
 
-def _dense(
-    parameter: str, tensor: str, axes: int = 1, part: tuple[int, int] = (0, 1)
-) -> tuple[Rule, Rule]:
+def _dense(parameter: str, tensor: str, axes: int) -> tuple[Rule, Rule]:
     """A linear layer of the class Conv1D, which is stored [in, out]."""
     return (
-        Rule(f"{parameter}/kernel", f"{tensor}.weight", axes, part=part),
-        Rule(f"{parameter}/bias", f"{tensor}.bias", part=part),
+        Rule(f"{parameter}/kernel", f"{tensor}.weight", axes),
+        Rule(f"{parameter}/bias", f"{tensor}.bias"),
     )
 
 
 def rules(words: str, positions: str) -> tuple[Rule, ...]:
     """Embeddings and layers, which GPT-1 and GPT-2 share, and the heads."""
-    layer = "transformer.h.{layer}"
     return (
         Rule(f"{_EMBEDDINGS}/word_embeddings/embedding", f"transformer.{words}.weight"),
         Rule(f"{_EMBEDDINGS}/position_embeddings/embedding", f"transformer.{positions}.weight"),
-        *(
-            rule
-            for number, name in enumerate(("query", "key", "value"))
-            for rule in _dense(
-                f"{_LAYERS}/attention/{name}", f"{layer}.attn.c_attn", part=(number, 3)
-            )
+        *bert.layer_rules(
+            "transformer.h.{layer}.",
+            *(*["attn.c_attn"] * 3, "attn.c_proj", "ln_1"),
+            *("mlp.c_fc", "mlp.c_proj", "ln_2"),
+            dense=_dense,
         ),
-        *_dense(f"{_LAYERS}/attention/output", f"{layer}.attn.c_proj", 2),
-        *bert.layer_norm(f"{_LAYERS}/attention_norm", f"{layer}.ln_1"),
-        *_dense(f"{_LAYERS}/intermediate", f"{layer}.mlp.c_fc"),
-        *_dense(f"{_LAYERS}/output", f"{layer}.mlp.c_proj"),
-        *bert.layer_norm(f"{_LAYERS}/output_norm", f"{layer}.ln_2"),
         Rule("lm_head/decoder", "lm_head.weight"),
         Rule("classifier/kernel", "score.weight", 1, transposed=True),
         *bert.MIX_RULES,

@@ -21,13 +21,7 @@ def tensor_names(prefix: str) -> TensorNames:
     layer = f"{prefix}encoder.layer.{{layer}}"
     return bert.names(
         *bert.embedding_rules(prefix),
-        *(
-            rule._replace(part=(number, 3))
-            for number, name in enumerate(("query", "key", "value"))
-            for rule in bert.dense(f"{_LAYERS}/attention/{name}", f"{layer}.attention.qkv_proj")
-        ),
-        *bert.dense(f"{_LAYERS}/attention/output", f"{layer}.attention.o_proj", 2),
-        *bert.layer_norm(f"{_LAYERS}/attention_norm", f"{layer}.attn_ln"),
+        *bert.layer_rules(f"{layer}.", *["attention.qkv_proj"] * 3, "attention.o_proj", "attn_ln"),
         # The second half is activated.
         bert.kernel(f"{_LAYERS}/gated_intermediate", f"{layer}.mlp.up_gate_proj", part=(0, 2)),
         bert.kernel(f"{_LAYERS}/gate", f"{layer}.mlp.up_gate_proj", part=(1, 2)),

@@ -34,11 +34,7 @@ HUGGINGFACE = bert.names(
     *bert.dense(f"{_EMBEDDINGS}/transformation", "mobilebert.embeddings.embedding_transformation"),
     *_bottleneck(f"{_LAYERS}/bottleneck_input", f"{_LAYER}.bottleneck.input"),
     *_bottleneck(f"{_LAYERS}/bottleneck_attention", f"{_LAYER}.bottleneck.attention"),
-    *bert.dense(f"{_LAYERS}/attention/query", f"{_LAYER}.attention.self.query"),
-    *bert.dense(f"{_LAYERS}/attention/key", f"{_LAYER}.attention.self.key"),
-    *bert.dense(f"{_LAYERS}/attention/value", f"{_LAYER}.attention.self.value"),
-    *bert.dense(f"{_LAYERS}/attention/output", f"{_LAYER}.attention.output.dense", 2),
-    *bert.layer_norm(f"{_LAYERS}/attention_norm", f"{_LAYER}.attention.output.LayerNorm"),
+    *bert.layer_rules(f"{_LAYER}.", *bert.LAYER_NAMES[:5]),
     *(
         rule
         for number in range(MOST_FEEDFORWARD_NETWORKS - 1)
