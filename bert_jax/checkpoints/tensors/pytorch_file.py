@@ -66,7 +66,6 @@ LITERALS = frozenset(
     ("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE")
 ) | {"BINSTRING", "SHORT_BINSTRING"}
 CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
-TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
 class RefusedNameError(Exception):
@@ -276,21 +275,17 @@ class _Machine:
 
     def run(self, opcode: str, argument: Any) -> None:
         """Executes one instruction."""
-        if opcode in LITERALS:
-            self.stack.append(argument)
-        elif opcode in CONSTANTS:
-            self.stack.append(CONSTANTS[opcode])
-        elif opcode in TUPLES:
-            items = [self.stack.pop() for _ in range(TUPLES[opcode])]
-            self.stack.append(tuple(reversed(items)))
-        else:
-            self._run_other(opcode, argument)
-
-    def _run_other(self, opcode: str, argument: Any) -> None:
         stack = self.stack
         match opcode:
+            case _ if opcode in LITERALS:
+                stack.append(argument)
+            case _ if opcode in CONSTANTS:
+                stack.append(CONSTANTS[opcode])
             case "PROTO" | "FRAME" | "STOP":
                 pass
+            case "TUPLE1" | "TUPLE2" | "TUPLE3":
+                items = [stack.pop() for _ in range(int(opcode[-1]))]
+                stack.append(tuple(reversed(items)))
             case "MARK":
                 self.outer_stacks.append(stack)
                 self.stack = []
