@@ -63,11 +63,9 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
         raise not_written(path, error) from error
 
 
-def not_written(path: object, error: OSError) -> UserError:
+def not_written(path: object, error: OSError, remedy: str = "choose another path") -> UserError:
     """The error of a file that cannot be written."""
-    return UserError(
-        f"cannot write {path}: {error.strerror or error}; free space or choose another path"
-    )
+    return UserError(f"cannot write {path}: {error.strerror or error}; free space or {remedy}")
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -179,10 +177,7 @@ def _replaced_directory(
         check_locks()
         _move(partial, directory, last, obsolete, marker)
     except OSError as error:
-        raise UserError(
-            f"cannot write {directory}: {error.strerror or error}; free space or give another "
-            "directory"
-        ) from error
+        raise not_written(directory, error, "give another directory") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 

@@ -259,13 +259,7 @@ def continued(
 
 def _remove(directory: Path, names: Collection[str]) -> None:
     """Removes the files of a journal, and its directory unless it has a hidden file of the user."""
-    own = (
-        *names,
-        RECORD,
-        LOCK,
-        f".{glob.escape(RECORD)}.*.partial",
-        *(f".{n}.*.partial" for n in names),
-    )
+    own = (*names, RECORD, LOCK, *(f".{n}.*.partial" for n in (glob.escape(RECORD), *names)))
     for path in [*directory.iterdir()] if directory.exists() else ():
         if any(fnmatch.fnmatchcase(path.name, name) for name in own):
             with contextlib.suppress(OSError):
