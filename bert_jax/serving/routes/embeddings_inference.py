@@ -40,10 +40,6 @@ class Texts(RequestForm):
         """The places of the texts, see `Service.predict`."""
         return ["inputs"] if isinstance(self.inputs, str) else None
 
-    def check_not_empty(self) -> None:
-        """See `errors.check_not_empty`."""
-        check_not_empty(self.texts, "inputs", self.places)
-
 
 class Truncation(RequestForm):
     """What is done to texts that are too long."""
@@ -154,7 +150,7 @@ async def _predicted(
     service: Service, body: EmbedRequest | EmbedAllRequest, task: str, **options: Any
 ) -> Predicted:
     """The predictions of a task with some of its options."""
-    body.check_not_empty()
+    check_not_empty(body.texts, "inputs", body.places)
     served = service.models.named(body.model, task)
     body.check_direction(served)
     if body.prompt_name is not None:
@@ -191,7 +187,7 @@ async def similarity(service: Service, body: SimilarityRequest, path: Mapping[st
 
 async def tokenize(service: Service, body: TokenizeRequest, path: Mapping[str, str]) -> Reply:
     """The tokens of each text, with their characters."""
-    body.check_not_empty()
+    check_not_empty(body.texts, "inputs", body.places)
     served = service.models.named(body.model)
     tokenizer = served.model.tokenizer
     prompt = ""
