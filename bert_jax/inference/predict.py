@@ -34,8 +34,6 @@ from bert_jax.tasks.base.predict_spec import (
 )
 from bert_jax.tasks.base.predictor import ExampleError
 
-# The attribute of a task's module.
-_PREDICT = "PREDICT"
 _NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -257,12 +255,11 @@ def _with_remedy(error: UserError) -> UserError:
 def request_of(model: LoadedModel, task: str, options: PredictOptions) -> dict[str, Any]:
     """Everything that predictions depend on, except the input and its bad rows."""
     others = ("progress", "bad_rows")
-    sides = {f"{side}_model": model_fingerprint(each) for side, each in model.sides.items()}
     return {
         **{key: value for key, value in vars(options).items() if key not in others},
         "task": task,
         **model_fingerprint(model),
-        **{name: each["model"] for name, each in sides.items()},
+        **{f"{side}_model": model_fingerprint(each)["model"] for side, each in model.sides.items()},
     }
 
 
@@ -278,7 +275,7 @@ def check_request(
         UserError: the task, format or input does not exist, or the output cannot be created.
     """
     if task is not None:
-        find_task(task, _PREDICT).PREDICT.read_options(task, target, values)
+        find_task(task, "PREDICT").PREDICT.read_options(task, target, values)
     check_output(target, [source])
     if str(source) == STDIN or is_dataset(source) or is_remote(source):
         return
@@ -297,7 +294,7 @@ def task_of(model: LoadedModel, name: str | None) -> tuple[str, PredictSpec[Any,
         if model.description.head_error:
             raise UserError(model.description.head_error)
         name = _default_task(model.description)
-    task: PredictSpec[Any, Any] = find_task(name, _PREDICT).PREDICT
+    task: PredictSpec[Any, Any] = find_task(name, "PREDICT").PREDICT
     if task.heads and head not in task.heads:
         raise UserError(
             f"task {name!r} needs a model with the head "
@@ -314,8 +311,8 @@ def _default_task(description: ModelDescription) -> str:
         return stored.method
     if description.is_bare:
         return description.vectors.method
-    names = task_names(_PREDICT)
-    specs = {name: find_task(name, _PREDICT).PREDICT for name in names}
+    names = task_names("PREDICT")
+    specs = {name: find_task(name, "PREDICT").PREDICT for name in names}
     fitting = [name for name, spec in specs.items() if head in spec.heads]
     able = [name for name in fitting if specs[name].is_default] or fitting
     if len(able) == 1:

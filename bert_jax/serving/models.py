@@ -19,7 +19,6 @@ from bert_jax.tasks import find_task, task_names
 from bert_jax.tasks.base.predict_spec import JSONL, PredictOptions, PredictSpec
 from bert_jax.tasks.base.predictor import BatchOptions, Predictor, RequestEncoder
 
-_PREDICT = "PREDICT"  # the attribute of a task's module
 # Engines with options of requests that are kept.
 _MOST_ENGINES = 64
 
@@ -147,7 +146,7 @@ class Models:
         Raises:
             RequestError: the model cannot do the task, or an option is wrong.
         """
-        spec: PredictSpec[Any, Any] = find_task(task, _PREDICT).PREDICT
+        spec: PredictSpec[Any, Any] = find_task(task, "PREDICT").PREDICT
         values = dict(values or {})
         allowed = request_options(spec.options)
         for key in values:
@@ -202,9 +201,9 @@ class Models:
         Yields:
             The name of a task, and an engine of it; several where their programs differ.
         """
-        names = tasks or task_names(_PREDICT)
+        names = tasks or task_names("PREDICT")
         for task in sorted(names, key=lambda name: name != served.task):
-            for values in find_task(task, _PREDICT).PREDICT.variants(served.model.description):
+            for values in find_task(task, "PREDICT").PREDICT.variants(served.model.description):
                 if self.can(served, task, values):
                     yield task, self.task_engine(served, task, values).engine
 
