@@ -1,5 +1,6 @@
 // The attention weights of a text.
 import { AttentionPicture } from "./attention.js";
+import { textField } from "./fields.js";
 
 export const attention = {
   name: "attention",
@@ -7,12 +8,7 @@ export const attention = {
   button: "Show",
   suits: (model) => model.tasks.includes("attentions"),
   fields: [
-    {
-      name: "text",
-      label: "Text",
-      kind: "text",
-      example: () => "The cat did not cross the street because it was too tired.",
-    },
+    textField(() => "The cat did not cross the street because it was too tired."),
     { name: "pair", label: "Second text", kind: "text", optional: true },
     { name: "layers", label: "Layers, as 1, 2, -1", kind: "line", optional: true },
   ],

@@ -1,4 +1,5 @@
 // Labels of a text, or of a pair of texts.
+import { textField } from "./fields.js";
 import { scoreTable } from "./tables.js";
 
 export const classify = {
@@ -7,12 +8,7 @@ export const classify = {
   button: "Classify",
   suits: (model) => model.tasks.includes("classification"),
   fields: [
-    {
-      name: "text",
-      label: "Text",
-      kind: "text",
-      example: () => "The plot is thin, but the actors are a joy to watch.",
-    },
+    textField(() => "The plot is thin, but the actors are a joy to watch."),
     { name: "pair", label: "Second text", kind: "text", optional: true },
   ],
   request: ({ text, pair }, model) => ({

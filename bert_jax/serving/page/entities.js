@@ -1,5 +1,6 @@
 // Entities, highlighted in their text.
 import { make } from "./elements.js";
+import { textField } from "./fields.js";
 import { highlighted } from "./spans.js";
 import { scoreTable } from "./tables.js";
 
@@ -8,14 +9,7 @@ export const entities = {
   title: "Entities",
   button: "Find",
   suits: (model) => model.tasks.includes("tagging"),
-  fields: [
-    {
-      name: "text",
-      label: "Text",
-      kind: "text",
-      example: () => "Ada Lovelace worked with Charles Babbage in London.",
-    },
-  ],
+  fields: [textField(() => "Ada Lovelace worked with Charles Babbage in London.")],
   request: ({ text }, model) => ({ path: "tag", body: { records: [{ text }], model } }),
   show: ({ predictions: [{ entities: found }] }, { text }) => {
     if (!found.length) return [make("p", {}, "The model found no entity.")];

@@ -10,6 +10,10 @@ import { make } from "./elements.js";
  * @property {boolean} [optional]
  */
 
+/** The field of the text that a panel is about. */
+export const textField = (example, label = "Text") =>
+  ({ name: "text", label, kind: "text", example });
+
 /** The input of a field, inside of its label. */
 export class FieldInput {
   #field;

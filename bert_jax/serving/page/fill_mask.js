@@ -1,4 +1,5 @@
 // Words for the masks of a text.
+import { textField } from "./fields.js";
 import { scoreTable } from "./tables.js";
 
 export const fillMask = {
@@ -6,14 +7,7 @@ export const fillMask = {
   title: "Fill a mask",
   button: "Fill",
   suits: (model) => model.tasks.includes("fill_mask"),
-  fields: [
-    {
-      name: "text",
-      label: "Text with masks",
-      kind: "text",
-      example: (model) => `Paris is the ${model.mask_token} of France.`,
-    },
-  ],
+  fields: [textField((model) => `Paris is the ${model.mask_token} of France.`, "Text with masks")],
   request: ({ text }, model) => ({
     path: "fill_mask",
     body: { records: [{ text }], model, options: { top_k: 8 } },

@@ -1,5 +1,6 @@
 // A text that a model writes.
 import { make } from "./elements.js";
+import { textField } from "./fields.js";
 import { number } from "./tables.js";
 
 export const generate = {
@@ -8,12 +9,8 @@ export const generate = {
   button: "Generate",
   suits: (model) => model.tasks.includes("generate"),
   fields: [
-    {
-      name: "text",
-      label: "Text to continue, or to translate or shorten",
-      kind: "text",
-      example: () => "The sun was setting, and the boats",
-    },
+    textField(
+      () => "The sun was setting, and the boats", "Text to continue, or to translate or shorten"),
     { name: "count", label: "Most new tokens", kind: "number", optional: true },
   ],
   request: ({ text, count }, model) => ({

@@ -1,19 +1,13 @@
 // The tokens of a text, with their ids and characters.
 import { make } from "./elements.js";
+import { textField } from "./fields.js";
 
 export const tokens = {
   name: "tokens",
   title: "Tokens",
   button: "Tokenize",
   suits: () => true,
-  fields: [
-    {
-      name: "text",
-      label: "Text",
-      kind: "text",
-      example: () => "Unforgettable: naïve café, 東京, 😀",
-    },
-  ],
+  fields: [textField(() => "Unforgettable: naïve café, 東京, 😀")],
   request: ({ text }, model) => ({ path: "tokenize", body: { inputs: text, model } }),
   show: ([found]) => [
     make("p", { className: "note" }, `${found.length} tokens: text, id, characters`),
