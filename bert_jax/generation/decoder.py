@@ -8,11 +8,6 @@ import jax
 NO_TOKEN = -1  # where a prompt is shorter than others of its batch
 
 
-def _same_size(cache: Any, count: int) -> Any:
-    del count
-    return cache
-
-
 class DecoderFunctions(NamedTuple):
     """A decoder as functions of its cache, any pytree of arrays with R rows each.
 
@@ -27,7 +22,7 @@ class DecoderFunctions(NamedTuple):
 
     step: Callable[[Any, jax.Array], tuple[jax.Array, Any]]
     reorder: Callable[[Any, jax.Array], Any]
-    grow: Callable[[Any, int], Any] = _same_size
+    grow: Callable[[Any, int], Any] = lambda cache, count: cache
 
 
 class Generated(NamedTuple):
