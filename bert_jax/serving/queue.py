@@ -52,23 +52,16 @@ class _Job:
             if taken > rows and self.taken > first:
                 break
             self.taken += 1
-        return _Part(self, slice(first, self.taken))
+        return _Part(self, self.examples[first : self.taken], self.encoded[first : self.taken])
 
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """Some examples of a job."""
+    """Some examples of a job, and their rows."""
 
     job: _Job
-    chosen: slice
-
-    @property
-    def examples(self) -> Sequence[Any]:
-        return self.job.examples[self.chosen]
-
-    @property
-    def encoded(self) -> Sequence[EncodedExample]:
-        return self.job.encoded[self.chosen]
+    examples: Sequence[Any]
+    encoded: Sequence[EncodedExample]
 
     @property
     def rows(self) -> int:
