@@ -84,14 +84,7 @@ def _start(rows: int, rules: TokenRules, options: SearchOptions) -> _Beams:
 
 
 def _extend(state: _Beams, scores: jax.Array, rules: TokenRules, rule: BeamRule) -> _Beams:
-    """The beams with one more token.
-
-    Args:
-        state: the beams.
-        scores: [B, K, V], log-probabilities of their next tokens.
-        rules: rules for tokens.
-        rule: rule of the search.
-    """
+    """The beams with one more token, by the log-probabilities of the next ones, [B, K, V]."""
     rows, beams, vocabulary = scores.shape
     # Each beam may end with each end token; K others go on.
     candidates = min(max(2, 1 + len(rules.eos_token_ids)), vocabulary) * beams

@@ -89,13 +89,9 @@ def sample(
 def _extend(
     state: _Sequences, chosen: jax.Array, logits: jax.Array, rules: TokenRules
 ) -> _Sequences:
-    """The sequences with one more token, those that have ended with the pad token.
+    """The sequences with one more token, int32 [B, R]; those that have ended with the pad token.
 
-    Args:
-        state: the sequences.
-        chosen: int32 [B, R], their next tokens.
-        logits: [B, R, V], of all tokens by the model.
-        rules: which tokens end a sequence, and which one pads it.
+    The logits, [B, R, V], are the model's.
     """
     gained = jnp.take_along_axis(logits, chosen[..., None], axis=2)[..., 0]
     gained -= jax.nn.logsumexp(logits, axis=2)

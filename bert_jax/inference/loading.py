@@ -179,10 +179,7 @@ def _with_requested_labels(
 ) -> tuple[ModelDescription, tuple[str, ...]]:
     """The description with its final labels, and prefixes of parameters with other labels.
 
-    Args:
-        description: description of the model with the requested head.
-        stored_head: head of the files.
-        labels: labels, see `load`.
+    The description has the requested head, and the files may have another; for labels see `load`.
     """
     reinitialize: tuple[str, ...] = ()
     head = description.head
