@@ -17,7 +17,7 @@ from bert_jax.serving import information
 from bert_jax.serving.endpoints import CUT_HEADER, Endpoint
 from bert_jax.serving.errors import RequestError
 from bert_jax.serving.handling import error_response, handler
-from bert_jax.serving.middleware import Access, AllowedHosts, ApiKey
+from bert_jax.serving.middleware import Access, Checked, check_host, check_key
 from bert_jax.serving.openapi import document
 from bert_jax.serving.page_files import page_routes
 from bert_jax.serving.routes import (
@@ -56,7 +56,7 @@ def make_app(
         service: the service.
         api_key: what requests must carry, other than for `/health` and the page; None: none.
         cors_origins: sites whose pages may send requests; "*": all.
-        allowed_hosts: names of this server, see `AllowedHosts`. A page of another site cannot
+        allowed_hosts: names of this server, see `check_host`. A page of another site cannot
             make its own name mean this server (DNS rebinding).
         access_log: whether each request is a line on stderr.
     """
@@ -98,7 +98,7 @@ def make_app(
     ]
     middleware = [
         Middleware(Access, service, log=access_log),
-        Middleware(AllowedHosts, allowed_hosts),
+        Middleware(Checked, functools.partial(check_host, names=allowed_hosts)),
     ]
     if cors_origins:
         middleware.append(
@@ -111,7 +111,7 @@ def make_app(
             )
         )
     if api_key:
-        middleware.append(Middleware(ApiKey, api_key))
+        middleware.append(Middleware(Checked, functools.partial(check_key, key=api_key)))
     handlers: dict[Any, Any] = dict.fromkeys((RequestError, HTTPException), _refused)
     return Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
 

@@ -3,7 +3,7 @@
 import hmac
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -49,45 +49,42 @@ class Access:
                 say(f"{scope['method']} {route} {status} {1000 * seconds:.1f} ms")
 
 
-class AllowedHosts:
+class Checked:
+    """Refuses the requests for which a check returns an error."""
+
+    def __init__(self, app: ASGIApp, check: Callable[[Scope], RequestError | None]) -> None:
+        self._app, self._check = app, check
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        error = self._check(scope) if scope["type"] == "http" else None
+        app = self._app if error is None else error_response(error, scope["path"])
+        await app(scope, receive, send)
+
+
+def check_host(scope: Scope, names: Sequence[str]) -> RequestError | None:
     """Refuses requests to other names than these; "*.NAME" is all below a name, "*" all.
 
     Probes and Prometheus, which ask for a pod by its IP address, get `/health` and `/metrics`.
     """
-
-    def __init__(self, app: ASGIApp, names: Sequence[str]) -> None:
-        self._app, self._names = app, [name.lower() for name in names]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] not in ("/health", "/metrics"):
-            given = Headers(scope=scope).get("host", "")
-            host = re.sub(r":\d*$", "", given).lower()
-            if not any(
-                host == name or (name.startswith("*") and host.endswith(name[1:]))
-                for name in self._names
-            ):
-                rule = "use one of its names, or start it with --allowed-host"
-                error = RequestError(400, f"Host {given!r:.80} is not this server; {rule}")
-                await error_response(error, scope["path"])(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+    given = Headers(scope=scope).get("host", "")
+    host = re.sub(r":\d*$", "", given).lower()
+    is_own = any(
+        host == name or (name.startswith("*") and host.endswith(name[1:]))
+        for name in map(str.lower, names)
+    )
+    if is_own or scope["path"] in ("/health", "/metrics"):
+        return None
+    rule = "use one of its names, or start it with --allowed-host"
+    return RequestError(400, f"Host {given!r:.80} is not this server; {rule}")
 
 
-class ApiKey:
+def check_key(scope: Scope, key: str) -> RequestError | None:
     """Refuses requests without the key, `Authorization: Bearer KEY`."""
-
-    def __init__(self, app: ASGIApp, key: str) -> None:
-        self._app, self._expected = app, f"Bearer {key}".encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not _is_open(scope):
-            given = dict(scope["headers"]).get(b"authorization", b"")
-            if not hmac.compare_digest(given, self._expected):
-                message = "the API key is missing or wrong; send Authorization: Bearer KEY"
-                error = RequestError(401, message, headers={"WWW-Authenticate": "Bearer"})
-                await error_response(error, scope["path"])(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+    given = dict(scope["headers"]).get(b"authorization", b"")
+    if _is_open(scope) or hmac.compare_digest(given, f"Bearer {key}".encode()):
+        return None
+    message = "the API key is missing or wrong; send Authorization: Bearer KEY"
+    return RequestError(401, message, headers={"WWW-Authenticate": "Bearer"})
 
 
 def _is_open(scope: Scope) -> bool:
