@@ -51,10 +51,7 @@ class Measure:
         return ranking_metrics(self.judgements, run, self.metrics, relevant_from=least)
 
     def check(
-        self,
-        queries: Collection[str],
-        has_any: Callable[[Collection[str]], bool],
-        top_k: int,
+        self, queries: Collection[str], has_any: Callable[[Collection[str]], bool], top_k: int
     ) -> None:
         """Checks that there is something to judge; says which metrics would need more results.
 

@@ -73,11 +73,7 @@ def run(options: argparse.Namespace) -> int:
         encode = beam.beam_runner(options.runner_options or "", options.workers, options.output)
         runner = {"encode_shards": encode, "batch_characters": beam.BATCH_CHARACTERS}
     manifest = prepare(
-        prepare_options,
-        options.output,
-        workers=options.workers,
-        limit=options.limit,
-        **runner,
+        prepare_options, options.output, workers=options.workers, limit=options.limit, **runner
     )
     splits = {name: dataclasses.asdict(counts) for name, counts in manifest.splits.items()}
     print(json.dumps({"corpus": str(options.output), **splits}))

@@ -22,13 +22,7 @@ from bert_jax.inference.origin import Origin, parts_of, states_of
 from bert_jax.inference.resizing import MOST_POSITIONS, ModelT
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import resolve_execution
-from bert_jax.models.head import (
-    BARE_ENCODER,
-    all_heads,
-    find_head,
-    heads_with,
-    label_parameters,
-)
+from bert_jax.models.head import BARE_ENCODER, all_heads, find_head, heads_with, label_parameters
 from bert_jax.models.heads.text_vectors import SIMILARITIES
 from bert_jax.models.vectors import DOCUMENT, QUERY
 from bert_jax.process import say

@@ -234,11 +234,7 @@ def _search_blocks(
 
 
 def _search(
-    queries: Sequence[Query],
-    retriever: Retriever,
-    count: int,
-    depth: int,
-    titles: str,
+    queries: Sequence[Query], retriever: Retriever, count: int, depth: int, titles: str
 ) -> list[ScoredQuery]:
     """The queries with the candidates among `depth` hits, and among more where they are too few."""
     retrieved = retriever.search([query.input.query for query in queries], depth)

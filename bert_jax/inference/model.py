@@ -28,12 +28,7 @@ from bert_jax.tasks.hidden_states import (
     HiddenStatesPredictor,
     TokenStates,
 )
-from bert_jax.tasks.multiple_choice import (
-    Choice,
-    ChoicePredictor,
-    best_choice,
-    choice_inputs,
-)
+from bert_jax.tasks.multiple_choice import Choice, ChoicePredictor, best_choice, choice_inputs
 from bert_jax.tasks.question_answering.predict import (
     Answer,
     AnswerOptions,

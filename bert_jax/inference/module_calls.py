@@ -48,11 +48,7 @@ def inputs(
 
 
 def next_sentence(
-    model: Model,
-    pairs: Iterable[Pair],
-    *,
-    batch_size: int = 32,
-    max_length: int | None = None,
+    model: Model, pairs: Iterable[Pair], *, batch_size: int = 32, max_length: int | None = None
 ) -> np.ndarray:
     """The probability that the second text of each pair follows the first, float32 [B].
 

@@ -14,12 +14,7 @@ from bert_jax.models.vectors import SIDES
 from bert_jax.process import say
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tasks.base.predictor import ExampleError, Model, Notes, Predictor, not_one_string
-from bert_jax.tasks.base.vector_kinds import (
-    TextKind,
-    VectorKind,
-    check_makes_vectors,
-    vector_kind,
-)
+from bert_jax.tasks.base.vector_kinds import TextKind, VectorKind, check_makes_vectors, vector_kind
 from bert_jax.tasks.ranking.predict import (
     RERANK,
     CrossEncoderPredictor,

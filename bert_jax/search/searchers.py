@@ -248,9 +248,7 @@ _STORED = {
     FAISS: _StoredSearcher(faiss_index.write, faiss_index.FaissSearcher, f"{_ADDED} --faiss Flat`"),
     LANCE: _StoredSearcher(lance_index.write, lance_index.LanceSearcher, f"{_ADDED} --lance`"),
     BM25: _StoredSearcher(
-        _make_words,
-        _without_parameters(WordSearcher.load, BM25),
-        f"{_ADDED} --bm25`",
+        _make_words, _without_parameters(WordSearcher.load, BM25), f"{_ADDED} --bm25`"
     ),
     SPARSE: _StoredSearcher(
         _make_sparse,

@@ -10,12 +10,7 @@ from typing import Any, TypeVar
 from bert_jax.errors import OptionError, UserError
 from bert_jax.inference.engine import Engine
 from bert_jax.process import say
-from bert_jax.serving.errors import (
-    RequestError,
-    from_user_error,
-    too_large,
-    unprocessable,
-)
+from bert_jax.serving.errors import RequestError, from_user_error, too_large, unprocessable
 from bert_jax.serving.limits import ServerLimits
 from bert_jax.serving.metrics import Metrics
 from bert_jax.serving.models import Models

@@ -18,11 +18,7 @@ from bert_jax.serving.routes.token_classification import TokenClassification, ta
 from bert_jax.serving.service import Predicted, Service
 from bert_jax.tasks.base.labels import label_names
 from bert_jax.tasks.base.predictor import EncodedExample, softmax
-from bert_jax.tasks.classification.zero_shot import (
-    TEMPLATE,
-    CandidateLabels,
-    Entailment,
-)
+from bert_jax.tasks.classification.zero_shot import TEMPLATE, CandidateLabels, Entailment
 
 Form = TypeVar("Form", bound=RequestForm)
 
@@ -340,10 +336,5 @@ def _shown_task(service: Service, body: TaskFormRequest, model: str | None) -> s
 GROUP = "Hugging Face"
 ENDPOINTS = tuple(
     Endpoint(path, TaskFormRequest, answer, "A task in Hugging Face's form", GROUP)
-    for path in (
-        "/",
-        "/pipeline/{task}",
-        "/models/{model}",
-        "/models/{model}/pipeline/{task}",
-    )
+    for path in ("/", "/pipeline/{task}", "/models/{model}", "/models/{model}/pipeline/{task}")
 )

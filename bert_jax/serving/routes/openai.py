@@ -52,12 +52,7 @@ async def embeddings(service: Service, body: EmbeddingsRequest, path: Mapping[st
         encode = functools.partial(_rows_of_ids, predictor)
         encoder = RequestEncoder(encode, predictor.text_limit)
     predicted = await service.predict(
-        engine,
-        inputs,
-        field="input",
-        places=places,
-        truncate=body.truncate,
-        encoder=encoder,
+        engine, inputs, field="input", places=places, truncate=body.truncate, encoder=encoder
     )
     vectors = [leading(vector, body.dimensions) for vector in predicted.predictions]
     if body.dimensions is not None:
