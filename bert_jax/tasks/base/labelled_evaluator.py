@@ -155,11 +155,8 @@ class LabelledEvaluator(Evaluator, Generic[Input, Prediction]):
                     tuned = tuned.calibrated(examples, made)
                 metrics[eval_set.name] = tuned.metrics(examples, made)
             predictions[eval_set.name] = made
-        on_validation = metrics_of_sets(validation, metrics)
-        if self.splits.train and on_validation:
-            on_validation |= mean_over_sets(self.best_metric[0], validation, metrics)
-        on_test = metrics_of_sets(test, metrics, "test_")
-        return EvalResult(on_validation, tuned.description, on_test, predictions)
+        best = self.best_metric[0]
+        return result_of_sets(self.splits, best, metrics, tuned.description, predictions)
 
     def baselines(self) -> dict[str, float]:
         sets = self.splits.validation
@@ -223,17 +220,25 @@ def metrics_of_sets(
     }
 
 
-def mean_over_sets(
-    name: str, sets: list[EvalSet[Any]], metrics: Mapping[str, Mapping[str, float]]
-) -> dict[str, float]:
-    """The mean of a metric over all sets, which chooses the best checkpoint of a training.
+def result_of_sets(
+    splits: Splits[Any],
+    best_metric: str,
+    metrics: Mapping[str, Mapping[str, float]],
+    description: ModelDescription,
+    predictions: Mapping[str, list[Any]],
+) -> EvalResult:
+    """The result from the metrics of each set, by its name.
 
-    {} if it is a metric of one of them.
+    In a training, the metric that chooses the best checkpoint is the mean over the validation sets,
+    unless it is one of a single set.
     """
-    if name in metrics_of_sets(sets, metrics):
-        return {}
-    values = [metrics[each.name][name] for each in sets]
-    return {name: sum(values) / len(values)}
+    sets = splits.validation
+    on_validation = metrics_of_sets(sets, metrics)
+    if splits.train and on_validation and best_metric not in on_validation:
+        values = [metrics[each.name][best_metric] for each in sets]
+        on_validation[best_metric] = sum(values) / len(values)
+    on_test = metrics_of_sets(splits.test, metrics, "test_")
+    return EvalResult(on_validation, description, on_test, predictions)
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -14,11 +14,7 @@ from bert_jax.metrics.generated_texts import CorpusScore, text_scores
 from bert_jax.sharding.hosts import batch_share
 from bert_jax.sharding.mesh import batch_parts, explain_out_of_memory, one_device_mesh
 from bert_jax.tasks.base.generation_options import GenerationOptions
-from bert_jax.tasks.base.labelled_evaluator import (
-    LabelledEvaluator,
-    mean_over_sets,
-    metrics_of_sets,
-)
+from bert_jax.tasks.base.labelled_evaluator import LabelledEvaluator, result_of_sets
 from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.base.splits import EvalSet
 from bert_jax.tasks.base.task import Content, EvalResult, Predict, Task, mean_losses
@@ -75,11 +71,8 @@ class TextToTextEvaluator(LabelledEvaluator[str, list[Generation]]):
                 predictions[name] = predict(predictor, prefixed, name)
                 if is_labelled:
                     metrics[name] |= self.metrics(examples, predictions[name])
-        on_validation = metrics_of_sets(validation, metrics)
-        if self.splits.train and on_validation:
-            on_validation |= mean_over_sets(self.best_metric[0], validation, metrics)
-        on_test = metrics_of_sets(test, metrics, "test_")
-        return EvalResult(on_validation, self.description, on_test, predictions)
+        best = self.best_metric[0]
+        return result_of_sets(self.splits, best, metrics, self.description, predictions)
 
     def metrics(
         self, examples: list[Example[str]], predictions: list[list[Generation]]

@@ -10,6 +10,7 @@ from bert_jax.data.examples import Example, Sentence
 from bert_jax.data.readers.tagged import read_tagged
 from bert_jax.inference.evaluation import write_files, write_result
 from bert_jax.models.head import with_fields
+from bert_jax.tasks.base.labelled_options import LabelledOptions
 from bert_jax.tasks.base.splits import EvalSet, Splits
 from bert_jax.tasks.classification.problems import SingleLabel
 from bert_jax.tasks.classification.task import ClassificationEvaluator
@@ -63,7 +64,8 @@ def test_an_evaluation_has_its_files_and_writes_none(tiny_config, tmp_path, monk
     config = with_fields(tiny_config, {"num_labels": 2})
     description = ModelDescription(config, "classification", labels=labels)
     splits = Splits([], [], [EvalSet("validation", "a.tsv", examples)], [])
-    evaluator = ClassificationEvaluator(splits, None, description, SingleLabel(labels), {})
+    options = LabelledOptions("accuracy", batch_size=1, length=8, seed=0)
+    evaluator = ClassificationEvaluator(splits, options, description, SingleLabel(labels), {})
     object.__setattr__(evaluator, "predictor", lambda model: None)
     result = evaluator.evaluate(None, lambda *_: [np.log([0.75, 0.25])], with_test=True)
     assert result.metrics["accuracy"] == 0.0

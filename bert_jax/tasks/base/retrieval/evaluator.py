@@ -16,7 +16,7 @@ from bert_jax.metrics.recall_curve import draw_recall
 from bert_jax.models.vectors import DOCUMENT, QUERY
 from bert_jax.process import say
 from bert_jax.search.bm25 import WordSearcher
-from bert_jax.tasks.base.labelled_evaluator import mean_over_sets, metrics_of_sets
+from bert_jax.tasks.base.labelled_evaluator import metrics_of_sets, result_of_sets
 from bert_jax.tasks.base.labelled_options import LabelledOptions
 from bert_jax.tasks.base.predictor import BatchOptions, Model
 from bert_jax.tasks.base.retrieval.interaction import Interaction
@@ -86,24 +86,18 @@ class RankingEvaluator(Evaluator):
         say(f"{problem}: they count as not retrieved")
 
     def evaluate(self, model: Model, predict: Predict, *, with_test: bool) -> EvalResult:
-        validation, test = self.splits.validation, self.splits.test if with_test else []
+        sets = [*self.splits.validation, *(self.splits.test if with_test else ())]
         runs: dict[str, Run] = {}
         collection: list[Any] = []  # its vectors, made for the first set that needs them
-        for each in (*validation, *test):
+        for each in sets:
             ranked = self.sets[each.name]
             if ranked.documents is None and not collection:
                 collection = self._vectors(DOCUMENT, self.collection, ranked, model, predict)
             runs[each.name] = self._run(ranked, collection, model, predict)
         metrics = {name: self._metrics(self.sets[name], run) for name, run in runs.items()}
-        on_validation = metrics_of_sets(validation, metrics)
-        if self.splits.train:
-            on_validation |= mean_over_sets(self.best_metric[0], validation, metrics)
-        return EvalResult(
-            on_validation,
-            self.interaction.description,
-            metrics_of_sets(test, metrics, "test_"),
-            {name: list(run.items()) for name, run in runs.items()},
-        )
+        description = self.interaction.description
+        rankings = {name: list(run.items()) for name, run in runs.items()}
+        return result_of_sets(self.splits, self.best_metric[0], metrics, description, rankings)
 
     def _run(
         self, ranked: RankedSet, collection: list[Any], model: Model, predict: Predict
