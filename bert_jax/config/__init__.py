@@ -54,10 +54,7 @@ def default_config(task: str) -> ConfigDict:
         "precision": "auto",
         "preset": "",
         "init_from": "",
-        "model": {
-            **keys_of(ModelOptions, omit=("fields",)),
-            **dict.fromkeys(model_keys()),
-        },
+        "model": {**keys_of(ModelOptions, omit=("fields",)), **dict.fromkeys(model_keys())},
         "data": keys_of(spec.data, omit=("seed",)),
         "optimizer": keys_of(OptimizerOptions) | dict(spec.defaults.get("optimizer", {})),
         "train": keys_of(TrainOptions) | dict(spec.defaults.get("train", {})),

@@ -90,13 +90,7 @@ class Experiment:
             task = spec.create_without_data(config, init)
         else:
             task = self._checked_task(init)
-        return distilled(
-            task,
-            self.sections.distillation,
-            config,
-            init.execution,
-            spec.create,
-        )
+        return distilled(task, self.sections.distillation, config, init.execution, spec.create)
 
     @functools.cached_property
     def options(self) -> TrainOptions:

@@ -167,9 +167,7 @@ def check_key(experiment: Experiment) -> Hashable:
     )
 
 
-def _check_all(
-    experiments: Mapping[str, Experiment],
-) -> tuple[tuple[str, bool], dict[str, float]]:
+def _check_all(experiments: Mapping[str, Experiment]) -> tuple[tuple[str, bool], dict[str, float]]:
     """The metric that chooses the best run, and the baselines of the first run.
 
     All runs are checked first, so that none is refused after others have trained for hours; the

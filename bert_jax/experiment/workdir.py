@@ -24,11 +24,7 @@ import jax
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from bert_jax.checkpoints.config_file import (
-    ModelDescription,
-    config_bytes,
-    read_config,
-)
+from bert_jax.checkpoints.config_file import ModelDescription, config_bytes, read_config
 from bert_jax.checkpoints.runs import RunCheckpoints, newest_step
 from bert_jax.checkpoints.sentence_transformers.reading import module_shapes, read_vectors
 from bert_jax.checkpoints.sentence_transformers.writing import vector_files

@@ -26,11 +26,7 @@ _UPDATE_BYTES_PER_MOMENT_BYTE = 28 / 8
 
 
 def real_flops(
-    config: EncoderConfig,
-    lengths: np.ndarray,
-    predictions: int,
-    *,
-    has_global_tokens: bool = False,
+    config: EncoderConfig, lengths: np.ndarray, predictions: int, *, has_global_tokens: bool = False
 ) -> float:
     """FLOPs of sequences, both passes: the sum of 3·[L·T·(8D² + 4DF + 4TD) + P·2(D² + DV)].
 

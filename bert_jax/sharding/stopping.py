@@ -82,9 +82,7 @@ def ending_together(outcome: Callable[[BaseException], tuple[str, int]]) -> Iter
 
 
 def _fail(
-    error: BaseException,
-    outcome: Callable[[BaseException], tuple[str, int]],
-    over: threading.Event,
+    error: BaseException, outcome: Callable[[BaseException], tuple[str, int]], over: threading.Event
 ) -> None:
     """Publishes an error to the other processes, and exits."""
     if _is_loss(error):

@@ -174,11 +174,7 @@ def say_default(pooling: str) -> None:
 
 @functools.partial(jax.jit, static_argnames=("encoder", "pool"))
 def _vectors(
-    params: tuple[Any, Any],
-    batch: dict[str, jax.Array],
-    *,
-    encoder: Encoder,
-    pool: TextPooling,
+    params: tuple[Any, Any], batch: dict[str, jax.Array], *, encoder: Encoder, pool: TextPooling
 ) -> jax.Array:
     """A batch → float32 [B, X], neither scaled to length 1 at the end nor shortened."""
     output = apply_model(encoder, params[0], model_inputs(batch))

@@ -218,9 +218,5 @@ def to_record(text: Text, masks: list[list[MaskPrediction]]) -> Mapping[str, Any
 
 
 PREDICT = PredictSpec(
-    TEXTS,
-    FillMaskPredictOptions,
-    MaskPredictor,
-    to_record,
-    heads=heads_with("fills_masks"),
+    TEXTS, FillMaskPredictOptions, MaskPredictor, to_record, heads=heads_with("fills_masks")
 )

@@ -14,12 +14,7 @@ from bert_jax.errors import OptionError, UserError, require_one_of
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.dual_encoder import VectorInputs
 from bert_jax.models.encoder_with_head import model_inputs
-from bert_jax.models.heads.token_vectors import (
-    APPEND,
-    FIXED,
-    TokenTowers,
-    TokenVectors,
-)
+from bert_jax.models.heads.token_vectors import APPEND, FIXED, TokenTowers, TokenVectors
 from bert_jax.models.vectors import DOCUMENT, QUERY, SIDES, TEXT_VECTORS
 from bert_jax.tasks.base.encoder_layers import encoder_of
 from bert_jax.tasks.base.predict_spec import TEXTS, PredictSpec, TextPredictOptions

@@ -5,11 +5,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from bert_jax.data.pretraining.corpus import (
-    TOKENIZER_DIRECTORY,
-    Corpus,
-    synthetic_corpus,
-)
+from bert_jax.data.pretraining.corpus import TOKENIZER_DIRECTORY, Corpus, synthetic_corpus
 from bert_jax.data.pretraining.options import PrepareOptions, VocabularyOptions
 from bert_jax.data.pretraining.sources import SourceSpec, source_specs
 from bert_jax.errors import OptionError, UnreachableError, require_at_least, require_between

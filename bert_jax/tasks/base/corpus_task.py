@@ -108,12 +108,7 @@ class CorpusTask(Task, Generic[Data, Examples]):
         return with_rows(self._train.batch(0, 1), self._config.train.global_batch_size)
 
     def evaluation_batches(
-        self,
-        *,
-        host: int,
-        hosts: int,
-        divisor: int = 1,
-        examples: CorpusExamples | None = None,
+        self, *, host: int, hosts: int, divisor: int = 1, examples: CorpusExamples | None = None
     ) -> Generator[Batch, None, None]:
         """This host's rows of the batches of an evaluation, the same examples every time.
 

@@ -112,9 +112,7 @@ class ModelOptions:
 
     def _computed(self, execution: Execution) -> Execution:
         return dataclasses.replace(
-            execution,
-            remat=self.remat,
-            pad_vocab_to_multiple_of=self.pad_vocab_to_multiple_of,
+            execution, remat=self.remat, pad_vocab_to_multiple_of=self.pad_vocab_to_multiple_of
         )
 
 

@@ -240,10 +240,7 @@ class Task(abc.ABC):
         return model_inputs(batch)
 
     def forward(
-        self,
-        params: Any,
-        batch: dict[str, jax.Array],
-        dropout_key: jax.Array | None = None,
+        self, params: Any, batch: dict[str, jax.Array], dropout_key: jax.Array | None = None
     ) -> Any:
         """What `loss` reads of a batch: the outputs of `module`, with the batch as axis 0.
 
@@ -265,10 +262,7 @@ class Task(abc.ABC):
         """
 
     def loss_sums(
-        self,
-        params: Any,
-        batch: dict[str, jax.Array],
-        dropout_key: jax.Array | None = None,
+        self, params: Any, batch: dict[str, jax.Array], dropout_key: jax.Array | None = None
     ) -> Sums:
         """The `loss` of the outputs of `forward`."""
         return self.loss(params, self.forward(params, batch, dropout_key), batch)

@@ -80,8 +80,7 @@ class TextEncoder:
         return [
             errors.get(index)
             or EncodedExample(
-                [encodings[index]],
-                Notes(cut=index in too_long, empty=not ("".join(text)).strip()),
+                [encodings[index]], Notes(cut=index in too_long, empty=not ("".join(text)).strip())
             )
             for index, text in enumerate(texts)
         ]

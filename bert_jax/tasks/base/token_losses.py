@@ -38,12 +38,7 @@ def smoothed_cross_entropy(
 
 
 def token_sums(
-    logits: jax.Array,
-    labels: jax.Array,
-    weights: jax.Array,
-    *,
-    smoothing: float,
-    vocab_size: int,
+    logits: jax.Array, labels: jax.Array, weights: jax.Array, *, smoothing: float, vocab_size: int
 ) -> dict[str, jax.Array]:
     """Weighted sums over tokens, scalars: of the loss, of the cross-entropy, of correct tokens.
 

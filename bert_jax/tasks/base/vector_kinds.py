@@ -25,11 +25,7 @@ from bert_jax.tasks.sparse_vectors import (
     dot_products,
     sparse_description,
 )
-from bert_jax.tasks.token_vectors import (
-    TokenVectorsOfText,
-    TokenVectorsPredictor,
-    token_vectors_of,
-)
+from bert_jax.tasks.token_vectors import TokenVectorsOfText, TokenVectorsPredictor, token_vectors_of
 
 
 class VectorKind(abc.ABC):

@@ -7,12 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from bert_jax.checkpoints.config_file import (
-    MULTI_LABEL,
-    REGRESSION,
-    ModelDescription,
-    problem_type,
-)
+from bert_jax.checkpoints.config_file import MULTI_LABEL, REGRESSION, ModelDescription, problem_type
 from bert_jax.checkpoints.sentence_transformers.cross_encoder import (
     check_computed,
     stored_activation,

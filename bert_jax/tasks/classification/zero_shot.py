@@ -24,11 +24,7 @@ from bert_jax.tasks.base.predictor import (
     softmax,
 )
 from bert_jax.tasks.base.text_rows import text_error
-from bert_jax.tasks.classification.predict import (
-    THRESHOLD,
-    Classification,
-    ClassificationPredictor,
-)
+from bert_jax.tasks.classification.predict import THRESHOLD, Classification, ClassificationPredictor
 
 TEMPLATE = "This example is {}."
 """The sentence about a label, in place of {}."""

@@ -53,10 +53,4 @@ def _record(image: ImageFile, prediction: TextPrediction) -> dict[str, Any]:
     return to_record(prediction)
 
 
-PREDICT = PredictSpec(
-    IMAGES,
-    ImagePredictOptions,
-    ImageLabelPredictor,
-    _record,
-    heads=HEADS,
-)
+PREDICT = PredictSpec(IMAGES, ImagePredictOptions, ImageLabelPredictor, _record, heads=HEADS)

@@ -311,8 +311,4 @@ def _processor(
     return ImageProcessor(processing.fields, channels=images.num_channels)
 
 
-TRAIN = TrainSpec(
-    ImageClassificationData,
-    create,
-    defaults=labelled_defaults(),
-)
+TRAIN = TrainSpec(ImageClassificationData, create, defaults=labelled_defaults())

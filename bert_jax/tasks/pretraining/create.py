@@ -16,11 +16,7 @@ Made = TypeVar("Made", bound=PretrainingTask)
 
 
 def make_task(
-    cls: type[Made],
-    head: str,
-    config: Config,
-    model_init: ModelInit,
-    corpora: Corpora,
+    cls: type[Made], head: str, config: Config, model_init: ModelInit, corpora: Corpora
 ) -> Made:
     """The task of a class for a model with a head.
 

@@ -36,11 +36,7 @@ from bert_jax.tasks.base.summary import count_classes
 from bert_jax.tasks.base.task import Sums, weighted_sums
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainSpec
 from bert_jax.tasks.question_answering.options import DEFAULT_LENGTH, SpanOptions
-from bert_jax.tasks.question_answering.predict import (
-    NULL_THRESHOLD,
-    PREDICT,
-    stored_threshold,
-)
+from bert_jax.tasks.question_answering.predict import NULL_THRESHOLD, PREDICT, stored_threshold
 from bert_jax.tasks.question_answering.spans import SpanPrediction, SpanRows
 
 # The threshold of google-research/bert, used where it is not tuned.

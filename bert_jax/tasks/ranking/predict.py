@@ -21,12 +21,7 @@ from bert_jax.data.readers.ranking import read_candidates
 from bert_jax.data.runs import run_lines
 from bert_jax.errors import UserError
 from bert_jax.files.paths import TREC_ENDINGS
-from bert_jax.tasks.base.predict_spec import (
-    InputReader,
-    OutputFile,
-    PredictOptions,
-    PredictSpec,
-)
+from bert_jax.tasks.base.predict_spec import InputReader, OutputFile, PredictOptions, PredictSpec
 from bert_jax.tasks.base.predictor import (
     EncodedExample,
     ExampleError,

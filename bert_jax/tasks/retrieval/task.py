@@ -22,11 +22,7 @@ from bert_jax.tasks.base.model_init import ModelInit
 from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor
 from bert_jax.tasks.base.retrieval.interaction import Interaction
 from bert_jax.tasks.base.retrieval.spec import retrieval_spec
-from bert_jax.tasks.base.retrieval.towers import (
-    DocumentEncoderOptions,
-    both_parts,
-    document_part,
-)
+from bert_jax.tasks.base.retrieval.towers import DocumentEncoderOptions, both_parts, document_part
 from bert_jax.tasks.base.train_spec import TaskConfig, TrainedPart
 from bert_jax.tasks.retrieval.options import DualEncoderData
 from bert_jax.tokenization import Tokenizer

@@ -262,11 +262,7 @@ def _word_scores(
 
 
 def _tagging(
-    sentence: _Split,
-    numbers: np.ndarray,
-    decoded: Decoded,
-    labels: Sequence[str],
-    names: TagNames,
+    sentence: _Split, numbers: np.ndarray, decoded: Decoded, labels: Sequence[str], names: TagNames
 ) -> Tagging:
     outside = next((label for label in labels if names.tags[label] == OUTSIDE), labels[0])
     tags = [(outside, 0.0)] * len(sentence.words)
@@ -324,10 +320,7 @@ PREDICT = PredictSpec(
     TaggingPredictOptions,
     TagPredictor,
     to_record,
-    {
-        CONLL: without_columns(OutputFile(_columns)),
-        DOCCANO: without_columns(OutputFile(_offsets)),
-    },
+    {CONLL: without_columns(OutputFile(_columns)), DOCCANO: without_columns(OutputFile(_offsets))},
     endings={".txt": CONLL, **dict.fromkeys(CONLL_ENDINGS, CONLL)},
     heads=("tagging",),
 )

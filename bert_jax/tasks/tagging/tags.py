@@ -148,10 +148,7 @@ class TagSet:
 
 
 def find_tag_set(
-    train: Sequence[Example[Sentence]],
-    model_init: ModelInit,
-    scheme: str,
-    named: tuple[str, ...],
+    train: Sequence[Example[Sentence]], model_init: ModelInit, scheme: str, named: tuple[str, ...]
 ) -> TagSet:
     """The tags to learn: O first, then the others alphabetically.
 
