@@ -219,21 +219,16 @@ def group(words: Sequence[Labelled], names: TagNames) -> list[Labelled]:
     tags = [names.tags[word.label] for word in words]
     if names.scheme == "bioes":
         tags = names.convert(tags, "iob2")
-    groups: list[list[Labelled]] = []
-    types: list[str] = []
+    groups: list[tuple[str, list[Labelled]]] = []
     for word, tag in zip(words, tags, strict=True):
         prefix, name = names.split(tag)
-        name = name or OUTSIDE
-        if types and types[-1] == name and prefix != "B":
-            groups[-1].append(word)
+        if groups and groups[-1][0] == (name or OUTSIDE) and prefix != "B":
+            groups[-1][1].append(word)
         else:
-            groups.append([word])
-            types.append(name)
+            groups.append((name or OUTSIDE, [word]))
     return [
-        Labelled(
-            name, sum(word.score for word in inside) / len(inside), inside[0].start, inside[-1].end
-        )
-        for name, inside in zip(types, groups, strict=True)
+        Labelled(name, sum(one.score for one in own) / len(own), own[0].start, own[-1].end)
+        for name, own in groups
     ]
 
 
