@@ -120,12 +120,9 @@ def json_of(text: Text) -> str | dict[str, str]:
     return text if isinstance(text, str) else dict(zip(("title", "text"), text, strict=True))
 
 
-def _run(options: PredictOptions) -> Sequence[OutputFile[Candidates, np.ndarray]]:
-    def row(example: Example[Candidates], scores: np.ndarray) -> str:
-        ids = example.fields.get(DOCUMENT_IDS) or map(str, range(len(scores)))
-        return run_lines(example.id, dict(zip(ids, map(float, scores), strict=True)))
-
-    return (OutputFile(row),)
+def _run(example: Example[Candidates], scores: np.ndarray) -> str:
+    ids = example.fields.get(DOCUMENT_IDS) or map(str, range(len(scores)))
+    return run_lines(example.id, dict(zip(ids, map(float, scores), strict=True)))
 
 
 @contextlib.contextmanager
@@ -145,7 +142,7 @@ RERANK = PredictSpec(
     RankingPredictOptions,
     CrossEncoderPredictor,
     to_record,
-    {"run": _run},
+    {"run": lambda options: (OutputFile(_run),)},
     endings=dict.fromkeys(TREC_ENDINGS, "run"),
     heads=("classification",),
 )
