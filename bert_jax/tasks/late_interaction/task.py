@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.token_vectors import MEAN_MAXSIM, TokenTowers, TokenVectors
 from bert_jax.models.maxsim import jax_maxsim
@@ -24,18 +23,10 @@ from bert_jax.tasks.token_vectors import TokenRows, token_vectors_of
 from bert_jax.tokenization import Tokenizer
 
 
-@dataclasses.dataclass(frozen=True)
 class LateInteraction(Interaction):
-    """The vectors of tokens, compared by MaxSim.
-
-    Attributes:
-        description, tokenizer: see `Interaction`.
-    """
+    """The vectors of tokens, compared by MaxSim."""
 
     cosine_remedy = "{data.similarity=maxsim}, or {data.normalize=false}"
-
-    description: ModelDescription
-    tokenizer: Tokenizer
 
     @property
     def stored(self) -> TokenVectors:

@@ -33,7 +33,6 @@ class DualInteraction(Interaction):
     """One vector for each text.
 
     Attributes:
-        description, tokenizer: see `Interaction`.
         towers: 2 with a separate encoder of documents, else 1.
         widths: the loss is the sum of the losses of so many first values of the vectors, scaled to
             length 1 (Kusupati et al., 2022, https://arxiv.org/abs/2205.13147); (): of the vectors.
@@ -42,8 +41,6 @@ class DualInteraction(Interaction):
     packs_rows = True
     cosine_remedy = "{data.similarity=dot} and {data.normalize=false}, without {data.matryoshka}"
 
-    description: ModelDescription
-    tokenizer: Tokenizer
     towers: int = 1
     widths: tuple[int, ...] = ()
 

@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pipeline import Batch
 from bert_jax.models.dual_encoder import RankedVectors
 from bert_jax.models.execution import Execution
@@ -40,14 +39,11 @@ class SparseInteraction(Interaction):
     """The weights of words, compared by their dot product.
 
     Attributes:
-        description, tokenizer: see `Interaction`.
         data: factors and threshold of the regularisers.
     """
 
     regularisers = ("query_flops", "document_flops")
 
-    description: ModelDescription
-    tokenizer: Tokenizer
     data: SparseData
 
     def make_module(self, execution: Execution) -> nn.Module:

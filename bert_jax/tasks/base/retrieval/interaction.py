@@ -4,6 +4,7 @@ A task of retrieval is an `Interaction`, the data, and a loss that sees scores o
 """
 
 import abc
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -26,6 +27,7 @@ from bert_jax.tokenization import Tokenizer
 _QUERIES = 64
 
 
+@dataclasses.dataclass(frozen=True)
 class Interaction(abc.ABC):
     """How queries and documents become vectors, and how these are compared.
 
@@ -42,12 +44,12 @@ class Interaction(abc.ABC):
     packs_rows: ClassVar[bool] = False
     cosine_remedy: ClassVar[str] = ""
 
+    description: ModelDescription
+    tokenizer: Tokenizer
+
     @property
     def are_cosines(self) -> bool:
         return False
-
-    description: ModelDescription
-    tokenizer: Tokenizer
 
     @abc.abstractmethod
     def make_module(self, execution: Execution) -> nn.Module:
