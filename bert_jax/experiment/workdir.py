@@ -33,6 +33,7 @@ from bert_jax.errors import OptionError, UserError, listed
 from bert_jax.files import (
     check_undamaged,
     is_remote,
+    is_there,
     locked,
     reachable,
     read_json_object,
@@ -104,8 +105,8 @@ def run_config(workdir: Path) -> ConfigDict:
     """
     path = workdir / RUN_CONFIG
     with reachable(path):
-        is_there = path.is_file()
-    if not is_there:
+        has_config = path.is_file()
+    if not has_config:
         raise _unusable(f"{workdir} is not a run: it has no {RUN_CONFIG}")
     check_undamaged(workdir, [RUN_CONFIG], _CHECKSUMS)
     fields = read_json_object(path, remedy="use another run")
@@ -148,9 +149,7 @@ def check_config(workdir: Path, keys: Mapping[str, Any]) -> ConfigDict | None:
     Raises:
         UserError: the run belongs to another config.
     """
-    with reachable(workdir):
-        holds_several = (workdir / SEVERAL_RUNS).exists()
-    if holds_several:
+    if is_there(workdir / SEVERAL_RUNS):
         raise _unusable(
             f"{workdir} holds several runs",
             "give one of its runs as --workdir to continue it, or another --workdir for a new run",
@@ -267,9 +266,7 @@ def finished_result(workdir: Path) -> dict[str, Any] | None:
     Raises:
         UserError: it is damaged.
     """
-    with reachable(workdir):
-        is_finished = (workdir / RESULT).exists()
-    if not is_finished:
+    if not is_there(workdir / RESULT):
         return None
     check_undamaged(workdir, [RESULT], _CHECKSUMS)
     return read_json_object(workdir / RESULT, remedy="remove it and run again")
