@@ -126,6 +126,8 @@ class TagPredictor(Predictor[Any, Tagging]):
         check_head(model, PREDICT.heads, "tag words")
         super().__init__(model, options)
         self._rows = WordWindows(model.tokenizer, self.limit)
+        # Whether the tokenizer splits texts into words as `split_words` does.
+        self._has_words = isinstance(model.tokenizer, WordPieceTokenizer)
         self._labels = label_names(model.description)
         self._names = _names_of(self._labels)
         self.encoder(options)  # which checks the scheme
@@ -150,7 +152,8 @@ class TagPredictor(Predictor[Any, Tagging]):
         texts = [each for each in sentences if isinstance(each, str) and self._has_pieces(each)]
         tokens = iter(self.model.tokenizer.encode_batch(texts, add_special_tokens=False))
         split = [self._split(example, tokens) for example in examples]
-        windows = iter(self._rows([each.texts for each in split if each.tokens is None]))
+        given = [[word.text for word in each.words] for each in split if each.tokens is None]
+        windows = iter(self._rows(given))
         for sentence in split:
             rows = (
                 next(windows)
@@ -158,11 +161,6 @@ class TagPredictor(Predictor[Any, Tagging]):
                 else self._rows.from_tokens(sentence.tokens, sentence.words, sentence.text)
             )
             yield _EncodedSentence(rows, sentence=sentence)
-
-    @property
-    def _has_words(self) -> bool:
-        """Whether the tokenizer splits texts into words as `split_words` does."""
-        return isinstance(self.model.tokenizer, WordPieceTokenizer)
 
     def _has_pieces(self, text: str) -> bool:
         """Whether pieces of a text are its words."""
@@ -214,10 +212,6 @@ class _Split:
     words: list[Word]
     tokens: Encoding | None = None
 
-    @property
-    def texts(self) -> list[str]:
-        return [word.text for word in self.words]
-
 
 @dataclasses.dataclass(frozen=True)
 class _EncodedSentence(EncodedExample):
@@ -251,13 +245,9 @@ def _word_scores(
     windows: Sequence[WordWindow], rows: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Indices of the words that have tokens, int64 [W], and their scores, float32 [W, C]."""
-    numbers = np.concatenate([np.array(window.words, np.int64) for window in windows])
-    scores = np.concatenate(
-        [
-            row[np.array(window.positions, np.int64)]
-            for window, row in zip(windows, rows, strict=True)
-        ]
-    )
+    numbers = np.array([word for window in windows for word in window.words], np.int64)
+    pairs = zip(windows, rows, strict=True)
+    scores = np.concatenate([row[np.array(each.positions, np.int64)] for each, row in pairs])
     return numbers, check_finite(scores, "the scores of a sentence")
 
 

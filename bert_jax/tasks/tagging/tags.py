@@ -126,11 +126,9 @@ class TagSet:
 
         The last column of a file without tags is something else.
         """
-        unknown = next(iter(self._unknown(eval_set.examples)), None)
-        if unknown is None:
-            return eval_set
-        reason = f"the model has no tags such as {unknown[2]!r}"
-        return drop_labels(eval_set, reason)
+        for *_, tag in self._unknown(eval_set.examples):
+            return drop_labels(eval_set, f"the model has no tags such as {tag!r}")
+        return eval_set
 
     def _unknown(
         self, sentences: Iterable[Example[Sentence]]

@@ -196,7 +196,7 @@ class TaggingEvaluator(LabelledEvaluator[Sentence, Tagging]):
         by_word: defaultdict[str, Counter[str]] = defaultdict(Counter)
         total: Counter[str] = Counter()
         for example in self.splits.train:
-            gold = self._gold(example)
+            gold = self.tag_set.translate(example.label or ())
             total.update(gold)
             for word, tag in zip(example.input.words, gold, strict=True):
                 by_word[word][tag] += 1
@@ -236,9 +236,6 @@ class TaggingEvaluator(LabelledEvaluator[Sentence, Tagging]):
             named = f" in {scheme.upper()}, the scheme of the file" if scheme else ""
             text = f"{counts.as_text()}\n\nBy tag{named}:\n\n{text}"
         return {"report.txt": text, "confusion.png": matrix.draw}
-
-    def _gold(self, example: Example[Sentence]) -> list[str]:
-        return self.tag_set.translate(example.label or ())
 
     def _scores(
         self, examples: Sequence[Example[Sentence]], tags: Sequence[Sequence[str]]
