@@ -49,6 +49,15 @@ def test_sections_and_some_defaults(config):
     assert (optimizer.decay, optimizer.decay_from) == ("linear", "start")
 
 
+def test_the_recipe_of_fine_tuning():
+    """Appendix A.3 of the paper."""
+    config = default_config("classification")
+    assert (config.optimizer.learning_rate, config.optimizer.warmup_ratio) == (3e-5, 0.1)
+    assert (config.train.epochs, config.train.global_batch_size) == (3.0, 32)
+    assert (config.train.steps, config.train.export) == (0, "best")
+    assert config.optimizer.bias_correction
+
+
 # Task, key, text and value.
 TEXTS = [
     ("pretraining", "train.steps", "70_000", 70_000),
