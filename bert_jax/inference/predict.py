@@ -1,6 +1,5 @@
 """A model's predictions for the examples of a file, in their order and in constant memory."""
 
-import dataclasses
 import functools
 import hashlib
 import itertools
@@ -99,41 +98,29 @@ def predict(
     engine: Engine[Any, Any] = Engine(spec.predictor(model, options))
     chunks = functools.partial(engine.run, strict=options.bad_rows == ERROR, report=True)
     with spec.reader.open(source, options) as examples:
-        files = Files(source, target, functools.partial(request_of, model, task, options))
-        return predict_stream(examples, chunks, spec, options, files, stopped)
+        request = functools.partial(request_of, model, task, options)
+        return predict_stream(examples, source, target, chunks, spec, options, request, stopped)
 
 
 Chunks = Callable[..., Iterator[Chunk[Any, Any]]]
 """(examples, advance=…) → chunks with their predictions, see `Engine.run`."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Files:
-    """The input and the output of a prediction.
-
-    Attributes:
-        source, target: see `predict`.
-        request: returns everything that predictions depend on, except the input.
-    """
-
-    source: str | Path
-    target: str | Path
-    request: Request
-
-
 def predict_stream(
     examples: Examples[Any],
+    source: str | Path,
+    target: str | Path,
     chunks: Chunks,
     spec: PredictSpec[Any, Any],
     options: PredictOptions,
-    files: Files,
+    request: Request,
     stopped: Callable[[], bool],
 ) -> int:
-    """Writes the predictions of examples; for the files, `stopped` and errors see `predict`."""
-    request = None if may_wait(files.source) else files.request
-    open_files = functools.partial(resumable_outputs, files.target, request=request)
+    """Writes the predictions of examples of a source; see `predict`, and `request_of`."""
+    kept = None if may_wait(source) else request  # a pipe is predicted anew
+    open_files = functools.partial(resumable_outputs, target, request=kept)
     with spec.writer(options, open_files) as (write, outputs):
-        return _Job(chunks, options, write, outputs, stopped).predict(examples, files.source)
+        return _Job(chunks, options, write, outputs, stopped).predict(examples, source)
 
 
 class _Job:

@@ -16,7 +16,7 @@ from bert_jax.data.runs import read_run
 from bert_jax.errors import UserError, listed, require_at_least
 from bert_jax.files.paths import TREC_ENDINGS
 from bert_jax.inference.model import LoadedModel
-from bert_jax.inference.predict import Files, predict_stream, request_of
+from bert_jax.inference.predict import predict_stream, request_of
 from bert_jax.inference.ranking import score_chunks
 from bert_jax.metrics.ranking import Judgements, Run, ranked
 from bert_jax.tasks.ranking.predict import DOCUMENT_IDS, RERANK
@@ -136,8 +136,7 @@ def rerank(
     else:
         opened, name = RERANK.reader.open(source, options), source
     with opened as examples:
-        files = Files(name, target, request)
-        return predict_stream(examples, chunks, RERANK, options, files, stopped)
+        return predict_stream(examples, name, target, chunks, RERANK, options, request, stopped)
 
 
 def run_in(target: Path) -> Run:
