@@ -36,6 +36,36 @@ def filled(used: np.ndarray, values: np.ndarray, filler: int = 0) -> np.ndarray:
     return array
 
 
+def joined(
+    padded: Mapping[str, np.ndarray], rows: np.ndarray, shape: tuple[int, int], padding_id: int
+) -> dict[str, np.ndarray]:
+    """Texts one after the other in packed rows.
+
+    Args:
+        padded: `input_ids`, `token_type_ids` and `attention_mask` of n texts, int32 [n, longest].
+        rows: int64 [n], ascending, row of each text.
+        shape: B, T.
+        padding_id: what fills the rows of ids.
+
+    Returns:
+        `input_ids`, `token_type_ids`, `segment_ids`, the number of the text in its row, from 1, and
+        `position_ids`, which count from each text on; int32 [B, T], 0 for padding.
+    """
+    # The tokens of all texts, and those of all rows, have the same order; only their number in each
+    # row must be computed.
+    is_token = padded["attention_mask"] > 0
+    lengths = is_token.sum(axis=1)
+    used = np.arange(shape[1]) < np.bincount(rows, lengths, shape[0])[:, None]
+    numbers = 1 + np.arange(len(rows)) - np.searchsorted(rows, rows)
+    positions = np.broadcast_to(np.arange(is_token.shape[1]), is_token.shape)
+    return {
+        "input_ids": filled(used, padded["input_ids"][is_token], padding_id),
+        "token_type_ids": filled(used, padded["token_type_ids"][is_token]),
+        "segment_ids": filled(used, np.repeat(numbers, lengths)),
+        "position_ids": filled(used, positions[is_token]),
+    }
+
+
 def pad(
     encodings: Mapping[int, Encoding], rows: int, length: int, tokenizer: Tokenizer
 ) -> dict[str, np.ndarray]:

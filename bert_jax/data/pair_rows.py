@@ -7,11 +7,10 @@ anew, see `pretraining.packing`, but leaves examples out.)
 """
 
 import dataclasses
-from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.data.padding import Sequences, bucket_length, filled
+from bert_jax.data.padding import Sequences, bucket_length, joined
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.randomness import derive_key, permute
 from bert_jax.data.row_packing import best_fit_decreasing
@@ -90,73 +89,30 @@ class PairRows:
 
     def batch(self, rows: np.ndarray, length: int) -> Batch:
         """A batch of rows, int64 [B], -1 for a row of padding; `length` is T."""
-        pairs, members = self._pairs, self._members(rows)
-        padding = pairs.tokenizer.padding_id
-        source = _side(pairs.sources, members, length, pairs.tokenizer)
-        target = _side(pairs.targets, members, pairs.row_length(length), pairs.tokenizer)
-        is_token = target.segments > 0
-        before = np.where(target.positions == 0, pairs.start_id, np.roll(target.ids, 1, axis=1))
-        batch = {
-            "input_ids": source.ids,
-            "decoder/input_ids": np.where(is_token, before, padding),
-            "decoder/labels": target.ids,
-            "decoder/weights": is_token.astype(np.float32),
-        }
-        if not self._is_packed:
-            return {**batch, "attention_mask": source.segments}
-        return {
-            **batch,
-            "segment_ids": source.segments,
-            "position_ids": source.positions,
-            "decoder/segment_ids": target.segments,
-            "decoder/position_ids": target.positions,
-        }
-
-    def _members(self, rows: np.ndarray) -> "_Members":
+        data, tokenizer = self._pairs, self._pairs.tokenizer
         counts = np.where(rows < 0, 0, self._counts[rows])
         row_of = np.repeat(np.arange(len(rows)), counts)
         numbers = np.arange(len(row_of)) - np.repeat(np.cumsum(counts) - counts, counts)
         pairs = self._order[np.repeat(self._starts[rows], counts) + numbers]
-        return _Members(pairs, row_of, numbers, len(rows))
 
+        def side(texts: Sequences, length: int) -> Batch:
+            padded = texts.pad(pairs, int(texts.lengths[pairs].max(initial=1)), tokenizer)
+            return joined(padded, row_of, (len(rows), length), tokenizer.padding_id)
 
-class _Members(NamedTuple):
-    """The pairs of B rows, in the order of the rows.
-
-    Attributes:
-        pairs: int64 [n].
-        rows: the row of each, int64 [n], ascending.
-        numbers: the number of each in its row, from 0, int64 [n].
-        batch_rows: B.
-    """
-
-    pairs: np.ndarray
-    rows: np.ndarray
-    numbers: np.ndarray
-    batch_rows: int
-
-
-class _Side(NamedTuple):
-    """The sources or the targets of a batch, int32 [B, T] each, see `PairRows`."""
-
-    ids: np.ndarray
-    segments: np.ndarray
-    positions: np.ndarray
-
-
-def _side(texts: Sequences, members: _Members, length: int, tokenizer: Tokenizer) -> _Side:
-    """One text after the other in each row of T = `length` tokens."""
-    lengths = texts.lengths[members.pairs]
-    used = np.arange(length) < np.bincount(members.rows, lengths, members.batch_rows)[:, None]  # BT
-    padded = texts.pad(members.pairs, int(lengths.max(initial=1)), tokenizer)
-    is_token = padded["attention_mask"] > 0
-    positions = np.broadcast_to(np.arange(is_token.shape[1]), is_token.shape)
-    # The tokens of all texts, and those of all rows, have the same order.
-    return _Side(
-        filled(used, padded["input_ids"][is_token], tokenizer.padding_id),
-        filled(used, np.repeat(members.numbers + 1, lengths)),
-        filled(used, positions[is_token]),
-    )
+        source, target = side(data.sources, length), side(data.targets, data.row_length(length))
+        labels, is_token = target["input_ids"], target["segment_ids"] > 0
+        before = np.where(target["position_ids"] == 0, data.start_id, np.roll(labels, 1, axis=1))
+        batch = {
+            "input_ids": source["input_ids"],
+            "decoder/input_ids": np.where(is_token, before, tokenizer.padding_id),
+            "decoder/labels": labels,
+            "decoder/weights": is_token.astype(np.float32),
+        }
+        if not self._is_packed:
+            return {**batch, "attention_mask": source["segment_ids"]}
+        names = "segment_ids", "position_ids"
+        ends = {f"decoder/{name}": target[name] for name in names}
+        return {**batch, **{name: source[name] for name in names}, **ends}
 
 
 def _pack(sizes: np.ndarray, length: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

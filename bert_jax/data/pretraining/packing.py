@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax.data import randomness
-from bert_jax.data.padding import filled
+from bert_jax.data.padding import filled, joined
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.pretraining import masking
 from bert_jax.data.pretraining.batches import PretrainingBatches
@@ -155,36 +155,23 @@ class PackedBatches:
             rows: int64 [n], ascending, row of each example.
             count: B, number of rows.
         """
-        # The examples are in the order of their rows, and a row contains them one after the other.
-        # So the flattened non-padding entries of all examples equal those entries of all rows; only
-        # their number in each row must be computed; likewise for masked tokens and labels.
-        is_token = examples["attention_mask"] > 0  # [n, longest]
+        # Masked tokens and labels are joined as the tokens, see `joined`.
         is_masked = examples["masked_lm_weights"] > 0  # [n, P]
-        first_of_row = np.searchsorted(rows, rows)
-        number = 1 + np.arange(len(rows)) - first_of_row  # number of each example in its row
         before = np.cumsum(lengths) - lengths
-        start = before - before[first_of_row]  # start of each example in its row
+        start = before - before[np.searchsorted(rows, rows)]  # start of each example in its row
 
         def used(counts: np.ndarray, width: int) -> np.ndarray:
             """Mask of the first entries of each row, `counts` [n] per example: bool [B, width]."""
             return np.arange(width) < np.bincount(rows, counts, count)[:, None]
 
-        tokens = used(lengths, self._length)
         masked = used(is_masked.sum(axis=1), self._predictions)
-        position = np.broadcast_to(np.arange(is_token.shape[1]), is_token.shape)
 
         def along_row(name: str) -> np.ndarray:
             """An array of the masked tokens; positions count along the row, for the model."""
             values = examples[name] + start[:, None] * name.endswith("_positions")
             return filled(masked, values[is_masked]).astype(examples[name].dtype)
 
-        packed = {
-            "input_ids": filled(tokens, examples["input_ids"][is_token], self._examples.padding_id),
-            "token_type_ids": filled(tokens, examples["token_type_ids"][is_token]),
-            "segment_ids": filled(tokens, np.repeat(number, lengths)),
-            # The position ids of tokens restart in each example.
-            "position_ids": filled(tokens, position[is_token]),
-        }
+        packed = joined(examples, rows, (count, self._length), self._examples.padding_id)
         packed |= {
             name: along_row(name) for name in examples if name.startswith(("masked_lm_", "span_"))
         }
