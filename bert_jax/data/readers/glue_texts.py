@@ -10,42 +10,22 @@ has WNLI in another form, with the noun of a pronoun as the answer.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from bert_jax.data.examples import Example, Text, texts_of
 from bert_jax.data.readers.columns import TextOptions
-from bert_jax.data.readers.glue import PREFIX
+from bert_jax.data.readers.glue import GLUE, PREFIX
 from bert_jax.data.readers.rows import Report, TableCounts
 from bert_jax.data.readers.texts import read_texts
 
-
-class _Form(NamedTuple):
-    """How a row is written.
-
-    Attributes:
-        names: names of its texts, in the order of `GlueLayout`.
-        words: the word for each class that the files spell otherwise.
-    """
-
-    names: tuple[str, ...]
-    words: dict[str, str]
-
-
-def _words(zero: str, one: str) -> dict[str, str]:
-    return {"0": zero, "1": one}
-
-
-_SENTENCES = ("sentence1", "sentence2")
-_FORMS = {
-    "cola": _Form(("sentence",), _words("unacceptable", "acceptable")),
-    "sst2": _Form(("sentence",), _words("negative", "positive")),
-    "mrpc": _Form(_SENTENCES, _words("not_equivalent", "equivalent")),
-    "stsb": _Form(_SENTENCES, {}),
-    "qqp": _Form(("question1", "question2"), _words("not_duplicate", "duplicate")),
-    "mnli": _Form(("premise", "hypothesis"), {}),
-    "qnli": _Form(("question", "sentence"), {}),
-    "rte": _Form(_SENTENCES, {}),
-    "wnli": _Form(_SENTENCES, _words("not_entailment", "entailment")),
+# The names of the texts, where they are not those of the columns.
+_NAMES = {"mrpc": ("sentence1", "sentence2"), "mnli": ("premise", "hypothesis")}
+# The words for the classes 0 and 1, where the files have numbers.
+_WORDS = {
+    "cola": ("unacceptable", "acceptable"),
+    "sst2": ("negative", "positive"),
+    "mrpc": ("not_equivalent", "equivalent"),
+    "qqp": ("not_duplicate", "duplicate"),
+    "wnli": ("not_entailment", "entailment"),
 }
 
 
@@ -76,7 +56,8 @@ def read_glue_texts(
 
 def as_source(task: str, text: Text) -> str:
     """The text that the model reads: the names are in alphabetical order."""
-    named = zip(_FORMS[task].names, texts_of(text), strict=True)
+    names = _NAMES.get(task) or filter(None, (GLUE[task].text, GLUE[task].pair))
+    named = zip(names, texts_of(text), strict=True)
     return " ".join([task, *(f"{name}: {part}" for name, part in sorted(named))])
 
 
@@ -84,4 +65,4 @@ def as_answer(task: str, label: str | float) -> str:
     """The text that the model writes; a number is rounded to a multiple of 0.2."""
     if isinstance(label, float):
         return f"{round(5 * label) / 5:.1f}"
-    return _FORMS[task].words.get(label, label)
+    return dict(zip("01", _WORDS.get(task, ()), strict=False)).get(label, label)
