@@ -21,7 +21,7 @@ from bert_jax.tokenization import (
     wordpiece,
 )
 from bert_jax.tokenization.definition import OTHER_MODEL, READ_REMEDY, model_type
-from bert_jax.tokenization.description import ADDED_TOKENS_FILE, CONFIG_FILE, SPECIAL_TOKENS_FILE
+from bert_jax.tokenization.description import CONFIG_FILE
 from bert_jax.tokenization.interface import (
     BYTE_LEVEL_BPE,
     CAMEMBERT,
@@ -39,10 +39,12 @@ from bert_jax.tokenization.interface import (
 )
 from bert_jax.tokenization.library import MODEL_INPUTS, TOKENIZER_FILE
 from bert_jax.tokenization.source import (
+    ADDED_TOKENS_FILE,
     BPE_FILE,
     LIBRARY,
     MODEL_FILE,
     SOURCE_MODEL_FILE,
+    SPECIAL_TOKENS_FILE,
     TARGET_MODEL_FILE,
     VOCABULARY_FILE,
     Kind,
