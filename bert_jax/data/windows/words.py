@@ -179,45 +179,39 @@ class WordWindows:
     ) -> list[WordWindow]:
         word_ids = _word_ids(tokens.offsets, words, text)
         deciding = _deciding(tokens, word_ids, text, is_given=is_given)
+
+        def window(inside: Sequence[int], firsts: Sequence[int]) -> WordWindow:
+            """A row of tokens; `firsts` are the first tokens of the words read in it."""
+            pieces = Pieces(
+                [tokens.ids[token] for token in inside],
+                [tokens.tokens[token] for token in inside],
+                [tokens.offsets[token] for token in inside],
+                [word_ids[token] for token in inside],
+            )
+            row = self._tokenizer.join([pieces])
+            (begin,) = self._tokenizer.template.text_starts([len(pieces)])
+            position = {token: begin + index for index, token in enumerate(inside)}
+            return WordWindow(
+                **vars(row),
+                words=tuple(word_ids[token] for token in firsts),
+                positions=tuple(position.get(deciding[first], position[first]) for first in firsts),
+            )
+
         firsts = [  # the first token of each word that has any
             token for token, word in enumerate(word_ids) if not token or word != word_ids[token - 1]
         ]
         capacity = self._capacity
         if len(tokens) <= capacity:
-            return [self._window(tokens, word_ids, deciding, range(len(tokens)), firsts)]
+            return [window(range(len(tokens)), firsts)]
         kept, starts = _shorten(firsts, len(tokens), max(capacity // 2, 1))
         ranges = window_ranges(starts, capacity, capacity - capacity // 2)
         return [
-            self._window(tokens, word_ids, deciding, kept[starts[begin] : starts[end]], read)
+            window(kept[starts[begin] : starts[end]], read)
             for (begin, end), (first, last) in zip(
                 ranges, max_context_ranges(starts, ranges), strict=True
             )
             if (read := firsts[first:last])
         ]
-
-    def _window(
-        self,
-        tokens: Encoding,
-        word_ids: list[int],
-        deciding: list[int],
-        inside: Sequence[int],
-        firsts: Sequence[int],
-    ) -> WordWindow:
-        """A row of the tokens `inside`; `firsts` are the first tokens of the words read in it."""
-        pieces = Pieces(
-            [tokens.ids[token] for token in inside],
-            [tokens.tokens[token] for token in inside],
-            [tokens.offsets[token] for token in inside],
-            [word_ids[token] for token in inside],
-        )
-        row = self._tokenizer.join([pieces])
-        (begin,) = self._tokenizer.template.text_starts([len(pieces)])
-        position = {token: begin + index for index, token in enumerate(inside)}
-        return WordWindow(
-            **vars(row),
-            words=tuple(word_ids[token] for token in firsts),
-            positions=tuple(position.get(deciding[first], position[first]) for first in firsts),
-        )
 
 
 def _word_ids(offsets: Sequence[tuple[int, int]], words: Sequence[Word], text: str) -> list[int]:
