@@ -85,12 +85,7 @@ def _checked_merges(
 ) -> list[Merge]:
     """The merges of BPE, with a line on stderr if they may be cut off.
 
-    Args:
-        path: file to name.
-        numbered: how a message names each merge after the path, and its two pieces.
-        vocabulary: ids of all pieces.
-        suffix: see `read_bpe`.
-        remedy: end of the message.
+    `numbered` is how a message names each merge after the path, and its two pieces.
 
     Raises:
         UserError: a merge does not fit the vocabulary, or many are missing.

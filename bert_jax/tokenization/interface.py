@@ -126,11 +126,6 @@ class Tokenizer(abc.ABC):
     def _describe(self, description: Description, origin: str, rows: int | None) -> None:
         """Sets description, V and special ids, once the pieces are known.
 
-        Args:
-            description: special tokens and template.
-            origin: file to name in errors.
-            rows: number of ids of the model; None: unknown.
-
         Raises:
             UserError: there are too many pieces, an added token has another id than in the files,
                 or the vocabulary lacks a special token of the template.
@@ -402,15 +397,9 @@ class Tokenizer(abc.ABC):
     def _write_config(
         self, directory: str | Path, rules: dict[str, Any], max_length: int | None
     ) -> Path:
-        """Writes `tokenizer_config.json`.
+        """Writes `tokenizer_config.json`, see `save`; returns the directory.
 
-        Args:
-            directory: see `save`.
-            rules: `tokenizer_class`, unless the files named one, and further keys.
-            max_length: see `save`.
-
-        Returns:
-            The directory.
+        `rules` has `tokenizer_class`, unless the files named one, and further keys.
         """
         (directory := Path(directory)).mkdir(parents=True, exist_ok=True)
         rules["tokenizer_class"] = self.description.class_name or rules["tokenizer_class"]

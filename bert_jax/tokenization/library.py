@@ -159,13 +159,7 @@ class LibraryTokenizer(Tokenizer):
     ) -> tuple[Path, dict[str, Any]]:
         """Writes `tokenizer.json`, and `tokenizer_config.json` with the added tokens.
 
-        Args:
-            directory: see `Tokenizer.save`.
-            rules: see `Tokenizer._write_config`.
-            max_length: see `Tokenizer.save`.
-
-        Returns:
-            The directory, and the content of `tokenizer.json`.
+        For arguments see `_write_config`; returns the directory, and the content of the former.
         """
         content, description = self._library.to_str(), self.description
         definition = json.loads(content)

@@ -205,13 +205,9 @@ def load_tokenizer(
 def _read_source(
     path: Path, arguments: Mapping[str, bool], needed: Kind | None, rows: int | None
 ) -> TokenizerSource:
-    """Reads the JSON files of a directory, or a file by itself.
+    """Reads the JSON files of a directory, or a file by itself; arguments as in `TokenizerSource`.
 
-    Args:
-        path: the directory, or the file.
-        arguments: see `TokenizerSource`.
-        needed: see `TokenizerSource`.
-        rows: see `TokenizerSource`; None: `vocab_size` of a `config.json` in the directory.
+    Without `rows`, a `config.json` in the directory has them as `vocab_size`.
 
     Raises:
         UserError: a file is damaged, or names a class that is not supported.

@@ -151,16 +151,10 @@ def _trained(
     model_type: str = "unigram",
     character_coverage: float,
 ) -> bytes:
-    """The content of a .model file.
+    """The content of a .model file; for most arguments see `train_sentencepiece`.
 
-    Args:
-        texts: see `train_sentencepiece`.
-        clean: cleans a line of text.
-        vocab_size: number of pieces V.
-        settings: further settings of the library; special pieces without an id are left out.
-        outside: how many of the pieces are not in the model.
-        model_type: "unigram" or "bpe".
-        character_coverage: see `train_sentencepiece`.
+    `clean` cleans a line of text; `outside` of the pieces are not in the model; `settings` are
+    further ones of the library, where special pieces without an id are left out.
     """
     import sentencepiece
 
