@@ -73,12 +73,7 @@ def _rows(records: Any, name: str) -> Iterable[Any]:
 
 
 def _plain(value: Any, feature: Any, location: str) -> Any:
-    """A value as JSON has it.
-
-    Args:
-        value: any value.
-        feature: what a data set says about it, see `datasets.Features`; None: nothing.
-        location: the record and its key, for the error.
+    """A value as JSON has it; `feature` is what a data set says about it, see `datasets.Features`.
 
     Raises:
         UserError: JSON has no such value.

@@ -100,13 +100,7 @@ def _in_object(name: str, lines: Numbered) -> Iterator[tuple[int, str]]:
 
 
 def _elements(name: str, lines: Numbered, *, is_inside: bool = False) -> Iterator[tuple[int, str]]:
-    """The elements of an array that begins in the first line.
-
-    Args:
-        name: name of the file in errors.
-        lines: numbered lines.
-        is_inside: whether the array is a part of something else, which may follow.
-    """
+    """The elements of an array that begins in the first line; more may follow if `is_inside`."""
     lines = iter(lines)
     depth = number = begun = 0  # `begun`: the line in which the element begins
     parts: list[str] = []  # of the element so far

@@ -285,14 +285,7 @@ def _all_lists(examples: Sequence[Example[Text]]) -> Sequence[Example[Text]]:
 
 
 def _vector(parts: Sequence[str], width: int, names: tuple[str, ...], location: str) -> LabelVector:
-    """The classes of a vector.
-
-    Args:
-        parts: the vector, keys of `_BITS`.
-        width: length of the first vector of the file.
-        names: names of all classes.
-        location: "file:line", for errors.
-    """
+    """The classes of a vector of keys of `_BITS`; `width` is that of the first one of the file."""
     strange = next((part for part in parts if part not in _BITS), None)
     if strange is not None:
         problem = f"{location}: {strange!r:.40} in a list is neither 0 nor 1, as in the other rows"

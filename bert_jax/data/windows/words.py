@@ -246,12 +246,9 @@ def _skip_spaces(text: str, start: int, end: int) -> int:
 
 
 def _shorten(firsts: Sequence[int], count: int, most: int) -> tuple[list[int], list[int]]:
-    """The kept tokens if no word may have more than `most`, and the new first tokens of words.
+    """The tokens to keep if no word may have more than `most`, and the new first ones of words.
 
-    Args:
-        firsts: first token of each word that has any.
-        count: number of tokens.
-        most: maximum number of tokens of a word.
+    `firsts` are the first ones of words among all, the `count` tokens.
     """
     kept: list[int] = []
     starts = []
