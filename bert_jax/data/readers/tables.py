@@ -212,7 +212,20 @@ def open_records(
         UserError: the source cannot be opened, or the extension is unknown; or, during iteration, a
             record is malformed.
     """
-    with _opened(source, options, default, headless, skip_broken=skip_broken) as table:
+    with contextlib.ExitStack() as opened:
+        if is_dataset(source):
+            table = _dataset(str(source), options.data_dir)
+        else:
+            form = options.format or format_of(source) or default
+            lines = opened.enter_context(open_lines(source))
+            if not form:
+                raise OptionError(
+                    "data.format",
+                    None,
+                    f"set {{data.format}} to one of {', '.join(FORMATS)}",
+                    problem=f"{source}: its ending names no format",
+                )
+            table = _table(lines, form, options, headless, skip_broken=skip_broken)
 
         def rows() -> Iterator[Record | UserError]:
             yield from table.rows
@@ -220,44 +233,6 @@ def open_records(
                 report(table.counts)
 
         yield dataclasses.replace(table, rows=rows())
-
-
-@contextlib.contextmanager
-def _opened(
-    source: str | Path,
-    options: FileOptions,
-    default: str,
-    headless: tuple[str, ...],
-    *,
-    skip_broken: bool,
-) -> Iterator[Table]:
-    """Opens a file without a report, see `open_records`."""
-    if is_dataset(source):
-        yield _dataset(str(source), options.data_dir)
-        return
-    form = options.format or format_of(source) or default
-    with open_lines(source) as lines:
-        counts = TableCounts(lines.name)
-        if not form:
-            raise OptionError(
-                "data.format",
-                None,
-                f"set {{data.format}} to one of {', '.join(FORMATS)}",
-                problem=f"{source}: its ending names no format",
-            )
-        if form == "jsonl":
-            objects = _objects(lines, options.nested)
-            yield Table(objects, fraction=lines.fraction, counts=counts)
-        elif form in LINE_FORMATS:
-            columns, read = LINE_FORMATS[form]
-            records = (
-                Record(dict(zip(columns, fields, strict=True)), f"{lines.name}:{number}", columns)
-                for number, fields in read(lines)
-            )
-            location = f"{lines.name}:1"
-            yield Table(records, columns, location, fraction=lines.fraction, counts=counts)
-        else:
-            yield _table(lines, form, options, counts, headless, skip_broken)
 
 
 def first_row(source: str | Path, options: FileOptions) -> tuple[str, ...]:
@@ -292,10 +267,21 @@ def _table(
     lines: Lines,
     form: str,
     options: FileOptions,
-    counts: TableCounts,
     headless: tuple[str, ...],
+    *,
     skip_broken: bool,
 ) -> Table:
+    """The table of a file, see `open_records`."""
+    counts = TableCounts(lines.name)
+    if form == "jsonl":
+        return Table(_objects(lines, options.nested), fraction=lines.fraction, counts=counts)
+    if form in LINE_FORMATS:
+        columns, read = LINE_FORMATS[form]
+        parsed = (
+            Record(dict(zip(columns, fields, strict=True)), f"{lines.name}:{number}", columns)
+            for number, fields in read(lines)
+        )
+        return Table(parsed, columns, f"{lines.name}:1", (), lines.fraction, counts)
     rows = table_rows(lines, form, options.quotes, counts)
     number, first = next(rows, (1, []))
     location = f"{lines.name}:{number}"
