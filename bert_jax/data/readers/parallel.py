@@ -239,23 +239,17 @@ def _examples(
         yield read_squad_texts(source, report)
         return
     parse = _PairParser(options)
-    with _open(source, options, report) as table:
+    with contextlib.ExitStack() as opened:
+        if is_dataset(source) or (options.format or format_of(source) or "text") != "text":
+            table = opened.enter_context(open_records(source, options, report))
+        else:
+            files, lines = (source, _partner(source, options)), FileOptions("text")
+            sources, targets = (opened.enter_context(open_records(each, lines)) for each in files)
+            columns = options.source_language or "source", options.target_language or "target"
+            table = Table(_joined(sources, targets, columns), columns, sources.location)
         if table.columns and _TRANSLATION not in table.columns:
             parse.columns(table.columns, table.location)
         yield table.examples(parse)
-
-
-@contextlib.contextmanager
-def _open(source: str | Path, options: ParallelOptions, report: Report) -> Iterator[Table]:
-    if is_dataset(source) or (options.format or format_of(source) or "text") != "text":
-        with open_records(source, options, report) as table:
-            yield table
-        return
-    lines = FileOptions("text")
-    columns = options.source_language or "source", options.target_language or "target"
-    partner = _partner(source, options)
-    with open_records(source, lines) as sources, open_records(partner, lines) as targets:
-        yield Table(_joined(sources, targets, columns), columns, sources.location)
 
 
 def _joined(sources: Table, targets: Table, columns: tuple[str, str]) -> Iterator[Record]:
