@@ -9,8 +9,6 @@ A corpus is complete or does not exist, and its bytes do not depend on who encod
 import contextlib
 import dataclasses
 import functools
-import hashlib
-import json
 import os
 import re
 import shutil
@@ -67,6 +65,7 @@ from bert_jax.files import (
     upload,
     user_cache,
 )
+from bert_jax.files.journal import checksum
 from bert_jax.tokenization import load_tokenizer
 from bert_jax.tokenization.interface import Tokenizer
 
@@ -218,7 +217,7 @@ def _fingerprint(
         "limit": limit,
         "format_version": FORMAT_VERSION,
     }
-    return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
+    return checksum(made_from)[:16]
 
 
 def _check_text(sources: Sequence[Source]) -> None:
