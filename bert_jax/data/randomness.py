@@ -63,6 +63,13 @@ def integers_below(bits: np.ndarray, limits: np.ndarray | int) -> np.ndarray:
     return (uniform(bits) * limits).astype(np.int64)
 
 
+def integers_at(
+    keys: np.ndarray, positions: np.ndarray | int, limits: np.ndarray | int
+) -> np.ndarray:
+    """The numbers of `random_bits` as int64 in [0, limit), see `integers_below`."""
+    return integers_below(random_bits(keys, positions), limits)
+
+
 def permute(indices: np.ndarray, size: int, keys: np.ndarray) -> np.ndarray:
     """Applies a random permutation of 0 … size-1 to each index.
 

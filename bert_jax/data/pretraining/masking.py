@@ -163,11 +163,8 @@ def replace_tokens(
     """
     originals = np.take_along_axis(input_ids, masked.positions, axis=1)
     action = randomness.uniform_at(keys[:, None], _ACTION + masked.deciders)
-    random_tokens = random_ids[
-        randomness.integers_below(
-            randomness.random_bits(keys[:, None], _RANDOM_TOKEN + masked.positions), len(random_ids)
-        )
-    ]
+    positions = _RANDOM_TOKEN + masked.positions
+    random_tokens = random_ids[randomness.integers_at(keys[:, None], positions, len(random_ids))]
     replacements = np.where(
         action < options.mask_replace_prob,
         mask_id,
@@ -196,8 +193,8 @@ def _drawn_tokens(
         drawn = _shuffled(candidates, keys, most)
     else:
         counts = candidates.sum(axis=1)[:, None]
-        bits = randomness.random_bits(keys[:, None], _SELECT + np.arange(most))
-        ranks = randomness.integers_below(bits, np.maximum(counts, 1))
+        limits = np.maximum(counts, 1)
+        ranks = randomness.integers_at(keys[:, None], _SELECT + np.arange(most), limits)
         ascending = np.argsort(~candidates, axis=1, kind="stable")
         drawn = np.where(counts, np.take_along_axis(ascending, ranks, axis=1), -1)
     used = (np.arange(drawn.shape[1]) < targets[:, None]) & (drawn >= 0)

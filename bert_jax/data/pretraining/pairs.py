@@ -151,9 +151,7 @@ class ExamplePlan:
         """The target length of each chunk in tokens, int64 [B]."""
         longest = self._max_tokens
         is_short = randomness.uniform_at(keys, Draw.IS_SHORT) < self._options.short_probability
-        short = 2 + randomness.integers_below(
-            randomness.random_bits(keys, Draw.SHORT_LENGTH), longest - 1
-        )
+        short = 2 + randomness.integers_at(keys, Draw.SHORT_LENGTH, longest - 1)
         return np.where(is_short, short, longest)
 
     def _unit_of(self, indices: np.ndarray) -> np.ndarray:
@@ -224,14 +222,10 @@ class ExamplePlan:
         own = self._unit_of(indices)
         # Another document, uniformly: draw among one fewer and skip the own one. If the split has
         # only one document, it is used, as in the original after ten tries.
-        other = randomness.integers_below(
-            randomness.random_bits(keys, Draw.RANDOM_DOCUMENT), max(documents - 1, 1)
-        )
+        other = randomness.integers_at(keys, Draw.RANDOM_DOCUMENT, max(documents - 1, 1))
         other += (other >= own) & (documents > 1)
         first_other, sentences = self._documents[other], np.diff(self._documents)[other]
-        start = first_other + randomness.integers_below(
-            randomness.random_bits(keys, Draw.RANDOM_SENTENCE), sentences
-        )
+        start = first_other + randomness.integers_at(keys, Draw.RANDOM_SENTENCE, sentences)
         missing = targets - (self._sentences[split] - self._sentences[first])
         end = self._fill(start, self._documents[other + 1], np.maximum(missing, 1))
         return Segments(
@@ -263,7 +257,7 @@ class ExamplePlan:
 def _split_point(first: np.ndarray, stop: np.ndarray, keys: np.ndarray) -> np.ndarray:
     """The first sentence of the second segment; each segment has at least one, if there are two."""
     choices = np.maximum(stop - first - 1, 1)
-    return first + 1 + randomness.integers_below(randomness.random_bits(keys, Draw.SPLIT), choices)
+    return first + 1 + randomness.integers_at(keys, Draw.SPLIT, choices)
 
 
 def source_repeats(split: CorpusSplit, document_tokens: np.ndarray) -> np.ndarray:
