@@ -165,15 +165,9 @@ def replace_tokens(
     action = randomness.uniform_at(keys[:, None], _ACTION + masked.deciders)
     positions = _RANDOM_TOKEN + masked.positions
     random_tokens = random_ids[randomness.integers_at(keys[:, None], positions, len(random_ids))]
-    replacements = np.where(
-        action < options.mask_replace_prob,
-        mask_id,
-        np.where(
-            action < options.mask_replace_prob + options.random_replace_prob,
-            random_tokens,
-            originals,
-        ),
-    )
+    is_mask = action < options.mask_replace_prob
+    is_replaced = action < options.mask_replace_prob + options.random_replace_prob
+    replacements = np.select([is_mask, is_replaced], [mask_id, random_tokens], originals)
     # Unused entries are position 0, [CLS], which is written back unchanged.
     replacements = np.where(masked.chosen, replacements, originals).astype(np.int32)
     replaced = input_ids.copy()
