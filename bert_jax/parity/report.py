@@ -104,15 +104,8 @@ def difference(
     """Compares two arrays of equal shape; the error is divided by `scale`."""
     apart = np.abs(np.subtract(computed, expected, dtype=np.float64))
     maximum = float(apart.max())
-    return Difference(
-        quantity=quantity,
-        name=name,
-        input_name=input_name,
-        maximum=maximum,
-        mean=float(apart.mean()),
-        count=apart.size,
-        error=maximum / scale if maximum else 0.0,
-    )
+    error = maximum / scale if maximum else 0.0
+    return Difference(quantity, name, input_name, maximum, float(apart.mean()), apart.size, error)
 
 
 def gradient_scales(gradients: Mapping[str, np.ndarray]) -> dict[str, float]:
