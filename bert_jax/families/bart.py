@@ -3,8 +3,10 @@
 Source: Hugging Face transformers, models/bart/modeling_bart.py.
 """
 
+import dataclasses
+
 from bert_jax.families import bert, marian
-from bert_jax.families.family import Family, Rule, TensorNames
+from bert_jax.families.family import Rule, TensorNames
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.heads.text_to_text import DECODER_SCOPE
 from bert_jax.tokenization.interface import BYTE_LEVEL_BPE
@@ -18,7 +20,8 @@ def _embedding_rules(scope: str, tensor: str) -> tuple[Rule, ...]:
     )
 
 
-FAMILY = Family(
+FAMILY = dataclasses.replace(
+    marian.FAMILY,
     model_type="bart",
     class_names={"text_to_text": "BartForConditionalGeneration"},
     huggingface=TensorNames(
@@ -37,9 +40,6 @@ FAMILY = Family(
     },
     defaults={"max_position_embeddings": 1024, "pad_token_id": 1, "decoder_start_token_id": 2},
     constants=marian.CONSTANTS | {"extra_position_rows": 2},
-    optional_fields=marian.OPTIONAL_FIELDS,
-    required_fields=marian.REQUIRED_FIELDS,
-    field_names=marian.FIELD_NAMES,
     fixed_fields={
         "static_position_embeddings": False,
         "normalize_before": False,
@@ -49,5 +49,4 @@ FAMILY = Family(
         "decoder_layerdrop": 0.0,
     },
     tokenizer_kind=BYTE_LEVEL_BPE,
-    token_types=False,
 )

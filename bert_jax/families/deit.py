@@ -4,13 +4,15 @@ ViT with a token that learns from a teacher. Source: Hugging Face transformers,
 models/deit/modeling_deit.py.
 """
 
+import dataclasses
+
 from bert_jax.families import bert, vit
-from bert_jax.families.family import Family, Rule, TensorNames
+from bert_jax.families.family import Rule, TensorNames
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.image_options import ImageOptions
-from bert_jax.tokenization.image_processor import IMAGES
 
-FAMILY = Family(
+FAMILY = dataclasses.replace(
+    vit.FAMILY,
     model_type="deit",
     class_names={
         "encoder": "DeiTModel",
@@ -31,10 +33,5 @@ FAMILY = Family(
         "deit.",
     ),
     sizes={name: vit.FAMILY.sizes[name] for name in ("tiny", "small", "base")},
-    defaults=vit.DEFAULTS,
-    constants=vit.CONSTANTS | {"heads": (ImageOptions(has_distillation_token=True),)},
-    optional_fields=vit.OPTIONAL_FIELDS,
-    required_fields=vit.REQUIRED_FIELDS,
-    fixed_fields=vit.FIXED_FIELDS,
-    tokenizer_kind=IMAGES,
+    constants={**vit.FAMILY.constants, "heads": (ImageOptions(has_distillation_token=True),)},
 )

@@ -50,17 +50,7 @@ RULES = (
 SPELLINGS = ((r"^model\.(encoder|decoder)\.embed_tokens\.weight$", "model.shared.weight"),)
 _SINUSOIDS = re.compile(r"embed_positions\.weight$")
 
-FIELD_NAMES = {
-    "hidden_size": "d_model",
-    "num_hidden_layers": "encoder_layers",
-    "num_attention_heads": "encoder_attention_heads",
-    "intermediate_size": "encoder_ffn_dim",
-    "hidden_act": "activation_function",
-    "hidden_dropout_prob": "dropout",
-    "attention_probs_dropout_prob": "attention_dropout",
-    "initializer_range": "init_std",
-}
-OPTIONAL_FIELDS = (
+_OPTIONAL_FIELDS = (
     "activation_dropout",
     "scale_embedding",
     "decoder_layers",
@@ -68,7 +58,6 @@ OPTIONAL_FIELDS = (
     "decoder_ffn_dim",
     "decoder_start_token_id",
 )
-REQUIRED_FIELDS = (*bert.REQUIRED_IN_RELATIVES, "pad_token_id", *OPTIONAL_FIELDS[1:])
 CONSTANTS = {
     "type_vocab_size": 0,
     "classifier_dropout": None,  # there is no classifier
@@ -101,9 +90,18 @@ FAMILY = Family(
     },
     defaults={"hidden_act": "relu", "scale_embedding": True},
     constants=CONSTANTS | {"position_kind": "sinusoidal", "embedding_norm": False},
-    optional_fields=OPTIONAL_FIELDS,
-    required_fields=REQUIRED_FIELDS,
-    field_names=FIELD_NAMES,
+    optional_fields=_OPTIONAL_FIELDS,
+    required_fields=(*bert.REQUIRED_IN_RELATIVES, "pad_token_id", *_OPTIONAL_FIELDS[1:]),
+    field_names={
+        "hidden_size": "d_model",
+        "num_hidden_layers": "encoder_layers",
+        "num_attention_heads": "encoder_attention_heads",
+        "intermediate_size": "encoder_ffn_dim",
+        "hidden_act": "activation_function",
+        "hidden_dropout_prob": "dropout",
+        "attention_probs_dropout_prob": "attention_dropout",
+        "initializer_range": "init_std",
+    },
     fixed_fields={
         "share_encoder_decoder_embeddings": True,
         "static_position_embeddings": True,

@@ -33,31 +33,6 @@ def encoder_rules(prefix: str) -> tuple[Rule, ...]:
     )
 
 
-# What other libraries' files of either family have, also where no head reads it.
-OPTIONAL_FIELDS = ("qkv_bias", *ImageOptions.keys)
-REQUIRED_FIELDS = (
-    *(name for name in bert.REQUIRED_FIELDS if name != "vocab_size"),
-    *("hidden_act", "image_size", "patch_size"),
-)
-DEFAULTS = {
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-    "image_size": 224,
-}
-# There are no words: fields about them are carried over.
-CONSTANTS = {
-    "vocab_size": 1,
-    "max_position_embeddings": 1,
-    "type_vocab_size": 0,
-    "pad_token_id": 0,
-    "tie_word_embeddings": True,
-    "classifier_dropout": None,
-    "norm_first": True,
-    "embedding_norm": False,
-}
-# transformers reads it where it is there; no published file has it.
-FIXED_FIELDS = {"head_dim": None}
-
 FAMILY = Family(
     model_type="vit",
     class_names={
@@ -75,10 +50,29 @@ FAMILY = Family(
         "large": bert.size(24, 1024, 16, 4096),
         "huge": bert.size(32, 1280, 16, 5120) | {"patch_size": 14},
     },
-    defaults=DEFAULTS,
-    constants=CONSTANTS,
-    optional_fields=OPTIONAL_FIELDS,
-    required_fields=REQUIRED_FIELDS,
-    fixed_fields=FIXED_FIELDS,
+    defaults={
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "image_size": 224,
+    },
+    # There are no words: fields about them are carried over.
+    constants={
+        "vocab_size": 1,
+        "max_position_embeddings": 1,
+        "type_vocab_size": 0,
+        "pad_token_id": 0,
+        "tie_word_embeddings": True,
+        "classifier_dropout": None,
+        "norm_first": True,
+        "embedding_norm": False,
+    },
+    # What other libraries' files have, also where no head reads it.
+    optional_fields=("qkv_bias", *ImageOptions.keys),
+    required_fields=(
+        *(name for name in bert.REQUIRED_FIELDS if name != "vocab_size"),
+        *("hidden_act", "image_size", "patch_size"),
+    ),
+    # transformers reads it where it is there; no published file has it.
+    fixed_fields={"head_dim": None},
     tokenizer_kind=IMAGES,
 )
