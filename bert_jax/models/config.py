@@ -24,8 +24,8 @@ Options = TypeVar("Options", bound=HeadOptions)
 class EncoderConfig:
     """The fields of Hugging Face's `config.json` that change the function of an encoder.
 
-    All families are one encoder with these fields. `OPTIONAL_FIELDS` are in the files of some
-    families only; `SWITCHES` are in no file: the module of a family sets them.
+    All families are one encoder with these fields. `COMMON_FIELDS` are in the files of all,
+    `SWITCHES` in no file: the module of a family sets them.
 
     Attributes:
         vocab_size: V, number of token ids.

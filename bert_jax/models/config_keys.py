@@ -1,55 +1,15 @@
-"""Which fields of an `EncoderConfig`, and options of heads, are keys of a `config.json`."""
+"""Which fields of an `EncoderConfig`, and options of heads, are keys of a `config.json`.
 
-from bert_jax.models.character_cnn import CharacterOptions
-from bert_jax.models.image_options import ImageOptions
-from bert_jax.models.projected_lstm import ProjectedLSTMOptions
+Those that are not listed here are keys of the families that name them in `optional_fields`.
+"""
 
-# Fields of `EncoderConfig` that only some families have in their `config.json`.
-OPTIONAL_FIELDS = (
-    "embedding_size",
-    "num_hidden_groups",
-    "intra_bottleneck_size",
-    "num_feedforward_networks",
-    "classifier_activation",
-    "qa_dropout",
-    "summary_last_dropout",
-    "attention_head_size",
-    "relative_attention_num_buckets",
-    "relative_attention_max_distance",
-    "embedding_dropout",
-    "activation_dropout",
-    "scale_embedding",
-    "decoder_layers",
-    "decoder_attention_heads",
-    "decoder_ffn_dim",
-    "decoder_start_token_id",
-    "scale_decoder_outputs",
-    "local_attention",
-    "global_attn_every_n_layers",
-    "global_rope_theta",
-    "local_rope_theta",
-    "rope_factor",
-    "head_act",
-    "classifier_pooling",
-    "position_biased_input",
-    "relative_attention",
-    "pos_att_type",
-    "share_att_key",
-    "position_buckets",
-    "max_relative_positions",
-    "norm_rel_ebd",
-    "conv_kernel_size",
-    "conv_act",
-    "attention_window",
-    "sep_token_id",
-    "bidirectional",
-    "recurrent_dropout",
-    "qkv_bias",
-    *ImageOptions.keys,
-    *CharacterOptions.keys,
-    *ProjectedLSTMOptions.keys,
-    "reverse_input",
-    "decoder_attention",
+# Keys of all families.
+COMMON_FIELDS = (
+    *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
+    *("intermediate_size", "hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob"),
+    *("max_position_embeddings", "type_vocab_size", "initializer_range", "layer_norm_eps"),
+    *("pad_token_id", "tie_word_embeddings", "classifier_dropout", "num_labels"),
+    *("layer_mix", "qa_head", "use_crf"),
 )
 
 # Fields of `EncoderConfig` that the family sets; they are not keys of a file or config.

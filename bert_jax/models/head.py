@@ -17,7 +17,7 @@ import bert_jax.models.heads
 from bert_jax.models.character_cnn import CharacterOptions
 from bert_jax.models.comparison import Comparison
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.config_keys import OPTIONAL_FIELDS, SWITCHES
+from bert_jax.models.config_keys import COMMON_FIELDS, SWITCHES
 from bert_jax.models.execution import Execution
 from bert_jax.models.head_options import HeadOptions
 from bert_jax.models.image_options import ImageOptions
@@ -147,7 +147,7 @@ def model_keys() -> list[str]:
     """The keys of section `model` and of `config.json`: fields of the encoder, options of heads."""
     fields = (field.name for field in dataclasses.fields(EncoderConfig))
     names = [name for name in (*fields, *option_keys()) if name not in SWITCHES]
-    return sorted(names, key=lambda name: name in OPTIONAL_FIELDS)
+    return sorted(names, key=lambda name: name not in COMMON_FIELDS)
 
 
 def fields_of(config: EncoderConfig) -> dict[str, Any]:
