@@ -18,10 +18,11 @@ from bert_jax.models.character_cnn import (
     MOST_CHARACTERS,
     MOST_FILTERS,
     MOST_HIGHWAY_LAYERS,
+    CharacterOptions,
 )
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.encoder_with_head import ClassifierOptions
-from bert_jax.models.projected_lstm import DIRECTIONS
+from bert_jax.models.projected_lstm import DIRECTIONS, ProjectedLSTMOptions
 from bert_jax.tokenization.interface import CHARACTERS
 
 _EMBEDDINGS, _LAYERS = f"{ENCODER_SCOPE}/embeddings", f"{ENCODER_SCOPE}/encoder/layers"
@@ -194,24 +195,10 @@ FAMILY = Family(
         "tie_word_embeddings": False,
         "heads": (ClassifierOptions(layer_mix="softmax"),),
     },
-    optional_fields=(
-        "char_filters",
-        "char_embedding_size",
-        "num_highway_layers",
-        "cell_clip",
-        "projection_clip",
-        "skip_connections",
-        "layer_mix",
-    ),
+    optional_fields=(*CharacterOptions.keys, *ProjectedLSTMOptions.keys, "layer_mix"),
     required_fields=(
-        "hidden_size",
-        "num_hidden_layers",
-        "intermediate_size",
-        "char_filters",
-        "char_embedding_size",
-        "num_highway_layers",
-        "skip_connections",
-        "hidden_act",
+        *("hidden_size", "num_hidden_layers", "intermediate_size"),
+        *(*CharacterOptions.keys, "skip_connections", "hidden_act"),
     ),
     tokenizer_kind=CHARACTERS,
     token_types=False,

@@ -12,6 +12,11 @@ from bert_jax.models.heads.masked_lm import MaskedLMOptions
 
 _EMBEDDINGS, _LAYERS = f"{ENCODER_SCOPE}/embeddings", f"{ENCODER_SCOPE}/encoder/layers"
 _LAYER = "mobilebert.encoder.layer.{layer}"
+# What other families do not have; a file has all of it.
+_FIELDS = (
+    *("embedding_size", "intra_bottleneck_size"),
+    *("num_feedforward_networks", "classifier_activation"),
+)
 
 
 def _feed_forward(parameter: str, tensor: str) -> tuple[Rule, ...]:
@@ -74,20 +79,8 @@ FAMILY = Family(
         "normalization_type": "no_norm",
         "heads": (MaskedLMOptions(extended_decoder=True),),
     },
-    optional_fields=(
-        "embedding_size",
-        "intra_bottleneck_size",
-        "num_feedforward_networks",
-        "classifier_activation",
-    ),
-    required_fields=(
-        *bert.REQUIRED_IN_RELATIVES,
-        "embedding_size",
-        "intra_bottleneck_size",
-        "num_feedforward_networks",
-        "classifier_activation",
-        "type_vocab_size",
-    ),
+    optional_fields=_FIELDS,
+    required_fields=(*bert.REQUIRED_IN_RELATIVES, *_FIELDS, "type_vocab_size"),
     fixed_fields={
         "normalization_type": "no_norm",
         "trigram_input": True,
