@@ -5,7 +5,7 @@ modeling.py. Its layers share their parameters; the published models have one gr
 """
 
 from bert_jax.families import bert
-from bert_jax.families.family import Family, TensorNames
+from bert_jax.families.family import Family
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.heads.next_sentence import NextSentenceOptions
 from bert_jax.tokenization.interface import SENTENCEPIECE
@@ -30,23 +30,17 @@ HUGGINGFACE = bert.names(
     aliases={"predictions.decoder.bias": "predictions.bias"},
 )
 
-GOOGLE = TensorNames(
-    rules=(
-        *bert.google_embedding_rules(),
-        *bert.google_dense(_PROJECTION, "bert/encoder/embedding_hidden_mapping_in"),
-        *bert.layer_rules(
-            "bert/encoder/transformer/group_{layer}/inner_group_0/",
-            *("attention_1/self/query", "attention_1/self/key", "attention_1/self/value"),
-            *("attention_1/output/dense", "LayerNorm"),
-            *("ffn_1/intermediate/dense", "ffn_1/intermediate/output/dense", "LayerNorm_1"),
-            dense=bert.google_dense,
-            layer_norm=bert.google_layer_norm,
-        ),
-        *bert.google_head_rules(),
+GOOGLE = bert.google_names(
+    *bert.google_dense(_PROJECTION, "bert/encoder/embedding_hidden_mapping_in"),
+    *bert.layer_rules(
+        "bert/encoder/transformer/group_{layer}/inner_group_0/",
+        *("attention_1/self/query", "attention_1/self/key", "attention_1/self/value"),
+        *("attention_1/output/dense", "LayerNorm"),
+        *("ffn_1/intermediate/dense", "ffn_1/intermediate/output/dense", "LayerNorm_1"),
+        dense=bert.google_dense,
+        layer_norm=bert.google_layer_norm,
     ),
-    ignored=bert.GOOGLE_IGNORED,
 )
-
 
 FAMILY = Family(
     model_type="albert",

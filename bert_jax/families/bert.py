@@ -200,50 +200,43 @@ def _google_head(parameter: str, scope: str) -> tuple[Rule, Rule]:
     )
 
 
-def google_embedding_rules() -> tuple[Rule, ...]:
-    """The embeddings under Google's names."""
-    return (
-        *(
-            Rule(f"{_EMBEDDINGS}/{table}/embedding", f"bert/embeddings/{table}")
-            for table in ("word_embeddings", "position_embeddings", "token_type_embeddings")
-        ),
-        *google_layer_norm(f"{_EMBEDDINGS}/layer_norm", "bert/embeddings/LayerNorm"),
-    )
-
-
-def google_head_rules() -> tuple[Rule, ...]:
-    """Pooler and heads under Google's names."""
-    return (
-        *google_dense(f"{ENCODER_SCOPE}/pooler/dense", "bert/pooler/dense"),
-        *google_dense("mlm_head/dense", "cls/predictions/transform/dense"),
-        *google_layer_norm("mlm_head/layer_norm", "cls/predictions/transform/LayerNorm"),
-        Rule("mlm_head/bias", "cls/predictions/output_bias"),
-        *_google_head("nsp_head", "cls/seq_relationship/"),
-        # run_classifier.py opens no scope for its head, nor do third-party scripts for tagging
-        # and multiple choice, which are derived from it.
-        *_google_head("classifier", ""),
-        *_google_head("qa_outputs", "cls/squad/"),
-    )
-
-
 # Every weight comes with its optimizer slots: of google-research/bert, of
 # `tf.train.Optimizer`, of LAMB. Counters and loss scales are separate or in a scope.
 _SLOTS = r".+/((adam|lamb)_[mv]|(Adam|LAMB|AdamWeightDecayOptimizer|LAMBOptimizer)(_1)?)"
 _COUNTERS = r"(.+/)?(global_step|(good|bad)_steps|(current_)?loss_scale|beta[12]_power)"
-GOOGLE_IGNORED = re.compile(f"^({_SLOTS}|{_COUNTERS})$")
 
-GOOGLE = TensorNames(
-    rules=(
-        *google_embedding_rules(),
-        *layer_rules(
-            "bert/encoder/layer_{layer}/",
-            *(name.replace(".", "/") for name in LAYER_NAMES),
-            dense=google_dense,
-            layer_norm=google_layer_norm,
+
+def google_names(*rules: Rule) -> TensorNames:
+    """The names of variables in Google's checkpoints, with the rules of a family's layers."""
+    return TensorNames(
+        (
+            *(
+                Rule(f"{_EMBEDDINGS}/{table}/embedding", f"bert/embeddings/{table}")
+                for table in ("word_embeddings", "position_embeddings", "token_type_embeddings")
+            ),
+            *google_layer_norm(f"{_EMBEDDINGS}/layer_norm", "bert/embeddings/LayerNorm"),
+            *rules,
+            *google_dense(f"{ENCODER_SCOPE}/pooler/dense", "bert/pooler/dense"),
+            *google_dense("mlm_head/dense", "cls/predictions/transform/dense"),
+            *google_layer_norm("mlm_head/layer_norm", "cls/predictions/transform/LayerNorm"),
+            Rule("mlm_head/bias", "cls/predictions/output_bias"),
+            *_google_head("nsp_head", "cls/seq_relationship/"),
+            # run_classifier.py opens no scope for its head, nor do third-party scripts for tagging
+            # and multiple choice, which are derived from it.
+            *_google_head("classifier", ""),
+            *_google_head("qa_outputs", "cls/squad/"),
         ),
-        *google_head_rules(),
-    ),
-    ignored=GOOGLE_IGNORED,
+        ignored=re.compile(f"^({_SLOTS}|{_COUNTERS})$"),
+    )
+
+
+GOOGLE = google_names(
+    *layer_rules(
+        "bert/encoder/layer_{layer}/",
+        *(name.replace(".", "/") for name in LAYER_NAMES),
+        dense=google_dense,
+        layer_norm=google_layer_norm,
+    )
 )
 
 
