@@ -11,7 +11,7 @@ from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.encoder_with_head import ClassifierOptions
 from bert_jax.tokenization.interface import GPT2
 
-_EMBEDDINGS, _STACK = f"{ENCODER_SCOPE}/embeddings", f"{ENCODER_SCOPE}/encoder"
+_EMBEDDINGS = f"{ENCODER_SCOPE}/embeddings"
 
 
 def _dense(parameter: str, tensor: str, axes: int) -> tuple[Rule, Rule]:
@@ -22,25 +22,28 @@ def _dense(parameter: str, tensor: str, axes: int) -> tuple[Rule, Rule]:
     )
 
 
-def rules(words: str, positions: str) -> tuple[Rule, ...]:
-    """Embeddings and layers, which GPT-1 and GPT-2 share, and the heads."""
-    return (
-        Rule(f"{_EMBEDDINGS}/word_embeddings/embedding", f"transformer.{words}.weight"),
-        Rule(f"{_EMBEDDINGS}/position_embeddings/embedding", f"transformer.{positions}.weight"),
-        *bert.layer_rules(
-            "transformer.h.{layer}.",
-            *(*["attn.c_attn"] * 3, "attn.c_proj", "ln_1"),
-            *("mlp.c_fc", "mlp.c_proj", "ln_2"),
-            dense=_dense,
+def names(words: str, positions: str, *rules: Rule) -> TensorNames:
+    """The names of embeddings and layers, which GPT-1 and GPT-2 share, of heads, and others."""
+    return TensorNames(
+        (
+            Rule(f"{_EMBEDDINGS}/word_embeddings/embedding", f"transformer.{words}.weight"),
+            Rule(f"{_EMBEDDINGS}/position_embeddings/embedding", f"transformer.{positions}.weight"),
+            *bert.layer_rules(
+                "transformer.h.{layer}.",
+                *(*["attn.c_attn"] * 3, "attn.c_proj", "ln_1"),
+                *("mlp.c_fc", "mlp.c_proj", "ln_2"),
+                dense=_dense,
+            ),
+            Rule("lm_head/decoder", "lm_head.weight"),
+            Rule("classifier/kernel", "score.weight", 1, transposed=True),
+            *bert.MIX_RULES,
+            *rules,
         ),
-        Rule("lm_head/decoder", "lm_head.weight"),
-        Rule("classifier/kernel", "score.weight", 1, transposed=True),
-        *bert.MIX_RULES,
+        "transformer.",
+        # The causal masks that older versions of transformers saved.
+        ignored=re.compile(r"\.attn\.(masked_)?bias$"),
     )
 
-
-# The causal masks that older versions of transformers saved.
-MASKS = re.compile(r"\.attn\.(masked_)?bias$")
 
 FIELD_NAMES = {
     "hidden_size": "n_embd",
@@ -65,10 +68,7 @@ CONSTANTS = {
 }
 DEFAULTS = {"embedding_dropout": 0.1, "layer_norm_eps": 1e-5, "hidden_act": "gelu_new"}
 REQUIRED_FIELDS = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
+    *(name for name in bert.REQUIRED_FIELDS if name != "intermediate_size"),
     "max_position_embeddings",
 )
 
@@ -79,13 +79,8 @@ FAMILY = Family(
         "classification": "GPT2ForSequenceClassification",
         "encoder": "GPT2Model",
     },
-    huggingface=TensorNames(
-        (
-            *rules("wte", "wpe"),
-            *bert.layer_norm(f"{_STACK}/final_norm", "transformer.ln_f"),
-        ),
-        "transformer.",
-        ignored=MASKS,
+    huggingface=names(
+        "wte", "wpe", *bert.layer_norm(f"{ENCODER_SCOPE}/encoder/final_norm", "transformer.ln_f")
     ),
     # base is the published "gpt2"; the three of the same name are medium, large and xl.
     sizes={

@@ -5,7 +5,7 @@ models/openai/modeling_openai.py.
 """
 
 from bert_jax.families import gpt2
-from bert_jax.families.family import Family, TensorNames
+from bert_jax.families.family import Family
 from bert_jax.tokenization.interface import OPENAI_GPT
 
 FAMILY = Family(
@@ -15,9 +15,7 @@ FAMILY = Family(
         "classification": "OpenAIGPTForSequenceClassification",
         "encoder": "OpenAIGPTModel",
     },
-    huggingface=TensorNames(
-        gpt2.rules("tokens_embed", "positions_embed"), "transformer.", ignored=gpt2.MASKS
-    ),
+    huggingface=gpt2.names("tokens_embed", "positions_embed"),
     sizes={name: gpt2.FAMILY.sizes[name] for name in ("tiny", "mini", "small", "base")},
     defaults=gpt2.DEFAULTS,
     constants=gpt2.CONSTANTS,
