@@ -228,7 +228,7 @@ class PackedRows(NamedTuple):
     def pack(self, ids: jax.Array) -> jax.Array:
         """Int32 [G · B, T] → [G · R, U], and [G · B, T, 3] → [G · R, U, 3]; 0: no token."""
         wide = ids.reshape(*ids.shape[:2], -1)
-        packed = _gather_or_zero(wide, self.pack_indices)
+        packed = gather_or_zero(wide, self.pack_indices, self.unpack_indices)
         return packed.reshape(*packed.shape[:2], *ids.shape[2:])
 
     def unpack(self, hidden: jax.Array) -> jax.Array:
@@ -253,12 +253,17 @@ class PackedRows(NamedTuple):
         return Tokens(AttentionMask(ids, ids, positions), in_batch * length + positions)
 
 
-def _gather_or_zero(values: jax.Array, indices: jax.Array) -> jax.Array:
+@jax.custom_vjp
+def gather_or_zero(values: jax.Array, indices: jax.Array, inverse: jax.Array) -> jax.Array:
     """The vectors at flat indices within each of G groups; zeros at -1.
+
+    No vector is gathered twice, so the gradient is a gather as well, with the `inverse` indices.
+    JAX's own gradient would be a scatter-add, token by token.
 
     Args:
         values: [..., D], the vectors of one group after the other.
         indices: int32 [G, R, U], or [G, B, T].
+        inverse: int32 [G, ...], the target of each vector of `values`; -1: none.
 
     Returns:
         [G · R, U, D], or [G · B, T, D].
@@ -269,17 +274,6 @@ def _gather_or_zero(values: jax.Array, indices: jax.Array) -> jax.Array:
     gathered = jnp.take_along_axis(in_groups, indices.reshape(groups, -1, 1), axis=1)
     gathered = gathered.reshape(groups * rows, length, width)
     return jnp.where(indices.reshape(groups * rows, length, 1) >= 0, gathered, 0)
-
-
-@jax.custom_vjp
-def gather_or_zero(values: jax.Array, indices: jax.Array, inverse: jax.Array) -> jax.Array:
-    """`_gather_or_zero` with a gradient.
-
-    No vector is gathered twice, so the gradient is a gather as well, with the `inverse` indices,
-    int32 [G, ...]: the target of each vector of `values`, -1: none. JAX's own gradient would be a
-    scatter-add, token by token.
-    """
-    return _gather_or_zero(values, indices)
 
 
 def _forward(values: jax.Array, indices: jax.Array, inverse: jax.Array) -> tuple[jax.Array, Any]:
