@@ -209,7 +209,8 @@ def read_config(path: Path, default_type: str = DEFAULT_MODEL_TYPE) -> ModelDesc
                 f"{path}: {key} is {fields[key]!r:.80}; only {value!r} is supported: give another "
                 "model"
             )
-    fields |= {key: fields.pop(name) for name, key in family.synonyms.items() if name in fields}
+    second_names = [name for name in family.synonyms if name in fields]
+    fields |= {family.field_names[name]: fields.pop(name) for name in second_names}
     try:
         fields = family.read_fields(fields)
     except OptionError as error:

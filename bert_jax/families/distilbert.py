@@ -60,9 +60,5 @@ FAMILY = Family(
         "attention_probs_dropout_prob": "attention_dropout",
         "classifier_dropout": "seq_classif_dropout",
     },
-    synonyms={
-        "hidden_size": "dim",
-        "num_hidden_layers": "n_layers",
-        "num_attention_heads": "n_heads",
-    },
+    synonyms=("hidden_size", "num_hidden_layers", "num_attention_heads"),
 )

@@ -185,7 +185,7 @@ class Family:
             `UserError` if it cannot. None: there is no way.
         field_names: keys in `config.json` of fields of `EncoderConfig` with another name.
         activation_names: activations that its files name otherwise, by the name in the files.
-        synonyms: second names of keys of `config.json`, which transformers reads first.
+        synonyms: those of `field_names` that are keys, too, which transformers reads first.
         intermediate_factor: `intermediate_size` where `config.json` has none, in multiples of
             `hidden_size`; 0: the default of `EncoderConfig`.
         sizes: fields of `EncoderConfig` for each named size of a new model.
@@ -221,7 +221,7 @@ class Family:
     from_other: Callable[[OtherModel, int | None, int | None], OtherModel] | None = None
     field_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     activation_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    synonyms: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    synonyms: tuple[str, ...] = ()
     intermediate_factor: int = 0
     vectors: TextVectors = dataclasses.field(default_factory=TextVectors)
     problem_type: str | None = None
