@@ -19,6 +19,7 @@ from bert_jax.config.files import call_config, config_path, package_configs, par
 from bert_jax.config.presets import keys_of_preset, model_fields
 from bert_jax.distillation.options import DistillationOptions
 from bert_jax.errors import OptionError, UserError, require_at_least
+from bert_jax.families.family import family_names, find_family
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import model_keys
 from bert_jax.options import from_keys, keys_of
@@ -54,7 +55,7 @@ def default_config(task: str) -> ConfigDict:
         "precision": "auto",
         "preset": "",
         "init_from": "",
-        "model": {**keys_of(ModelOptions, omit=("fields",)), **dict.fromkeys(model_keys())},
+        "model": {**keys_of(ModelOptions, omit=("fields",)), **dict.fromkeys(_model_keys())},
         "data": keys_of(spec.data, omit=("seed",)),
         "optimizer": keys_of(OptimizerOptions) | dict(spec.defaults.get("optimizer", {})),
         "train": keys_of(TrainOptions) | dict(spec.defaults.get("train", {})),
@@ -64,6 +65,12 @@ def default_config(task: str) -> ConfigDict:
     }
     config["tokenizer"] = {"path": "", **config.get("tokenizer", {})}
     return ConfigDict(config)
+
+
+def _model_keys() -> list[str]:
+    """The fields of an encoder, and options of heads, that the files of any family have."""
+    families = map(find_family, family_names())
+    return model_keys({name for family in families for name in family.optional_fields})
 
 
 def load_config(specification: str, overrides: Sequence[tuple[str, str]] = ()) -> ConfigDict:
@@ -308,7 +315,7 @@ class Sections:
         name, seed = keys["task"], keys["seed"]
         spec: TrainSpec[Any] = find_task(name).TRAIN
         require_at_least("seed", seed, 0, 2**32 - 1)
-        fields = {name: keys["model"][name] for name in model_keys()}
+        fields = {name: keys["model"][name] for name in _model_keys()}
         chosen = {name: value for name, value in fields.items() if value is not None}
         model = from_keys(ModelOptions, keys["model"] | {"fields": chosen})
         train = from_keys(TrainOptions, keys["train"])

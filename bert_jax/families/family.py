@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import bert_jax.families
 from bert_jax.errors import OptionError, UserError, require_one_of
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.config_keys import COMMON_FIELDS
 from bert_jax.models.head import fields_of, model_keys, option_keys, with_fields
 from bert_jax.models.heads.text_vectors import TextVectors
 from bert_jax.tokenization import Tokenizer, load_tokenizer
@@ -172,7 +171,7 @@ class Family:
         google_gelu: the activation that Google's programs call "gelu".
         constants: fields of `EncoderConfig` with one value in the whole family, such as its
             switches; they are not in `config.json`.
-        optional_fields: keys of `config.json` beside `models.config_keys.COMMON_FIELDS`.
+        optional_fields: keys of `config.json` beside `models.head.COMMON_FIELDS`.
         required_fields: fields of `EncoderConfig` that a `config.json` must contain: in published
             files their values are not the defaults of transformers or of the encoder.
         fixed_fields: keys of `config.json` with the only supported value, beside `FIXED_FIELDS`.
@@ -255,9 +254,8 @@ class Family:
         """The fields of `EncoderConfig` that are in `config.json`, each with its key there."""
         return {
             name: self.field_names.get(name, name)
-            for name in model_keys()
+            for name in model_keys(self.optional_fields)
             if name not in self.constants
-            and (name in COMMON_FIELDS or name in self.optional_fields)
         }
 
     def new_config(self, size: str, **fields: Any) -> EncoderConfig:

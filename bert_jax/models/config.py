@@ -24,8 +24,8 @@ Options = TypeVar("Options", bound=HeadOptions)
 class EncoderConfig:
     """The fields of Hugging Face's `config.json` that change the function of an encoder.
 
-    All families are one encoder with these fields. `COMMON_FIELDS` are in the files of all,
-    `SWITCHES` in no file: the module of a family sets them.
+    All families are one encoder with these fields. Those of `models.head.COMMON_FIELDS` are in the
+    files of all; of the others some are in the files of a family, and its module sets the rest.
 
     Attributes:
         vocab_size: V, number of token ids.

@@ -8,7 +8,7 @@ import dataclasses
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -17,7 +17,6 @@ import bert_jax.models.heads
 from bert_jax.models.character_cnn import CharacterOptions
 from bert_jax.models.comparison import Comparison
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.config_keys import COMMON_FIELDS, SWITCHES
 from bert_jax.models.execution import Execution
 from bert_jax.models.head_options import HeadOptions
 from bert_jax.models.image_options import ImageOptions
@@ -29,6 +28,15 @@ _ENCODER_OPTIONS: tuple[type[HeadOptions], ...] = (
     ImageOptions,
     ProjectedLSTMOptions,
 )
+
+COMMON_FIELDS = (
+    *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
+    *("intermediate_size", "hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob"),
+    *("max_position_embeddings", "type_vocab_size", "initializer_range", "layer_norm_eps"),
+    *("pad_token_id", "tie_word_embeddings", "classifier_dropout", "num_labels"),
+    *("layer_mix", "qa_head", "use_crf"),
+)
+"""The keys of `config.json` in all families; each has others, its `optional_fields`."""
 
 ParameterAxes = tuple[tuple[str, tuple[str | None, ...]], ...]
 
@@ -143,10 +151,10 @@ def encoder_keys() -> set[str]:
     return {key for kind in _ENCODER_OPTIONS for key in kind.keys}
 
 
-def model_keys() -> list[str]:
-    """The keys of section `model` and of `config.json`: fields of the encoder, options of heads."""
+def model_keys(optional: Collection[str]) -> list[str]:
+    """The `COMMON_FIELDS` and these, among fields of an encoder and options of heads."""
     fields = (field.name for field in dataclasses.fields(EncoderConfig))
-    names = [name for name in (*fields, *option_keys()) if name not in SWITCHES]
+    names = [name for name in (*fields, *option_keys()) if name in (*COMMON_FIELDS, *optional)]
     return sorted(names, key=lambda name: name not in COMMON_FIELDS)
 
 
