@@ -23,7 +23,7 @@ from bert_jax.tasks.base.predictor import (
     check_finite,
     check_head,
 )
-from bert_jax.tasks.base.text_rows import TextPredictor
+from bert_jax.tasks.base.text_rows import TextPredictor, too_long
 from bert_jax.tokenization import Encoding, Tokenizer
 
 # The least numbers of words, and of masks of a text that has several, in a program.
@@ -83,7 +83,7 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
             UserError: the model has no masked-language-model head, or a target is no piece.
         """
         check_head(model, PREDICT.heads, "fill masks")
-        super().__init__(model, options, refuse_long=options.max_length is None)
+        super().__init__(model, options, refusal=None if options.max_length else too_long)
         self._tokenizer = model.tokenizer
         self._mask = model.tokenizer.special_id("mask", "fill_mask")
         chosen = [_target_id(model.tokenizer, target) for target in options.targets]

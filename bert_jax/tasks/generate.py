@@ -107,9 +107,7 @@ class GenerationPredictor(TextPredictor[list[Generation]]):
         if self.start is None and not self._is_causal:
             self.start = start_token(model.config)
         self._bos = defaults.bos_token_id
-        super().__init__(
-            model, options, refuse_long=self._is_causal, too_long=self._too_long_prompt
-        )
+        super().__init__(model, options, refusal=self._too_long if self._is_causal else None)
 
     @property
     def limit(self) -> int:
@@ -119,7 +117,7 @@ class GenerationPredictor(TextPredictor[list[Generation]]):
         most = self.model.config.max_length - self._search.max_new_tokens
         return min(most, self.options.max_length or most)
 
-    def _too_long_prompt(self, length: int, limit: int) -> str:
+    def _too_long(self, length: int, limit: int) -> str:
         problem = f"the prompt has {length} tokens"
         positions, new = self.model.config.max_length, self._search.max_new_tokens
         if limit < positions - new:

@@ -30,7 +30,8 @@ _CHARACTERS_PER_TOKEN = 16
 _LONGEST_WORD = 1000
 
 
-def _too_long(length: int, limit: int) -> str:
+def too_long(length: int, limit: int) -> str:
+    """Why a text of so many tokens is refused."""
     return (
         f"the text has {length} tokens, the model takes {limit}; shorten it, or set the maximum "
         "length to cut it"
@@ -45,19 +46,17 @@ class TextEncoder:
         tokenizer: tokenizer of the model.
         config: architecture of the model.
         limit: maximum number of tokens, see `BatchOptions.limit`.
-        refuse_long: whether a text above the limit is an error; otherwise it is cut.
+        refusal: number of tokens, limit → why a longer text is refused; None: it is cut.
         prepare: changes a text before it is tokenised.
         is_target: whether the texts are single ones that an encoder-decoder writes.
-        too_long: number of tokens, limit → why a text is refused.
     """
 
     tokenizer: Tokenizer
     config: EncoderConfig
     limit: int
-    refuse_long: bool = False
+    refusal: Callable[[int, int], str] | None = None
     prepare: Callable[[Text], Text] = lambda text: text
     is_target: bool = False
-    too_long: Callable[[int, int], str] = _too_long
 
     def __call__(self, texts: Sequence[Any]) -> list[EncodedExample | ExampleError]:
         """The row of each text, or why it has none."""
@@ -68,19 +67,18 @@ class TextEncoder:
             if index not in errors
         }
         encodings = self._encoded(prepared)
-        lengths = {index: len(encoding) for index, encoding in encodings.items()}
-        too_long = {index: length for index, length in lengths.items() if length > self.limit}
-        if self.refuse_long:
+        longer = {index: len(each) for index, each in encodings.items() if len(each) > self.limit}
+        if self.refusal:
             errors |= {
-                index: ExampleError(self.too_long(length, self.limit))
-                for index, length in too_long.items()
+                index: ExampleError(self.refusal(length, self.limit))
+                for index, length in longer.items()
             }
         else:  # only the tokenizer knows where a pair is cut
-            encodings |= self._encoded({index: prepared[index] for index in too_long}, self.limit)
+            encodings |= self._encoded({index: prepared[index] for index in longer}, self.limit)
         return [
             errors.get(index)
             or EncodedExample(
-                [encodings[index]], Notes(cut=index in too_long, empty=not ("".join(text)).strip())
+                [encodings[index]], Notes(cut=index in longer, empty=not ("".join(text)).strip())
             )
             for index, text in enumerate(texts)
         ]
@@ -111,7 +109,7 @@ class TextEncoder:
     def _shortened(self, text: Text) -> Text:
         """A prefix of a very long text that is cut to the same tokens as the whole text."""
         is_short = sum(map(len, texts_of(text))) <= _CHARACTERS_PER_TOKEN * self.limit
-        if is_short or self.refuse_long or self.tokenizer.truncation_side == "left":
+        if is_short or self.refusal or self.tokenizer.truncation_side == "left":
             return text
         if isinstance(text, str):
             return beginning(self.tokenizer, text, self.limit)
@@ -167,15 +165,12 @@ class TextPredictor(Predictor[Text, Prediction]):
         model: Model,
         options: BatchOptions,
         *,
-        refuse_long: bool = False,
+        refusal: Callable[[int, int], str] | None = None,
         prepare: Callable[[Text], Text] = lambda text: text,
-        too_long: Callable[[int, int], str] = _too_long,
     ) -> None:
-        """Takes `refuse_long`, `prepare` and `too_long` of the `TextEncoder`."""
+        """Takes `refusal` and `prepare` of the `TextEncoder`."""
         super().__init__(model, options)
-        self.encode_texts = TextEncoder(
-            *(model.tokenizer, model.config, self.limit, refuse_long, prepare), too_long=too_long
-        )
+        self.encode_texts = TextEncoder(model.tokenizer, model.config, self.limit, refusal, prepare)
 
     def encode(self, examples: Sequence[Text]) -> Sequence[EncodedExample | ExampleError]:
         return self.encode_texts(examples)

@@ -11,7 +11,7 @@ from bert_jax.data.examples import Example
 from bert_jax.errors import UserError
 from bert_jax.tasks.base.labelled_task import encode_in_chunks
 from bert_jax.tasks.base.predictor import ExampleError, Notes
-from bert_jax.tasks.base.text_rows import TextEncoder, beginning
+from bert_jax.tasks.base.text_rows import TextEncoder, beginning, too_long
 from bert_jax.tokenization import BertSwitches, WordPieceTokenizer, train_byte_level_bpe
 from bert_jax.tokenization.sentencepiece_training import train_t5
 
@@ -28,7 +28,7 @@ def test_long_texts_are_cut_and_counted(tokenizer, tiny_config):
 
 
 def test_refused_texts(tokenizer, tiny_config):
-    encode = TextEncoder(tokenizer, tiny_config, 32, refuse_long=True)
+    encode = TextEncoder(tokenizer, tiny_config, 32, refusal=too_long)
     wrong = [None, ("a", 3), ("a", "b", "c")]
     short, long, *errors = encode(["a", "sun " * 99, *wrong])
     assert short.rows[0].tokens == ["[CLS]", "a", "[SEP]"]
