@@ -27,6 +27,7 @@ class Preset(NamedTuple):
 
 
 _DROPOUT = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+_NO_DROPOUT = dict.fromkeys(_DROPOUT, 0.0)
 _ADAM = {
     "optimizer.name": "adamw",
     "optimizer.beta1": 0.9,
@@ -158,12 +159,7 @@ PRESETS: dict[str, Preset] = {
     ),
     # google-research/albert: create_pretraining_data.py, lamb_optimizer.py; models of version 2.
     "albert": Preset(
-        {
-            "hidden_act": "gelu_new",
-            "layer_norm_eps": 1e-12,
-            "hidden_dropout_prob": 0.0,
-            "attention_probs_dropout_prob": 0.0,
-        },
+        {"hidden_act": "gelu_new", "layer_norm_eps": 1e-12, **_NO_DROPOUT},
         {**_ADAM, "optimizer.decay_from": "start"},
         tasks={
             "pretraining": {
@@ -299,8 +295,7 @@ PRESETS: dict[str, Preset] = {
             "has_biases": False,
             "has_norm_biases": False,
             "embedding_dropout": 0.0,
-            "hidden_dropout_prob": 0.0,
-            "attention_probs_dropout_prob": 0.0,
+            **_NO_DROPOUT,
         },
         {
             **_ADAM,
@@ -319,8 +314,7 @@ PRESETS: dict[str, Preset] = {
         hidden_act="gated-gelu",
         tie_word_embeddings=False,
         activation_dropout=0.0,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
+        **_NO_DROPOUT,
     ),
     # stanford-futuredata/ColBERT: colbert/infra/config/settings.py, modeling/tokenization/.
     "colbert": _late_interaction(
