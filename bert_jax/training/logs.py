@@ -50,6 +50,11 @@ class RunLog:
         self._enabled = enabled
         if not enabled:
             return
+        # Not tensorboardX's `SummaryWriter`, which writes in a thread. When a disk is full, that
+        # thread ends with a traceback, and the training waits for it after ten more events.
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import SessionLog
+
         kept = [f"{line}\n" for line, record in _lines(workdir) if record["step"] <= resume_step]
         self._local = Path(tempfile.mkdtemp(prefix="bert-jax-")) if is_remote(workdir) else workdir
         write_atomically(self._local / METRICS, "".join(kept).encode())
@@ -58,7 +63,11 @@ class RunLog:
             raise UserError(f"{events} is not a directory; move it away")
         with self._writing():
             self._file = (self._local / METRICS).open("ab")
-            self._events = _EventFile(events, purge_step=resume_step + 1)
+            events.mkdir(exist_ok=True)
+            # A new file: TensorBoard shows all files of a directory as one, and of older ones no
+            # events from this step on.
+            self._events = EventsWriter(str(events / "events"))
+            self._add_event(resume_step + 1, session_log=SessionLog(status=SessionLog.START))
         self._saved = time.monotonic()
         if resume_step and not self.has(resume_step, RESUMED):
             self.write(resume_step, RESUMED, {})
@@ -71,12 +80,14 @@ class RunLog:
         """
         if not self._enabled:
             return
+        from tensorboardX.summary import scalar
+
         line = json.dumps({"step": step, "split": split, **metrics}) + "\n"
         with self._writing():
             self._file.write(line.encode())
             self._file.flush()
             for name, value in metrics.items():
-                self._events.add_scalar(f"{split}/{name}", value, step)
+                self._add_event(step, summary=scalar(f"{split}/{name}", value))
         if time.monotonic() - self._saved >= SAVE_SECONDS:
             self.save()
 
@@ -124,6 +135,11 @@ class RunLog:
                 raise RetryableError(f"{error}; the metrics are in {self._local}") from error
             shutil.rmtree(self._local)
 
+    def _add_event(self, step: int, **content: Any) -> None:
+        from tensorboardX.proto.event_pb2 import Event
+
+        self._events.write_event(Event(wall_time=time.time(), step=step, **content))
+
     def _flush(self) -> None:
         with self._writing():
             os.fsync(self._file.fileno())
@@ -138,46 +154,6 @@ class RunLog:
                 f"cannot write the metrics in {self._local}: {error.strerror or error}; free space "
                 "and run the same command again"
             ) from error
-
-
-class _EventFile:
-    """A new event file in a directory; TensorBoard shows all files of a directory as one.
-
-    tensorboardX's `SummaryWriter` writes in a thread. When a disk is full, that thread ends with a
-    traceback, and the training waits for it as soon as ten events wait to be written.
-    """
-
-    def __init__(self, directory: Path, *, purge_step: int) -> None:
-        """Creates the file and hides the events of older files from a step on.
-
-        Raises:
-            OSError: it cannot be created.
-        """
-        from tensorboardX.event_file_writer import EventsWriter
-        from tensorboardX.proto.event_pb2 import SessionLog
-
-        directory.mkdir(exist_ok=True)
-        self._writer = EventsWriter(str(directory / "events"))
-        self._add(purge_step, session_log=SessionLog(status=SessionLog.START))
-
-    def add_scalar(self, name: str, value: float, step: int) -> None:
-        """Adds a value; it is on the disk after `flush`."""
-        from tensorboardX.summary import scalar
-
-        self._add(step, summary=scalar(name, value))
-
-    def flush(self) -> None:
-        """Waits until all values are on the disk."""
-        self._writer.flush()
-
-    def close(self) -> None:
-        """Flushes and closes the file."""
-        self._writer.close()
-
-    def _add(self, step: int, **content: Any) -> None:
-        from tensorboardX.proto.event_pb2 import Event
-
-        self._writer.write_event(Event(wall_time=time.time(), step=step, **content))
 
 
 def read_metrics(workdir: Path, split: str) -> list[dict[str, float]]:
