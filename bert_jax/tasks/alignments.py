@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.data.examples import Text
+from bert_jax.data.pipeline import Batch
 from bert_jax.generation.decoder import Generated
 from bert_jax.models.encoder import RequestedOutputs
 from bert_jax.models.encoder_with_head import apply_model, model_inputs
@@ -83,12 +84,10 @@ class AlignmentPredictor(Predictor[Text, Alignment]):
     def encode(self, examples: Sequence[Text]) -> Sequence[EncodedExample | ExampleError]:
         return self._writer.encode(examples)
 
-    def inputs(
-        self, arrays: dict[str, np.ndarray], rows: Mapping[int, Encoding]
-    ) -> dict[str, np.ndarray]:
+    def inputs(self, arrays: Batch, rows: Mapping[int, Encoding]) -> Batch:
         return self._writer.inputs(arrays, rows)
 
-    def warm_up_inputs(self, arrays: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
+    def warm_up_inputs(self, arrays: Batch) -> Iterator[Batch]:
         return self._writer.warm_up_inputs(arrays)
 
     def compute(self, batch: dict[str, jax.Array]) -> _Outputs:

@@ -11,6 +11,7 @@ import numpy as np
 
 from bert_jax.data.examples import Text
 from bert_jax.data.outputs import float32_repr
+from bert_jax.data.pipeline import Batch
 from bert_jax.errors import OptionError, require_at_least
 from bert_jax.models.encoder_with_head import apply_model, model_inputs
 from bert_jax.models.head import heads_with
@@ -104,9 +105,7 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
             f"the text has no {self._tokenizer.id_to_token(self._mask)}: {text!r:.80}"
         )
 
-    def inputs(
-        self, arrays: dict[str, np.ndarray], rows: Mapping[int, Encoding]
-    ) -> dict[str, np.ndarray]:
+    def inputs(self, arrays: Batch, rows: Mapping[int, Encoding]) -> Batch:
         """With `masked_lm_positions`, int32 [B, P], P 1, 8, 16, 32, …; unused ones are 0."""
         masks = {row: _masks(encoding, self._mask) for row, encoding in rows.items()}
         most = max(map(len, masks.values()), default=1)
@@ -116,7 +115,7 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
             positions[row, : len(mask_positions)] = mask_positions
         return {**arrays, "masked_lm_positions": positions}
 
-    def warm_up_inputs(self, arrays: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
+    def warm_up_inputs(self, arrays: Batch) -> Iterator[Batch]:
         """Those of texts with up to 8 masks."""
         for count in (1, _LEAST_MASKS):
             positions = np.zeros((len(arrays["input_ids"]), count), np.int32)

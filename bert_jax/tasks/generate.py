@@ -13,6 +13,7 @@ import numpy as np
 from bert_jax.checkpoints.generation_config import GenerationDefaults, generation_defaults
 from bert_jax.data.examples import Example, Text
 from bert_jax.data.outputs import float32_repr
+from bert_jax.data.pipeline import Batch
 from bert_jax.files.paths import DESCRIPTION
 from bert_jax.generation.decoder import Generated
 from bert_jax.models.head import find_head, heads_with
@@ -149,9 +150,7 @@ class GenerationPredictor(TextPredictor[list[Generation]]):
         token = self.model.tokenizer.id_to_token(self._bos)
         return Encoding([self._bos], [token], [(0, 0)], [None], [0], [1])
 
-    def inputs(
-        self, arrays: dict[str, np.ndarray], rows: Mapping[int, Encoding]
-    ) -> dict[str, np.ndarray]:
+    def inputs(self, arrays: Batch, rows: Mapping[int, Encoding]) -> Batch:
         """With `keys`, uint32 [B, 2], if tokens are sampled."""
         batch = {name: arrays[name].copy() for name in ("input_ids", "attention_mask")}
         keys = np.zeros((len(batch["input_ids"]), 2), np.uint32)
@@ -166,7 +165,7 @@ class GenerationPredictor(TextPredictor[list[Generation]]):
                 array[padding] = array[next(iter(rows))]
         return batch | ({"keys": keys} if self._search.temperature else {})
 
-    def warm_up_inputs(self, arrays: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
+    def warm_up_inputs(self, arrays: Batch) -> Iterator[Batch]:
         arrays["attention_mask"][:, 0] = 1
         yield self.inputs(arrays, {})
 

@@ -118,9 +118,7 @@ class ChoicePredictor(Predictor[Choices, np.ndarray]):
     def encode(self, examples: Sequence[Choices]) -> list[EncodedExample | ExampleError]:
         return self._encode(examples)
 
-    def inputs(
-        self, arrays: dict[str, np.ndarray], rows: Mapping[int, Encoding]
-    ) -> dict[str, np.ndarray]:
+    def inputs(self, arrays: Batch, rows: Mapping[int, Encoding]) -> Batch:
         # Each row is an example of one choice, B1T.
         ids = ("input_ids", "token_type_ids", "attention_mask")
         return arrays | {key: arrays[key][:, None] for key in ids}

@@ -18,6 +18,7 @@ from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.padding import pad
+from bert_jax.data.pipeline import Batch
 from bert_jax.errors import NotFiniteError, OptionError, UserError, require_at_least
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import cast_layer_kernels
@@ -273,13 +274,11 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
 
         return RequestEncoder(encode, self.text_limit)
 
-    def pad(self, rows: Mapping[int, Any], count: int, length: int) -> dict[str, np.ndarray]:
+    def pad(self, rows: Mapping[int, Any], count: int, length: int) -> Batch:
         """The arrays of a batch of some rows and padding; B is the count, T the length."""
         return pad(rows, count, length, self.model.tokenizer)
 
-    def inputs(
-        self, arrays: dict[str, np.ndarray], rows: Mapping[int, Encoding]
-    ) -> dict[str, np.ndarray]:
+    def inputs(self, arrays: Batch, rows: Mapping[int, Encoding]) -> Batch:
         """The arrays that `compute` takes.
 
         Args:
@@ -289,7 +288,7 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
         """
         return arrays
 
-    def warm_up_inputs(self, arrays: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
+    def warm_up_inputs(self, arrays: Batch) -> Iterator[Batch]:
         """The inputs of each program for arrays of padding, which `Engine.compile` compiles."""
         yield self.inputs(arrays, {})
 

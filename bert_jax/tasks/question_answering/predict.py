@@ -16,6 +16,7 @@ import numpy as np
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Example, Examples, Question, each_example
 from bert_jax.data.outputs import Layout, float32_repr
+from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.squad import (
     ANSWERS,
     SQUAD,
@@ -188,9 +189,7 @@ class SpanPredictor(Predictor[Question, SpanPrediction]):
         encode = functools.partial(_encode, windows, request)
         return RequestEncoder(encode, windows.question_limit)
 
-    def inputs(
-        self, arrays: dict[str, np.ndarray], rows: Mapping[int, Any]
-    ) -> dict[str, np.ndarray]:
+    def inputs(self, arrays: Batch, rows: Mapping[int, Any]) -> Batch:
         """With the joint head, also the ranges that limit its beam, int32 [B, 2]."""
         if not is_joint(self.model.config):
             return arrays
