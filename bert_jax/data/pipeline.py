@@ -10,16 +10,17 @@ from bert_jax.data.tensorflow import import_tensorflow
 
 Batch = dict[str, np.ndarray]
 
+Batches = Generator[Batch, None, None]
+"""Batches in order; it must be closed, which ends the threads that make them."""
+
 # Batches of so few numbers in all are made when they are read: to import TensorFlow takes longer,
 # and steps are timed on accelerators where it is not installed.
 _FEW_NUMBERS = 20_000_000
 
-_open: "weakref.WeakSet[Generator[Batch, None, None]]" = weakref.WeakSet()
+_open: "weakref.WeakSet[Batches]" = weakref.WeakSet()
 
 
-def batches_in_order(
-    make_batch: Callable[[int], Batch], start: int, stop: int
-) -> Generator[Batch, None, None]:
+def batches_in_order(make_batch: Callable[[int], Batch], start: int, stop: int) -> Batches:
     """Yields `make_batch(start)`, …, `make_batch(stop - 1)`, made ahead of time unless few.
 
     Args:
@@ -32,9 +33,7 @@ def batches_in_order(
     return batches
 
 
-def _batches(
-    make_batch: Callable[[int], Batch], start: int, stop: int
-) -> Generator[Batch, None, None]:
+def _batches(make_batch: Callable[[int], Batch], start: int, stop: int) -> Batches:
     if stop <= start:
         return
     example = make_batch(start)

@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.pipeline import Batch
+from bert_jax.data.pipeline import Batch, Batches
 from bert_jax.distillation import losses
 from bert_jax.distillation.options import SCORE_PARTS, DistillationOptions
 from bert_jax.distillation.teacher import Teacher
@@ -257,9 +257,7 @@ class DistilledTask(Task):
     def fingerprints(self) -> dict[str, str]:
         return {**self.task.fingerprints(), "teacher": self.teacher.fingerprint}
 
-    def train_batches(
-        self, start: int, stop: int, *, host: int, hosts: int
-    ) -> Generator[Batch, None, None]:
+    def train_batches(self, start: int, stop: int, *, host: int, hosts: int) -> Batches:
         rows = self._rows
         with contextlib.closing(rows.train_batches(start, stop, host=host, hosts=hosts)) as batches:
             for number, batch in enumerate(batches, start):

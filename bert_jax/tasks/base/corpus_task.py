@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import functools
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Generic, TypeVar
 
 import flax.linen as nn
@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.pipeline import Batch, batches_in_order
+from bert_jax.data.pipeline import Batch, Batches, batches_in_order
 from bert_jax.data.pretraining.corpus import CorpusSplit
 from bert_jax.data.pretraining.examples import CorpusExamples
 from bert_jax.data.pretraining.packing import PackedBatches
@@ -91,9 +91,7 @@ class CorpusTask(Task, Generic[Data, Examples]):
             for prefix, corpus in self._corpora.items()
         }
 
-    def train_batches(
-        self, start: int, stop: int, *, host: int, hosts: int
-    ) -> Generator[Batch, None, None]:
+    def train_batches(self, start: int, stop: int, *, host: int, hosts: int) -> Batches:
         train = self._config.train
         for steps, size in train.batch_sizes(start, stop):
             # Batch n of the run begins with example n · global_batch_size, whatever its size.
@@ -109,7 +107,7 @@ class CorpusTask(Task, Generic[Data, Examples]):
 
     def evaluation_batches(
         self, *, host: int, hosts: int, divisor: int = 1, examples: CorpusExamples | None = None
-    ) -> Generator[Batch, None, None]:
+    ) -> Batches:
         """This host's rows of the batches of an evaluation, the same examples every time.
 
         Args:

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import itertools
 import operator
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 import flax.linen as nn
@@ -16,7 +16,7 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Example, digest_of
 from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.padding import Sequences
-from bert_jax.data.pipeline import Batch
+from bert_jax.data.pipeline import Batch, Batches
 from bert_jax.data.row_packing import RowPacker
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.base.labelled_options import LabelledOptions, config_keys
@@ -298,9 +298,7 @@ class LabelledTask(Task, Generic[Input]):
         by_name = {"train": self.splits.train, **{each.name: each.examples for each in sets}}
         return {name: digest_of(examples) for name, examples in by_name.items()}
 
-    def train_batches(
-        self, start: int, stop: int, *, host: int, hosts: int
-    ) -> Generator[Batch, None, None]:
+    def train_batches(self, start: int, stop: int, *, host: int, hosts: int) -> Batches:
         # Padding tokenised rows takes microseconds: nothing is made ahead.
         return (self.batches.batch(number, host=host, hosts=hosts) for number in range(start, stop))
 

@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import functools
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.data.examples import Example
-from bert_jax.data.pipeline import Batch
+from bert_jax.data.pipeline import Batch, Batches
 from bert_jax.metrics import baseline_warning
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder_with_head import apply_model, model_inputs
@@ -208,9 +208,7 @@ class Task(abc.ABC):
         """Digests of the content of all data, by file set; a run continues only with the same."""
 
     @abc.abstractmethod
-    def train_batches(
-        self, start: int, stop: int, *, host: int, hosts: int
-    ) -> Generator[Batch, None, None]:
+    def train_batches(self, start: int, stop: int, *, host: int, hosts: int) -> Batches:
         """This host's rows of the global batches `start` … `stop - 1`.
 
         Args:

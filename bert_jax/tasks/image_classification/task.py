@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -16,7 +16,7 @@ from bert_jax.data.images.batches import TrainingImages
 from bert_jax.data.images.options import ImageFileOptions
 from bert_jax.data.images.reading import read_images
 from bert_jax.data.padding import Sequences
-from bert_jax.data.pipeline import Batch, batches_in_order
+from bert_jax.data.pipeline import Batch, Batches, batches_in_order
 from bert_jax.errors import OptionError, UserError, require_between, require_one_of
 from bert_jax.tasks.base.distillable import Distillable
 from bert_jax.tasks.base.image_rows import image_processor, image_size
@@ -180,9 +180,7 @@ class ImageClassificationTask(LabelledTask[ImageFile], Distillable):
             "attention_mask": mask,
         }
 
-    def train_batches(
-        self, start: int, stop: int, *, host: int, hosts: int
-    ) -> Generator[Batch, None, None]:
+    def train_batches(self, start: int, stop: int, *, host: int, hosts: int) -> Batches:
         batches = self.batches
 
         def batch(number: int) -> Batch:

@@ -8,7 +8,7 @@ the step.
 
 import dataclasses
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.data.pipeline import Batch
+from bert_jax.data.pipeline import Batches
 from bert_jax.models.dual_encoder import RankedVectors
 from bert_jax.models.execution import Execution
 from bert_jax.models.heads.sparse_vectors import SparseEncoder
@@ -106,9 +106,7 @@ class SparseRetrievalTask(RetrievalTask):
         words = {"query_words": query, "document_words": document.sum(axis=1) / documents.clip(1)}
         return {**sums, "": sums[""] | weighted_sums(batch["weights"], words)}
 
-    def train_batches(
-        self, start: int, stop: int, *, host: int, hosts: int
-    ) -> Generator[Batch, None, None]:
+    def train_batches(self, start: int, stop: int, *, host: int, hosts: int) -> Batches:
         batches = super().train_batches(start, stop, host=host, hosts=hosts)
         for number, batch in enumerate(batches, start):
             yield batch | {SHARE: np.full(len(batch["weights"]), self._share(number), np.float32)}
