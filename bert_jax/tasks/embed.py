@@ -76,11 +76,6 @@ class TextPreparation:
     prompt: str
     tokenizer: Tokenizer
 
-    @classmethod
-    def for_side(cls, vectors: StoredVectors, side: str, tokenizer: Tokenizer) -> "TextPreparation":
-        """With the prompt of one of `SIDES`."""
-        return cls(vectors, vectors.prompt(vectors.prompt_name(side)), tokenizer)
-
     def __call__(self, text: Text) -> Text:
         if isinstance(text, str):
             return self._lower(self.prompt + text)

@@ -58,7 +58,8 @@ class Interaction(abc.ABC):
     def prepare(self, side: str) -> TextPreparation:
         """What is done to a text, of one of `SIDES`, before it is tokenised: its prompt."""
         vectors = self.description.stored_vectors or self.description.vectors
-        return TextPreparation.for_side(vectors, side, self.tokenizer)
+        prompt = vectors.prompt(vectors.prompt_name(side))
+        return TextPreparation(vectors, prompt, self.tokenizer)
 
     def arrays(self, side: str, rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The arrays of a batch that the module takes, from padded rows of a side.
