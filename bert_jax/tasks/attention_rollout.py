@@ -107,10 +107,9 @@ def _rollout(params: Any, batch: dict[str, jax.Array], *, encoder: Encoder) -> j
 
 def _page(options: PredictOptions) -> Sequence[OutputFile[Any, Any]]:
     """A page with pictures of all images."""
-    file: OutputFile[Any, Any] = OutputFile(
-        lambda _, result: result.picture().element(), image_weights_page().layout
-    )
-    return without_columns(file)(options)
+    return without_columns(
+        OutputFile(lambda _, result: result.picture().element(), image_weights_page().layout)
+    )(options)
 
 
 PREDICT = PredictSpec(
