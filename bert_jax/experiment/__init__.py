@@ -261,9 +261,13 @@ class Experiment:
                 "work", "finetune", "it needs the config of a labelled task, or --work train"
             )
         here = dataclasses.replace(self, with_data=spec.has_data(self.sections.task.data))
-        execution = here.model_init.execution
-        work = Workload(here.task, execution, here.optimizer, here.options, here.mesh)
-        return time_work(options, work)
+        return time_work(options, here.workload)
+
+    @property
+    def workload(self) -> Workload:
+        """The input of `time_work`."""
+        execution = self.model_init.execution
+        return Workload(self.task, execution, self.optimizer, self.options, self.mesh)
 
     def _checked_task(self, init: ModelInit) -> Task:
         task = self.sections.spec.create(self.sections.task, init)
