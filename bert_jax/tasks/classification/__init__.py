@@ -2,5 +2,3 @@
 
 from bert_jax.tasks.classification.predict import PREDICT
 from bert_jax.tasks.classification.task import TRAIN
-
-__all__ = ["PREDICT", "TRAIN"]

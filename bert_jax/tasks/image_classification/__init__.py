@@ -2,5 +2,3 @@
 
 from bert_jax.tasks.image_classification.predict import PREDICT
 from bert_jax.tasks.image_classification.task import TRAIN
-
-__all__ = ["PREDICT", "TRAIN"]

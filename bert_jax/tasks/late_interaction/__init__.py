@@ -5,5 +5,3 @@ presets "colbert", "hofstaetter" and "pylate" set the keys in which the implemen
 """
 
 from bert_jax.tasks.late_interaction.task import TRAIN
-
-__all__ = ["TRAIN"]

@@ -2,5 +2,3 @@
 
 from bert_jax.tasks.question_answering.predict import PREDICT
 from bert_jax.tasks.question_answering.task import TRAIN
-
-__all__ = ["PREDICT", "TRAIN"]

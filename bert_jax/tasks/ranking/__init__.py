@@ -1,5 +1,3 @@
 """Re-ranking: a cross-encoder scores the documents of a query."""
 
 from bert_jax.tasks.ranking.task import TRAIN
-
-__all__ = ["TRAIN"]

@@ -2,5 +2,3 @@
 
 from bert_jax.tasks.similarity.predict import PREDICT
 from bert_jax.tasks.similarity.task import TRAIN
-
-__all__ = ["PREDICT", "TRAIN"]

@@ -2,5 +2,3 @@
 
 from bert_jax.tasks.tagging.predict import PREDICT
 from bert_jax.tasks.tagging.task import TRAIN
-
-__all__ = ["PREDICT", "TRAIN"]
