@@ -179,14 +179,18 @@ class SpanPredictor(Predictor[Question, SpanPrediction]):
     def encoder(self, request: AnswerPredictOptions) -> RequestEncoder:
         length = request.max_length or self.limit
         require_between("max_length", length, 1, self.limit)
-        windows = PassageWindows(
-            self.model.tokenizer,
-            length,
-            request.window_step,
-            request.question_length,
-            self.most_tokens,
-        )
-        encode = functools.partial(_encode, windows, request)
+        how = length, request.window_step, request.question_length, self.most_tokens
+        windows = PassageWindows(self.model.tokenizer, *how)
+
+        def encoded(pairs: list[tuple[str, str]]) -> Iterator[EncodedExample]:
+            for pair, rows in zip(pairs, windows(pairs), strict=True):
+                notes = Notes(cut=rows[0].is_cut, empty=not all(map(str.strip, pair)))
+                yield EncodedExample(rows, notes, request)
+
+        def encode(examples: Sequence[Question]) -> list[EncodedExample | ExampleError]:
+            pairs = ((example.question, example.passage) for example in examples)
+            return map_valid((text_error(*pair) or pair for pair in pairs), encoded)
+
         return RequestEncoder(encode, windows.question_limit)
 
     def inputs(self, arrays: Batch, rows: Mapping[int, Any]) -> Batch:
@@ -213,24 +217,12 @@ class SpanPredictor(Predictor[Question, SpanPrediction]):
         request: Any = encoded.request
         count = max(request.top_k, request.n_best)
         spans = best_spans(example.passage, encoded.rows, outputs, count, self._answer_length)
-        threshold = request.null_threshold
-        threshold = self._stored_threshold if threshold is None else threshold
+        if (threshold := request.null_threshold) is None:
+            threshold = self._stored_threshold
         return dataclasses.replace(spans, null_threshold=threshold, top_k=request.top_k)
 
     def characters(self, example: Question) -> int:
         return super().characters((example.question, example.passage))
-
-
-def _encode(
-    windows: PassageWindows, request: AnswerPredictOptions, examples: Sequence[Question]
-) -> list[EncodedExample | ExampleError]:
-    def encode(pairs: list[tuple[str, str]]) -> Iterator[EncodedExample]:
-        for pair, rows in zip(pairs, windows(pairs), strict=True):
-            notes = Notes(cut=rows[0].is_cut, empty=not all(map(str.strip, pair)))
-            yield EncodedExample(rows, notes, request)
-
-    pairs = [(example.question, example.passage) for example in examples]
-    return map_valid((text_error(*pair) or pair for pair in pairs), encode)
 
 
 @functools.partial(jax.jit, static_argnames=("module", "answer_length"))
