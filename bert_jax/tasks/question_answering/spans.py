@@ -124,22 +124,14 @@ def _has_text(example: Example[Question]) -> bool:
     return bool(example.input.question.strip() and example.input.passage.strip())
 
 
-class _AnswerTokens(NamedTuple):
-    """The tokens of an answer in the passage.
+def _answer_tokens(
+    example: Example[Question], window: PassageWindow
+) -> tuple[tuple[int, int] | None, bool, bool]:
+    """The first and the last token in the passage of the first answer that has any; None: none has.
 
-    Attributes:
-        tokens: the first and the last; None: there is no answer.
-        is_moved: whether the file says another position.
-        is_repeated: whether the file says no position, and the answer is there again.
+    Then, whether the file says another position; and whether it says none, and the answer is there
+    again.
     """
-
-    tokens: tuple[int, int] | None
-    is_moved: bool = False
-    is_repeated: bool = False
-
-
-def _answer_tokens(example: Example[Question], window: PassageWindow) -> _AnswerTokens:
-    """The tokens of the first answer that has any."""
     passage = example.input.passage
     for answer in example.label or ():
         span = find_answer(passage, answer)
@@ -147,8 +139,8 @@ def _answer_tokens(example: Example[Question], window: PassageWindow) -> _Answer
         if span and tokens:
             is_open = answer.start < 0
             again = is_open and passage.find(passage[span.start : span.stop], span.start + 1) >= 0
-            return _AnswerTokens(tokens, not (span.is_stated or is_open), again)
-    return _AnswerTokens(None)
+            return tokens, not (span.is_stated or is_open), again
+    return None, False, False
 
 
 class _SpanScores(NamedTuple):
