@@ -25,7 +25,7 @@ from bert_jax.process import say
 from bert_jax.sharding.hosts import fetch, is_main_host, same_on_all_hosts
 from bert_jax.sharding.mesh import batch_parts, explain_out_of_memory, programs_may_overlap
 from bert_jax.sharding.rules import on_mesh
-from bert_jax.tasks.base.predictor import EncodedExample, ExampleError, Notes, Predictor
+from bert_jax.tasks.base.predictor import EncodedExample, EncodingCounts, ExampleError, Predictor
 from bert_jax.tasks.base.text_rows import map_valid
 
 Example = TypeVar("Example")
@@ -71,13 +71,13 @@ class Chunk(Generic[Example, Prediction]):
         examples: the examples.
         predictions: for each example its prediction, or why it has none.
         is_full: whether further examples do not belong to it.
-        notes: the sums of the notes of all examples.
+        counts: the sums of the counts of all examples.
     """
 
     examples: Sequence[Example]
     predictions: list[Prediction | ExampleError]
     is_full: bool
-    notes: Notes
+    counts: EncodingCounts
 
     @property
     def pairs(self) -> Iterable[tuple[Example, Prediction]]:
@@ -145,11 +145,11 @@ class _Computation(Generic[Example, Prediction]):
             return None
         decoded = [self._decoded.get(index, each) for index, each in enumerate(self.encoded)]
         predictions = map_valid(decoded, self._predictor.predictions)
-        notes = Notes.total([each.notes for each in self._valid.values()])
+        counts = EncodingCounts.total([each.counts for each in self._valid.values()])
         if most := self._predictor.trained_length:
             rows = (row for each in self._valid.values() for row in each.rows)
-            notes = dataclasses.replace(notes, longer=sum(len(row) > most for row in rows))
-        return Chunk(self._examples, predictions, self._is_full, notes)
+            counts = dataclasses.replace(counts, longer=sum(len(row) > most for row in rows))
+        return Chunk(self._examples, predictions, self._is_full, counts)
 
 
 class Engine(Generic[Example, Prediction]):
@@ -240,7 +240,7 @@ class Engine(Generic[Example, Prediction]):
             NotFiniteError: with `strict`, an output is not finite.
             OptionError: a device ran out of memory.
         """
-        notes = Notes(texts=0)
+        counts = EncodingCounts(texts=0)
         with self._explained_memory():
             for step in _begun_ahead(self._begin(examples, strict, cache), self._batches_ahead):
                 if step.batch is not None:
@@ -251,10 +251,10 @@ class Engine(Generic[Example, Prediction]):
                 if strict and step.chunk.error:
                     raise step.chunk.error
                 if chunk := step.chunk.result():
-                    notes = Notes.total([notes, chunk.notes])
+                    counts = EncodingCounts.total([counts, chunk.counts])
                     yield chunk
         if report and is_main_host():
-            say(*self.predictor.report(notes))
+            say(*self.predictor.report(counts))
 
     def batches(
         self, encoded: Sequence[EncodedExample | ExampleError], *, in_shapes: bool = False

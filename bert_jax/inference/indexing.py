@@ -19,7 +19,7 @@ from bert_jax.search import vector_writing
 from bert_jax.search.vector_files import Contents
 from bert_jax.search.vector_writing import Block
 from bert_jax.sharding.hosts import is_main_host
-from bert_jax.tasks.base.predictor import ExampleError, Notes, not_one_string
+from bert_jax.tasks.base.predictor import EncodingCounts, ExampleError, not_one_string
 from bert_jax.tasks.token_vectors import TokenVectorsPredictor
 from bert_jax.tokenization.encoding import half_surrogate
 
@@ -183,7 +183,7 @@ class _Embedding:
         self._engine: Engine[Any, Any] = Engine(predictor)
         self._kind, self._width = kind_of(settings), settings["width"]
         self._advance, self._done = advance, 0
-        self._notes = Notes(texts=0)
+        self._counts = EncodingCounts(texts=0)
 
     def __call__(self, block: Block) -> Any:
         """The vectors of a block, see `VectorFiles.vectors`."""
@@ -195,7 +195,7 @@ class _Embedding:
         try:
             chunks = self._engine.run(block.texts, strict=True, advance=self._advance)
             for chunk in chunks:
-                self._notes = Notes.total([self._notes, chunk.notes])
+                self._counts = EncodingCounts.total([self._counts, chunk.counts])
                 vectors += [vector for _, vector in chunk.pairs]
         except ExampleError as error:
             name = block.ids[error.index or 0]
@@ -204,4 +204,4 @@ class _Embedding:
 
     def report(self) -> Iterable[str]:
         """Lines on texts that were cut."""
-        return self._engine.predictor.report(self._notes)
+        return self._engine.predictor.report(self._counts)

@@ -13,7 +13,13 @@ from bert_jax.inference.engine import Advance, Chunk, Engine
 from bert_jax.models.vectors import SIDES
 from bert_jax.process import say
 from bert_jax.sharding.hosts import is_main_host
-from bert_jax.tasks.base.predictor import ExampleError, Model, Notes, Predictor, not_one_string
+from bert_jax.tasks.base.predictor import (
+    EncodingCounts,
+    ExampleError,
+    Model,
+    Predictor,
+    not_one_string,
+)
 from bert_jax.tasks.base.vector_kinds import TextKind, VectorKind, check_makes_vectors, vector_kind
 from bert_jax.tasks.ranking.predict import (
     RERANK,
@@ -105,26 +111,26 @@ def _vector_chunks(
     advance: Advance,
 ) -> Iterator[Chunk[Candidates, np.ndarray]]:
     """Chunks of some queries; a document of several queries of a chunk is computed once."""
-    start, query_notes, notes = 0, Notes(texts=0), Notes(texts=0)
+    start, all_queries, all_documents = 0, EncodingCounts(texts=0), EncodingCounts(texts=0)
     for chosen in _by_documents(examples):
         for number, example in enumerate(chosen, start):
             if error := candidates_error(example):
                 raise ExampleError(error.message, number)
         queries, query_counts = _predictions(query_predictor, [example.query for example in chosen])
         texts = dict.fromkeys(text for example in chosen for text in example.documents)
-        vectors, counts = _predictions(document_predictor, [*texts])
+        vectors, document_counts = _predictions(document_predictor, [*texts])
         by_text = dict(zip(texts, vectors, strict=True))
         scores: list[np.ndarray | ExampleError] = [
             kind.similarities([query], [by_text[text] for text in example.documents])[0]
             for query, example in zip(queries, chosen, strict=True)
         ]
         advance(len(chosen))
-        query_notes = Notes.total([query_notes, query_counts])
-        notes = Notes.total([notes, counts])
-        yield Chunk(chosen, scores, is_full=True, notes=counts)
+        all_queries = EncodingCounts.total([all_queries, query_counts])
+        all_documents = EncodingCounts.total([all_documents, document_counts])
+        yield Chunk(chosen, scores, is_full=True, counts=document_counts)
         start += len(chosen)
     if is_main_host():
-        say(*query_predictor.report(query_notes), *document_predictor.report(notes))
+        say(*query_predictor.report(all_queries), *document_predictor.report(all_documents))
 
 
 def _by_documents(examples: Iterable[Candidates]) -> Iterator[list[Candidates]]:
@@ -141,7 +147,9 @@ def _by_documents(examples: Iterable[Candidates]) -> Iterator[list[Candidates]]:
         yield chosen
 
 
-def _predictions(predictor: Predictor[Any, Any], texts: Sequence[Any]) -> tuple[list[Any], Notes]:
+def _predictions(
+    predictor: Predictor[Any, Any], texts: Sequence[Any]
+) -> tuple[list[Any], EncodingCounts]:
     chunks = list(Engine(predictor).run(texts, strict=True))
     made = [prediction for chunk in chunks for _, prediction in chunk.pairs]
-    return made, Notes.total(chunk.notes for chunk in chunks)
+    return made, EncodingCounts.total(chunk.counts for chunk in chunks)

@@ -150,7 +150,7 @@ class Service:
             valid = self._checked(encoded, engine, field, places, limit)
             future = self._queue.submit(engine.predict_encoded, examples, valid)
         tokens = sum(len(row) for each in valid for row in each.rows)
-        cut = sum(each.notes.cut for each in valid)
+        cut = sum(each.counts.cut for each in valid)
         self.metrics.tokens.inc(tokens)
         self.metrics.cut.inc(cut)
         try:
@@ -194,7 +194,7 @@ class Service:
             name = _name(index, field, places)
             if isinstance(each, ExampleError):
                 raise unprocessable(f"{name}: {each.message}", name)
-            if each.notes.cut and text_limit is not None:
+            if each.counts.cut and text_limit is not None:
                 rule = "shorten it, or set truncate to true"
                 raise too_large(f"{name}: the text has more than {text_limit} tokens; {rule}", name)
             valid.append(each)

@@ -140,7 +140,7 @@ class GenerationPredictor(TextPredictor[list[Generation]]):
                 key = tuple(row.ids)
                 row = _Prompt(**vars(row), repetition=seen[key])
                 seen[key] += 1
-            encoded.append(EncodedExample([row], each.notes) if isinstance(row, Encoding) else row)
+            encoded.append(EncodedExample([row], each.counts) if isinstance(row, Encoding) else row)
         return encoded
 
     def _empty_prompt(self) -> Encoding | ExampleError:
@@ -180,7 +180,7 @@ class GenerationPredictor(TextPredictor[list[Generation]]):
         self, example: Text, encoded: EncodedExample, outputs: list[Any]
     ) -> list[Generation]:
         # An encoder-decoder writes some text for the end token alone.
-        if encoded.notes.empty and not self._is_causal:
+        if encoded.counts.empty and not self._is_causal:
             return [Generation("", [], 0.0)]
         return self.decode_row(encoded.rows[0], outputs[0])
 

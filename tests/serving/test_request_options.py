@@ -55,7 +55,7 @@ def test_answers(models):
         ({"window_step": 2, "question_length": 1, "null_threshold": -1e9},),
     )
     assert [max(map(len, each.rows)) <= 12 for each in encoded] == [False, True, False]
-    assert encoded[2].notes.cut == 1
+    assert encoded[2].counts.cut == 1
     assert [len(each.answers()) for each in predictions] == [3, 1, 1]
     assert [each.answers()[0].text == "" for each in predictions] == [False, False, True]
 

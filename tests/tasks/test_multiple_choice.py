@@ -13,7 +13,7 @@ from bert_jax.data.examples import Choices
 from bert_jax.errors import UserError
 from bert_jax.inference.engine import predict_examples
 from bert_jax.tasks.base.model_init import heads_to_reinitialize
-from bert_jax.tasks.base.predictor import BatchOptions, ExampleError, Notes
+from bert_jax.tasks.base.predictor import BatchOptions, EncodingCounts, ExampleError
 from bert_jax.tasks.multiple_choice import ChoiceEncoder, ChoicePredictor, best_choice
 
 
@@ -55,7 +55,7 @@ def test_a_long_prompt_is_cut_and_the_choice_stays(tokenizer, chooser):
     assert " ".join(first.tokens) == "[CLS] the cat the cat the [SEP] sang . [SEP]"
     # What is longer than half of the room is cut, too.
     assert " ".join(second.tokens) == "[CLS] the cat the cat [SEP] the dog ran [SEP]"
-    assert encoded.notes == Notes(texts=2, cut=2)
+    assert encoded.counts == EncodingCounts(texts=2, cut=2)
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from bert_jax.metrics.similarity import units
 from bert_jax.serving.endpoints import Endpoint, Reply, RequestForm
 from bert_jax.serving.errors import check_not_empty, unprocessable
 from bert_jax.serving.service import Service
-from bert_jax.tasks.base.predictor import EncodedExample, Notes, RequestEncoder
+from bert_jax.tasks.base.predictor import EncodedExample, EncodingCounts, RequestEncoder
 from bert_jax.tasks.embed import EmbeddingPredictor
 from bert_jax.tokenization import Tokenizer
 from bert_jax.tokenization.encoding import TEXTS, TRUNCATIONS, Pieces, cut
@@ -122,7 +122,7 @@ def _rows_of_ids(predictor: EmbeddingPredictor, lists: Sequence[TokenIds]) -> li
         tokens = [tokenizer.id_to_token(each) for each in ids]
         pieces = Pieces(ids, tokens, [(0, 0)] * len(ids), [None] * len(ids))
         kept = cut((pieces,), limit, TRUNCATIONS[0], tokenizer.truncation_side, number)
-        rows.append(EncodedExample([tokenizer.join(kept)], Notes(cut=len(ids) > limit)))
+        rows.append(EncodedExample([tokenizer.join(kept)], EncodingCounts(cut=len(ids) > limit)))
     return rows
 
 

@@ -20,7 +20,7 @@ from bert_jax.data.pipeline import Batch, Batches
 from bert_jax.data.row_packing import RowPacker
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.base.labelled_options import LabelledOptions, config_keys
-from bert_jax.tasks.base.predictor import EncodedExample, ExampleError, Notes
+from bert_jax.tasks.base.predictor import EncodedExample, EncodingCounts, ExampleError
 from bert_jax.tasks.base.splits import Splits
 from bert_jax.tasks.base.summary import DataSummary, TokenCounts, count_classes, unknown_share
 from bert_jax.tasks.base.task import Evaluator, Task, with_rows
@@ -41,13 +41,13 @@ class TrainingRows:
         sequences: all rows.
         lengths: int64 [n], number of tokens of the longest row of each example.
         make: see `LabelledBatches`.
-        notes: how many texts were cut.
+        counts: how many texts were cut.
     """
 
     sequences: Sequences
     lengths: np.ndarray
     make: Callable[[np.ndarray, int], Batch]
-    notes: Notes = dataclasses.field(default=Notes(texts=0))
+    counts: EncodingCounts = dataclasses.field(default=EncodingCounts(texts=0))
 
 
 def encode_in_chunks(
@@ -78,27 +78,27 @@ def encode_in_chunks(
 
 def sequences_of(
     encoded: Iterable[EncodedExample], tokenizer: Tokenizer
-) -> tuple[Sequences, np.ndarray, Notes]:
+) -> tuple[Sequences, np.ndarray, EncodingCounts]:
     """The rows of n examples, each read once.
 
     Returns:
         All rows; their numbers for each example, int64 [n, K], -1 where it has fewer rows than the
-        one with the most; and the sum of all notes.
+        one with the most; and the sum of all counts.
     """
-    counts: list[int] = []
-    notes = Notes(texts=0)
+    row_counts: list[int] = []
+    counts = EncodingCounts(texts=0)
 
     def rows() -> Iterator[Encoding]:
-        nonlocal notes
+        nonlocal counts
         for example in encoded:
-            counts.append(len(example.rows))
-            notes = Notes.total([notes, example.notes])
+            row_counts.append(len(example.rows))
+            counts = EncodingCounts.total([counts, example.counts])
             yield from example.rows
 
     sequences = Sequences.from_encodings(rows(), tokenizer)
-    ends = np.cumsum(counts)[:, None]
-    numbers = ends - np.array(counts)[:, None] + np.arange(max(counts))  # nK
-    return sequences, np.where(numbers < ends, numbers, -1), notes
+    ends = np.cumsum(row_counts)[:, None]
+    numbers = ends - np.array(row_counts)[:, None] + np.arange(max(row_counts))  # nK
+    return sequences, np.where(numbers < ends, numbers, -1), counts
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
@@ -213,9 +213,9 @@ class LabelledTask(Task, Generic[Input]):
 
     def token_counts(self) -> TokenCounts:
         """The tokens of the training rows."""
-        sequences, notes, limit = self.rows.sequences, self.rows.notes, self.options.length
+        sequences, counts, limit = self.rows.sequences, self.rows.counts, self.options.length
         unknown = unknown_share(sequences.id_counts(), self.tokenizer)
-        cut = {"texts": notes.texts, "cut": notes.cut, "limit": limit}
+        cut = {"texts": counts.texts, "cut": counts.cut, "limit": limit}
         return TokenCounts.from_lengths(sequences.lengths, unknown, **cut)
 
     def duplicates(self) -> dict[str, int]:
@@ -241,10 +241,12 @@ class LabelledTask(Task, Generic[Input]):
             encoded: each of the n training examples, in their order.
             **arrays: [n, …], further keys of the batch, such as labels; weights are 1 by default.
         """
-        sequences, _, notes = sequences_of(encoded, self.tokenizer)
-        return self.single_rows(sequences, notes, **arrays)
+        sequences, _, counts = sequences_of(encoded, self.tokenizer)
+        return self.single_rows(sequences, counts, **arrays)
 
-    def single_rows(self, sequences: Sequences, notes: Notes, **arrays: np.ndarray) -> TrainingRows:
+    def single_rows(
+        self, sequences: Sequences, counts: EncodingCounts, **arrays: np.ndarray
+    ) -> TrainingRows:
         """Rows of examples that have one row each, from their tokens."""
         arrays.setdefault("weights", np.ones(len(sequences.lengths), np.float32))
 
@@ -253,7 +255,7 @@ class LabelledTask(Task, Generic[Input]):
             batch["weights"] = np.where(chosen < 0, np.float32(0), batch["weights"])
             return {**sequences.pad(chosen, length, self.tokenizer), **batch}
 
-        return TrainingRows(sequences, sequences.lengths, make, notes)
+        return TrainingRows(sequences, sequences.lengths, make, counts)
 
     def several_rows_each(
         self, encoded: Iterable[EncodedExample], labels: np.ndarray
@@ -266,7 +268,7 @@ class LabelledTask(Task, Generic[Input]):
             encoded: each of the n training examples, in their order.
             labels: [n, …].
         """
-        sequences, numbers, notes = sequences_of(encoded, self.tokenizer)  # nK
+        sequences, numbers, counts = sequences_of(encoded, self.tokenizer)  # nK
         lengths = np.where(numbers < 0, 0, sequences.lengths[numbers]).max(axis=1)
 
         def make(chosen: np.ndarray, length: int) -> Batch:
@@ -277,7 +279,7 @@ class LabelledTask(Task, Generic[Input]):
                 "weights": (chosen >= 0).astype(np.float32),
             }
 
-        return TrainingRows(sequences, lengths, make, notes)
+        return TrainingRows(sequences, lengths, make, counts)
 
     def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
         """The sum of a batch's `weights`, which are 0 in rows that are padding."""

@@ -148,7 +148,7 @@ class BatchOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class Notes:
+class EncodingCounts:
     """Counts for a report of how examples were encoded.
 
     Attributes:
@@ -164,10 +164,10 @@ class Notes:
     longer: int = 0
 
     @classmethod
-    def total(cls, notes: Iterable["Notes"]) -> "Notes":
+    def total(cls, counts: Iterable["EncodingCounts"]) -> "EncodingCounts":
         """The sums of all counts."""
-        counts = ((each.texts, each.cut, each.empty, each.longer) for each in notes)  # no copies
-        return cls(*map(sum, zip((0, 0, 0, 0), *counts, strict=True)))
+        rows = ((each.texts, each.cut, each.empty, each.longer) for each in counts)  # no copies
+        return cls(*map(sum, zip((0, 0, 0, 0), *rows, strict=True)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,12 +176,12 @@ class EncodedExample:
 
     Attributes:
         rows: one row of tokens or more: windows of a passage, choices of a question.
-        notes: counts for a report.
+        counts: of its texts, for a report.
         request: the options of its request; None: those of the predictor.
     """
 
     rows: Sequence[Any]
-    notes: Notes = dataclasses.field(default=Notes())
+    counts: EncodingCounts = dataclasses.field(default=EncodingCounts())
     request: BatchOptions | None = None
 
 
@@ -216,7 +216,7 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
         batch_work: see `data.prediction_batches.least_work_batches`.
         default_length: default of `options.max_length`, see `BatchOptions.limit`.
         most_tokens: maximum in rows of an example that overlap; None: no limit. A server sets it.
-        unit, empty: the unit of `Notes.texts`; what `Notes.empty` counts.
+        unit, empty: the unit of `EncodingCounts.texts`; what `EncodingCounts.empty` counts.
     """
 
     packs_rows = True
@@ -327,19 +327,20 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
             return len(example)
         return sum(map(len, example)) if is_sequence_of_texts(example) else 0
 
-    def report(self, notes: Notes) -> Iterator[str]:
+    def report(self, counts: EncodingCounts) -> Iterator[str]:
         """Lines that count the texts that were cut or empty, and rows longer than in training."""
-        if notes.cut:
+        if counts.cut:
             yield (
-                f"{notes.cut} of {notes.texts} {self.unit} were longer than {self.text_limit} "
+                f"{counts.cut} of {counts.texts} {self.unit} were longer than {self.text_limit} "
                 "tokens: cut"
             )
-        if notes.empty:
-            yield f"{notes.empty} of {notes.texts} {self.unit} were {self.empty}"
-        if notes.longer:
+        if counts.empty:
+            yield f"{counts.empty} of {counts.texts} {self.unit} were {self.empty}"
+        if counts.longer:
             yield (
                 f"rows with more than the {self.trained_length} tokens of the training: "
-                f"{notes.longer}; the maximum length {self.trained_length} predicts as the training"
+                f"{counts.longer}; the maximum length {self.trained_length} predicts as the "
+                "training"
             )
 
 

@@ -11,9 +11,9 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
     EncodedExample,
+    EncodingCounts,
     ExampleError,
     Model,
-    Notes,
     Predictor,
     is_sequence_of_texts,
 )
@@ -78,7 +78,8 @@ class TextEncoder:
         return [
             errors.get(index)
             or EncodedExample(
-                [encodings[index]], Notes(cut=index in longer, empty=not ("".join(text)).strip())
+                [encodings[index]],
+                EncodingCounts(cut=index in longer, empty=not ("".join(text)).strip()),
             )
             for index, text in enumerate(texts)
         ]
@@ -150,7 +151,7 @@ def _joined(parts: Sequence[EncodedExample | ExampleError]) -> EncodedExample | 
             return part
         encoded.append(part)
     rows = [row for part in encoded for row in part.rows]
-    return EncodedExample(rows, Notes.total(part.notes for part in encoded))
+    return EncodedExample(rows, EncodingCounts.total(part.counts for part in encoded))
 
 
 class TextPredictor(Predictor[Text, Prediction]):

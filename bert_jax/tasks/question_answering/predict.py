@@ -39,9 +39,9 @@ from bert_jax.tasks.base.predict_spec import (
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
     EncodedExample,
+    EncodingCounts,
     ExampleError,
     Model,
-    Notes,
     Predictor,
     RequestEncoder,
     check_head,
@@ -184,8 +184,8 @@ class SpanPredictor(Predictor[Question, SpanPrediction]):
 
         def encoded(pairs: list[tuple[str, str]]) -> Iterator[EncodedExample]:
             for pair, rows in zip(pairs, windows(pairs), strict=True):
-                notes = Notes(cut=rows[0].is_cut, empty=not all(map(str.strip, pair)))
-                yield EncodedExample(rows, notes, request)
+                counts = EncodingCounts(cut=rows[0].is_cut, empty=not all(map(str.strip, pair)))
+                yield EncodedExample(rows, counts, request)
 
         def encode(examples: Sequence[Question]) -> list[EncodedExample | ExampleError]:
             pairs = ((example.question, example.passage) for example in examples)

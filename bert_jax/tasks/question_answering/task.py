@@ -30,7 +30,7 @@ from bert_jax.tasks.base.labelled_options import (
 )
 from bert_jax.tasks.base.labelled_task import LabelledTask, TrainingRows
 from bert_jax.tasks.base.model_init import ModelInit
-from bert_jax.tasks.base.predictor import Notes
+from bert_jax.tasks.base.predictor import EncodingCounts
 from bert_jax.tasks.base.splits import EvalSet, read_splits
 from bert_jax.tasks.base.summary import count_classes
 from bert_jax.tasks.base.task import Sums, weighted_sums
@@ -172,7 +172,7 @@ class QuestionAnsweringTask(LabelledTask[Question], Distillable):
             name: np.append(array, np.zeros_like(array[:1]), axis=0)
             for name, array in arrays.items()
         }
-        return self.single_rows(rows.sequences, Notes(texts=0), **padded)
+        return self.single_rows(rows.sequences, EncodingCounts(texts=0), **padded)
 
     def class_counts(self, examples: Iterable[Example[Question]]) -> dict[str, int]:
         """Questions with and without an answer, where some have none."""

@@ -23,9 +23,9 @@ from bert_jax.tasks.base.predict_spec import InputReader, PredictOptions, Predic
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
     EncodedExample,
+    EncodingCounts,
     ExampleError,
     Model,
-    Notes,
     check_finite,
     check_head,
 )
@@ -89,7 +89,9 @@ class PassageRows:
         texts = iter(self._tokenize([passage[-1] for passage in passages]))
         for question, each in zip(questions, examples, strict=True):
             rows = [self._row(question, next(titles), next(texts)) for _ in each.documents]
-            yield EncodedExample(rows, Notes(texts=len(rows), cut=sum(row.is_cut for row in rows)))
+            yield EncodedExample(
+                rows, EncodingCounts(texts=len(rows), cut=sum(row.is_cut for row in rows))
+            )
 
     def _tokenize(self, texts: list[str]) -> list[Encoding]:
         return self._tokenizer.encode_batch(texts, add_special_tokens=False)

@@ -9,7 +9,7 @@ from bert_jax.data.pair_rows import EncodedPairs
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.heads.text_to_text import start_token
 from bert_jax.tasks.base.labelled_task import encode_in_chunks, sequences_of
-from bert_jax.tasks.base.predictor import Notes
+from bert_jax.tasks.base.predictor import EncodingCounts
 from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tokenization import Tokenizer
 
@@ -17,8 +17,8 @@ from bert_jax.tokenization import Tokenizer
 class PairNotes(NamedTuple):
     """How many texts were cut, of either side."""
 
-    sources: Notes
-    targets: Notes
+    sources: EncodingCounts
+    targets: EncodingCounts
 
 
 @dataclasses.dataclass(frozen=True)

@@ -82,9 +82,9 @@ class TextToTextTask(EncoderDecoderTask, LabelledTask[str]):
 
     def make_rows(self) -> TrainingRows:
         """See `PairRows`; each pair trains on its first target."""
-        pairs, notes = self._pairs
+        pairs, counts = self._pairs
         rows = PairRows(pairs, packed=self.data.packing, seed=self.options.seed)
-        return TrainingRows(pairs.sources, rows.lengths, rows.batch, notes.sources)
+        return TrainingRows(pairs.sources, rows.lengths, rows.batch, counts.sources)
 
     def reading_report(self) -> tuple[str, ...]:
         cut, most = self._pairs[1].targets.cut, self.encode.target_length

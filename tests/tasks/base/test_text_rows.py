@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bert_jax.data.examples import Example
 from bert_jax.errors import UserError
 from bert_jax.tasks.base.labelled_task import encode_in_chunks
-from bert_jax.tasks.base.predictor import ExampleError, Notes
+from bert_jax.tasks.base.predictor import EncodingCounts, ExampleError
 from bert_jax.tasks.base.text_rows import TextEncoder, beginning, too_long
 from bert_jax.tokenization import BertSwitches, WordPieceTokenizer, train_byte_level_bpe
 from bert_jax.tokenization.sentencepiece_training import train_t5
@@ -23,8 +23,10 @@ def test_long_texts_are_cut_and_counted(tokenizer, tiny_config):
     assert [len(tokens) for tokens in rows] == [32, 32, 3, 32, 32]
     assert [rows[3].count(word) for word in ("sun", "sea")] == [15, 14]
     assert rows[0] == ["[CLS]", *["sun"] * 30, "[SEP]"]
-    assert [example.notes for example in encoded] == [Notes(cut=cut) for cut in (1, 0, 0, 1, 1)]
-    assert Notes.total(example.notes for example in encoded) == Notes(5, 3)
+    assert [example.counts for example in encoded] == [
+        EncodingCounts(cut=cut) for cut in (1, 0, 0, 1, 1)
+    ]
+    assert EncodingCounts.total(example.counts for example in encoded) == EncodingCounts(5, 3)
 
 
 def test_refused_texts(tokenizer, tiny_config):
@@ -45,9 +47,9 @@ def test_refused_texts(tokenizer, tiny_config):
 def test_an_example_of_several_texts_has_as_many_rows_or_an_error(tokenizer, tiny_config):
     groups = [["sun", "a sea"], ExampleError("bad"), ["sun", 3], ["sun " * 99]]
     two, bad, three, long = TextEncoder(tokenizer, tiny_config, 32).groups(groups)
-    assert ([len(row) for row in two.rows], two.notes) == ([3, 4], Notes(2))
+    assert ([len(row) for row in two.rows], two.counts) == ([3, 4], EncodingCounts(2))
     assert (bad, str(three)[:9]) == (groups[1], "3 is no t")
-    assert long.notes == Notes(1, 1)
+    assert long.counts == EncodingCounts(1, 1)
 
 
 # Words of one, two and three pieces, unknown and endless ones, Chinese, and what leaves no tokens.
@@ -79,7 +81,7 @@ def test_a_shortened_pair_has_the_same_tokens(
     (encoded,) = TextEncoder(tokenizer, tiny_config, limit)([pair])
     whole = tokenizer.encode_batch([pair[0]], [pair[1]])[0]
     assert encoded.rows == tokenizer.encode_batch([pair[0]], [pair[1]], max_length=limit)
-    assert encoded.notes.cut == (len(whole) > limit)
+    assert encoded.counts.cut == (len(whole) > limit)
 
 
 def test_the_beginning_of_a_long_text(tokenizer):

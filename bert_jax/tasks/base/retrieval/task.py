@@ -27,7 +27,7 @@ from bert_jax.models.vectors import DOCUMENT, QUERY, SIDES
 from bert_jax.options import differing_names
 from bert_jax.tasks.base.labelled_options import labelled_options
 from bert_jax.tasks.base.labelled_task import TrainingRows, encode_in_chunks, sequences_of
-from bert_jax.tasks.base.predictor import Notes
+from bert_jax.tasks.base.predictor import EncodingCounts
 from bert_jax.tasks.base.ranked_task import RankedTask
 from bert_jax.tasks.base.ranking_rows import RankingRows
 from bert_jax.tasks.base.retrieval.evaluator import RankingEvaluator
@@ -171,7 +171,7 @@ class RetrievalTask(RankedTask):
             _check_margin(rows.largest_margin, self.interaction.cosine_remedy)
         queries, query_rows, cut = self._encoded(QUERY, rows, rows.queries)
         self._report = (*self._cut_report(cut), *rows.report)
-        documents, document_rows, notes = self._encoded(DOCUMENT, rows, rows.documents)
+        documents, document_rows, counts = self._encoded(DOCUMENT, rows, rows.documents)
         query_length = bucket_length(int(queries.lengths.max()), self.limit(QUERY))
 
         def make(chosen: np.ndarray, length: int) -> Batch:
@@ -198,9 +198,9 @@ class RetrievalTask(RankedTask):
             return batch if rows.scores is None else batch | {"scores": batch_rows(rows.scores, 0)}
 
         longest = np.where(document_rows < 0, 0, documents.lengths[document_rows]).max(axis=1)
-        return TrainingRows(documents, longest, make, notes)
+        return TrainingRows(documents, longest, make, counts)
 
-    def _cut_report(self, queries: Notes) -> Iterator[str]:
+    def _cut_report(self, queries: EncodingCounts) -> Iterator[str]:
         if queries.cut:
             limit = self.limit(QUERY)
             yield (
@@ -213,7 +213,7 @@ class RetrievalTask(RankedTask):
 
     def _encoded(
         self, side: str, ranking: RankingRows, numbers: np.ndarray
-    ) -> tuple[Sequences, np.ndarray, Notes]:
+    ) -> tuple[Sequences, np.ndarray, EncodingCounts]:
         """The rows of the texts of a side, and the row of each number; -1 stays -1."""
         encode = TextEncoder(
             self.tokenizer,
@@ -225,10 +225,10 @@ class RetrievalTask(RankedTask):
         texts, locations = ranking.texts, ranking.locations
         examples = (Example(texts[number], location=locations[number]) for number in used)
         encoded = encode_in_chunks(encode, examples)
-        sequences, _, notes = sequences_of(encoded, self.tokenizer)
+        sequences, _, counts = sequences_of(encoded, self.tokenizer)
         row_of = np.full(len(texts) + 1, -1)  # the last is for -1
         row_of[used] = np.arange(len(used))
-        return sequences, row_of[numbers], notes
+        return sequences, row_of[numbers], counts
 
     def fingerprints(self) -> dict[str, str]:
         """Also of the collection that sets with judgements search."""
