@@ -30,8 +30,8 @@ from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.base.summary import DataSummary
 from bert_jax.tasks.base.task import (
     ComputedModel,
-    Constants,
     Evaluator,
+    FrozenInputs,
     Sums,
     Task,
     token_mask,
@@ -46,7 +46,7 @@ _SCORES, _ENCODED = "teacher_scores", "teacher_encoded"
 
 
 @dataclasses.dataclass(frozen=True)
-class TeacherOutputs(Constants):
+class TeacherOutputs(FrozenInputs):
     """The parameters of a teacher, and its outputs in every step.
 
     Attributes:
@@ -92,7 +92,7 @@ class DistilledTask(Task):
 
     The loss of a training step has the parts of the task, and "soft", "hard", "cosine", "hidden",
     "attention" and "value_relation" as far as they have a weight. The teacher's scores are in the
-    batch, or `constants` adds them and the outputs of its encoder.
+    batch, or `frozen_inputs` adds them and the outputs of its encoder.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class DistilledTask(Task):
                 rule = "leave it out: all scores of all words of a corpus would take terabytes"
                 raise OptionError("distillation.keep_logits", options.keep_logits, rule)
             self._kept = TeacherScores(reader, teacher, options.keep_logits)
-        self.constants = self._kept or TeacherOutputs(teacher, task, self._outputs(1))
+        self.frozen_inputs = self._kept or TeacherOutputs(teacher, task, self._outputs(1))
 
     # The loss of a training.
 

@@ -27,12 +27,12 @@ from bert_jax.models.parameter_sharding import gathered
 from bert_jax.process import say
 from bert_jax.sharding.hosts import batch_share, fetch, from_all_hosts, is_main_host, to_global
 from bert_jax.sharding.rules import on_mesh
-from bert_jax.tasks.base.task import Constants
+from bert_jax.tasks.base.task import FrozenInputs
 
 _SCORES = "scores.npy"
 
 
-class TeacherScores(Constants):
+class TeacherScores(FrozenInputs):
     """The scores of one teacher for the training examples of one task; no parameters in a step."""
 
     def __init__(self, task: Any, teacher: Teacher, directory: str) -> None:

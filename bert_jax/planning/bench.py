@@ -254,7 +254,7 @@ def training_step(
         abstract=abstract,
         microbatches=microbatches,
         seed=0,
-        constants=task.constants.load(mesh),
+        frozen_params=task.frozen_inputs.load(mesh),
     )
     placed = [to_global(mesh, batch) for batch in batches]
 

@@ -75,8 +75,8 @@ def trace_activations(task: Task, optimizer: Optimizer) -> Activations:
     The compiler may keep fewer, if recomputing them is cheaper. Frozen parameters have no gradient.
     """
 
-    def backward(params: Any, constants: Any, batch: Any) -> Any:
-        outputs = task.constants.outputs(constants, batch)
+    def backward(params: Any, frozen_params: Any, batch: Any) -> Any:
+        outputs = task.frozen_inputs.outputs(frozen_params, batch)
 
         def loss(params: Any) -> jax.Array:
             learning = optimizer.stop_frozen_gradients(params)
@@ -88,7 +88,7 @@ def trace_activations(task: Task, optimizer: Optimizer) -> Activations:
     config, batch = task.description.config, task.batch_shapes()
     # Recurrent layers have 1 of each, and nothing that is split.
     split_axes = {config.intermediate_size, config.num_attention_heads} - {1}
-    state = abstract_params(task.module), task.constants.abstract_params(one_device_mesh())
+    state = abstract_params(task.module), task.frozen_inputs.abstract_params(one_device_mesh())
     few, many = (
         jax.tree.leaves(jax.eval_shape(backward, *state, with_rows(batch, rows)))
         for rows in (_FEW, _MANY)

@@ -64,7 +64,7 @@ class TrainingOnMesh:
         mesh: mesh of the devices.
         name: name of the mesh, as on the command line.
         abstract: shapes and shardings of the state.
-        constants: shapes and shardings of the parameters of `Task.constants`.
+        frozen_params: shapes and shardings of the parameters of `Task.frozen_inputs`.
         batch: shapes of the global batch.
         rows: rows of a micro-batch on one device.
     """
@@ -80,7 +80,7 @@ class TrainingOnMesh:
         self.name = label(MeshShape(**{axis: self.mesh.shape[axis] for axis in AXES}))
         check_batch_size(options.global_batch_size, self.mesh, options.microbatches)
         self.abstract = abstract_state(task, training.optimizer, self.mesh)
-        self.constants = task.constants.abstract_params(self.mesh)
+        self.frozen_params = task.frozen_inputs.abstract_params(self.mesh)
         self.batch = task.batch_shapes()
         rows = next(iter(self.batch.values())).shape[0]
         self.rows = max(1, rows // self._parts)
@@ -114,7 +114,7 @@ class TrainingOnMesh:
         gathered = activations.parameters // shape["tensor"] if shape["fsdp"] > 1 else 0
         copies = 2 if self.training.options.microbatches > 1 else 1
         return Memory(
-            parameters=parameters + device_bytes(self.constants),
+            parameters=parameters + device_bytes(self.frozen_params),
             optimizer=device_bytes(self.abstract.opt_state),
             activations=activations.bytes(self.rows, self.mesh, self.training.options.microbatches),
             temporaries=parameters * copies + gathered,
@@ -142,7 +142,7 @@ class TrainingOnMesh:
 
         The compiler reports only the sum of temporaries: activations are estimated.
         """
-        parameters = device_bytes((self.abstract.params, self.constants))
+        parameters = device_bytes((self.abstract.params, self.frozen_params))
         optimizer = device_bytes(self.abstract.opt_state)
         temporary = analysis.temp_size_in_bytes
         activations = min(self.estimate.activations, temporary)

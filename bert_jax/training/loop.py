@@ -128,7 +128,7 @@ def train(
         abstract=abstract,
         microbatches=options.microbatches,
         seed=seed,
-        constants=task.constants.load(mesh),
+        frozen_params=task.frozen_inputs.load(mesh),
     )
     log = RunLog(workdir, resume_step=resume_step or 0, enabled=is_main_host())
     progress = ProgressBar(start=first_batch, stop=options.steps, enabled=is_main_host())

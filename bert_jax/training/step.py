@@ -100,7 +100,7 @@ def check_memory(task: Task, abstract: TrainState, options: TrainOptions, mesh: 
     A step needs much more; `bert-jax plan` estimates it.
 
     Args:
-        task: the task, which may have `constants`.
+        task: the task, which may have `frozen_inputs`.
         abstract: the state with its sharding, see `abstract_state`.
         options: batch size and micro-batches.
         mesh: devices of the training.
@@ -108,7 +108,7 @@ def check_memory(task: Task, abstract: TrainState, options: TrainOptions, mesh: 
     Raises:
         OptionError: a device has less memory than that.
     """
-    _check_state(abstract, task.constants.abstract_params(mesh))
+    _check_state(abstract, task.frozen_inputs.abstract_params(mesh))
     # Three int32 arrays of the batch, and hidden states of a micro-batch in bfloat16.
     bytes_per_token = 12 + 2 * task.description.config.hidden_size / options.microbatches
     rows = options.global_batch_size / batch_parts(mesh)
@@ -124,10 +124,10 @@ def check_memory(task: Task, abstract: TrainState, options: TrainOptions, mesh: 
         )
 
 
-def _check_state(abstract: TrainState, constants: Any = None) -> None:
-    teachers = "" if constants is None else ", the teacher's parameters"
+def _check_state(abstract: TrainState, frozen_params: Any = None) -> None:
+    teachers = "" if frozen_params is None else ", the teacher's parameters"
     what = f"the parameters{teachers} and the moments of the optimizer"
-    if problem := lack_of_memory((abstract, constants), what):
+    if problem := lack_of_memory((abstract, frozen_params), what):
         rule = "make the model smaller ({model.size}, or width and layers), or set {mesh.fsdp}"
         raise OptionError("mesh.fsdp", None, rule, problem)
 
@@ -141,18 +141,19 @@ class TrainStep:
     """A compiled step: (state, global batch) → (next state, metrics); the state is donated.
 
     Attributes:
-        program: the jitted function of state, constants, batch, dropout seed and learning rate.
+        program: the jitted function of state, frozen_params, batch, dropout seed and learning rate.
         rate_at: learning rate of a step.
         mesh: devices of the step.
         seed: seed of the dropout.
-        constants: parameters of `Task.constants`; or their shapes, to `trace` the program only.
+        frozen_params: parameters of `Task.frozen_inputs`; or their shapes, to `trace` the program
+            only.
     """
 
     program: jax.stages.Wrapped
     rate_at: Callable[[jax.Array], jax.Array]
     mesh: Mesh
     seed: int
-    constants: Any
+    frozen_params: Any
 
     def __call__(
         self, state: TrainState, batch: GlobalBatch
@@ -160,7 +161,7 @@ class TrainStep:
         """Runs a step; returns before it is finished, except where programs must not overlap."""
         rate = self.rate_at(state.step)
         with on_mesh(self.mesh):
-            result = self.program(state, self.constants, batch, np.uint32(self.seed), rate)
+            result = self.program(state, self.frozen_params, batch, np.uint32(self.seed), rate)
             return result if programs_may_overlap(self.mesh) else jax.block_until_ready(result)
 
     def trace(
@@ -169,7 +170,7 @@ class TrainStep:
         """The program of a step for these shapes, to inspect or compile; nothing is computed."""
         seed, rate = (jax.ShapeDtypeStruct((), dtype) for dtype in (jnp.uint32, jnp.float32))
         with on_mesh(self.mesh):
-            return self.program.trace(state, self.constants, dict(batch), seed, rate)
+            return self.program.trace(state, self.frozen_params, dict(batch), seed, rate)
 
 
 def make_train_step(
@@ -180,7 +181,7 @@ def make_train_step(
     abstract: TrainState,
     microbatches: int,
     seed: int,
-    constants: Any = None,
+    frozen_params: Any = None,
 ) -> TrainStep:
     """The jitted step of a training.
 
@@ -199,28 +200,28 @@ def make_train_step(
         microbatches: number of equal parts of the batch, computed one after the other to save
             memory.
         seed: seed of the dropout.
-        constants: `task.constants.load(mesh)`; None: their shapes, for a step that is only
+        frozen_params: `task.frozen_inputs.load(mesh)`; None: their shapes, for a step that is only
             traced.
     """
-    if constants is None:
-        constants = task.constants.abstract_params(mesh)
+    if frozen_params is None:
+        frozen_params = task.frozen_inputs.abstract_params(mesh)
     # Gradients are sharded like the moments: a device that updates a part of the parameters needs
     # the sum over all devices for this part only.
     gradient_shardings = state_shardings(mesh, abstract.params, optimizer.mesh_axes)
     is_cached = task.global_loss and microbatches > 1
 
     def step(
-        state: TrainState, constants: Any, batch: GlobalBatch, seed: jax.Array, rate: jax.Array
+        state: TrainState, frozen_params: Any, batch: GlobalBatch, seed: jax.Array, rate: jax.Array
     ) -> tuple[TrainState, dict[str, jax.Array]]:
         weights = task.loss_weights(batch)
 
         def loss_of(params: Any, rows: GlobalBatch, key: jax.Array) -> tuple[jax.Array, Sums]:
             params = gathered(mesh, optimizer.stop_frozen_gradients(params))
-            fixed = gathered(mesh, constants)
+            fixed = gathered(mesh, frozen_params)
 
             def forward(rows: GlobalBatch) -> Any:
                 return task.forward(
-                    params, rows | task.constants.outputs(fixed, rows), dropout_key=key
+                    params, rows | task.frozen_inputs.outputs(fixed, rows), dropout_key=key
                 )
 
             outputs = _cached(forward, rows, microbatches) if is_cached else forward(rows)
@@ -239,7 +240,7 @@ def make_train_step(
         metrics["learning_rate"] = rate
         return TrainState(state.step + 1, params, opt_state), metrics
 
-    shardings = jax.tree.map(lambda leaf: leaf.sharding, (abstract, constants))
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, (abstract, frozen_params))
     program = jax.jit(
         step,
         in_shardings=(*shardings, batch_sharding(mesh), None, None),
@@ -247,7 +248,7 @@ def make_train_step(
         donate_argnums=0,
     )
     rate_at = jax.jit(lambda step: jnp.asarray(optimizer.schedule(step), jnp.float32))
-    return TrainStep(program, rate_at, mesh, seed, constants)
+    return TrainStep(program, rate_at, mesh, seed, frozen_params)
 
 
 def _cached(forward: Callable[[GlobalBatch], Any], batch: GlobalBatch, parts: int) -> Any:

@@ -49,8 +49,8 @@ def expected_loss(name: str, batch: dict, student, teacher) -> float:
 def loss_sums(task):
     """The function of parameters, batch and the teacher's parameters that a step computes."""
 
-    def compute(params, batch, constants):
-        return task.loss_sums(params, batch | task.constants.outputs(constants, batch))
+    def compute(params, batch, frozen_params):
+        return task.loss_sums(params, batch | task.frozen_inputs.outputs(frozen_params, batch))
 
     return compute
 
@@ -67,18 +67,18 @@ def test_the_loss_of_a_task(experiment_of, teacher_of, name):
     if "labels" in batch and name == "tags":
         batch["labels"][-1] = -1
     params = init_params(task.module, jax.random.key(3))
-    constants = task.constants.load(experiment.mesh)
+    frozen_params = task.frozen_inputs.load(experiment.mesh)
 
     @jax.jit
-    def compute(params, batch, constants):
-        sums = loss_sums(task)(params, batch, constants)
+    def compute(params, batch, frozen_params):
+        sums = loss_sums(task)(params, batch, frozen_params)
         own = task.task.loss_sums(params, batch)
         outputs = task.task.forward(params, batch)
-        of_teacher = apply_model(task.teacher.module, constants, task.inputs(batch))
+        of_teacher = apply_model(task.teacher.module, frozen_params, task.inputs(batch))
         metrics = means(sums, task.loss_weights(batch), task.total_loss)
         return metrics, means(own, task.task.loss_weights(batch)), outputs, of_teacher
 
-    metrics, own, outputs, of_teacher = jax.device_get(compute(params, batch, constants))
+    metrics, own, outputs, of_teacher = jax.device_get(compute(params, batch, frozen_params))
     expected = expected_loss(name, batch, outputs, of_teacher)
     assert expected > 1e-4
     # A divergence of similar scores is a small difference of float32 numbers near 1.
@@ -99,12 +99,12 @@ def test_kept_scores_give_the_same_loss_and_are_computed_once(
         # Rows of all lengths are in the scores' file, and batches of 16 or of 24 tokens.
         experiment = experiment_of(name, {"data.length": 24}, **chosen)
         task = experiment.task
-        constants = task.constants.load(experiment.mesh)
+        frozen_params = task.frozen_inputs.load(experiment.mesh)
         params = jax.jit(lambda key, task=task: init_params(task.module, key))(jax.random.key(3))
         compute = jax.jit(loss_sums(task))
         batches = list(task.train_batches(0, 3, host=0, hosts=1))
         assert {*task.batch_shapes()} == {*batches[0]}
-        result.append([compute(params, batch, constants) for batch in batches])
+        result.append([compute(params, batch, frozen_params) for batch in batches])
     assert capsys.readouterr().err.count("are computed once") == 1
     (file,) = (tmp_path / "kept").glob("*/scores.npy")
     for sums in result[1:]:
@@ -123,8 +123,8 @@ def test_attention_weights_of_other_layers_are_not_computed(experiment_of, teach
     task = experiment.task
     batch = next(task.train_batches(0, 1, host=0, hosts=1))
     params = jax.eval_shape(lambda: init_params(task.module, jax.random.key(3)))
-    constants = task.constants.abstract_params(experiment.mesh)
-    computed = str(jax.make_jaxpr(loss_sums(task))(params, batch, constants))
+    frozen_params = task.frozen_inputs.abstract_params(experiment.mesh)
+    computed = str(jax.make_jaxpr(loss_sums(task))(params, batch, frozen_params))
     (rows, length), heads = batch["input_ids"].shape, task.description.config.num_attention_heads
     assert f"f32[1,{rows},{heads},{length},{length}]" in computed
     assert f"f32[2,{rows},{heads},{length},{length}]" not in computed
@@ -143,9 +143,9 @@ def test_a_student_without_token_types_reads_the_rows_of_its_teacher(experiment_
     assert rows[0, : int(batch["attention_mask"][0].sum())].tolist() == [0] * 4 + [1] * 5
 
     params = jax.jit(lambda key: init_params(task.module, key))(jax.random.key(3))
-    constants = task.constants.load(experiment.mesh)
+    frozen_params = task.frozen_inputs.load(experiment.mesh)
     compute = jax.jit(loss_sums(task))
-    metrics = means(compute(params, batch, constants), task.loss_weights(batch))
+    metrics = means(compute(params, batch, frozen_params), task.loss_weights(batch))
     model = bert_jax.load(teacher)
     inputs = {name: batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
     of_teacher = model.module.apply({"params": model.params}, **inputs)

@@ -85,7 +85,7 @@ def test_another_tokenizer_is_only_for_scores_of_whole_examples(
     # No text contains "cow": the teacher with the student's words computes the same scores.
     experiment = experiment_of("classes", teacher=teacher)
     task = experiment.task
-    assert task.constants.load(experiment.mesh) is None
+    assert task.frozen_inputs.load(experiment.mesh) is None
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
     model = bert_jax.load(teacher_of("classes"))
     inputs = {name: batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")}

@@ -12,7 +12,7 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.planning.memory import Activations, Memory, trace_activations
 from bert_jax.planning.training_on_mesh import read_out_of_memory
 from bert_jax.sharding.mesh import MeshShape, make_mesh
-from bert_jax.tasks.base.task import Constants
+from bert_jax.tasks.base.task import FrozenInputs
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training_options import OptimizerOptions
 
@@ -99,7 +99,7 @@ class Pair(nn.Module):
         return nn.Dense(32, use_bias=False, name="classifier")(jnp.zeros((1, 16)))
 
 
-class FixedMap(Constants):
+class FixedMap(FrozenInputs):
     """A teacher with seven outputs for each vector."""
 
     def abstract_params(self, mesh):
@@ -120,7 +120,7 @@ class PairTask:
 
     def __init__(self, compares_all_rows: bool, has_teacher: bool) -> None:
         self._compares_all_rows = compares_all_rows
-        self.constants = FixedMap() if has_teacher else Constants()
+        self.frozen_inputs = FixedMap() if has_teacher else FrozenInputs()
 
     def batch_shapes(self):
         return {"inputs": jax.ShapeDtypeStruct((10, 2, 16), np.float32)}

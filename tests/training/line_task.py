@@ -57,7 +57,7 @@ class LineTask:
         return {"": {"loss": (batch["weights"] * error**2).sum()}}
 
     global_loss = False
-    constants, total_loss = Task.constants, Task.total_loss
+    frozen_inputs, total_loss = Task.frozen_inputs, Task.total_loss
 
     def summary(self, metrics):
         return {**metrics, "root": metrics.get("loss", 0.0) ** 0.5}

@@ -27,7 +27,7 @@ def assert_same_in_micro_batches(task, params, batch, devices, parts=(1, 2, 4)):
         abstract = abstract_state(task, optimizer, mesh)
         step = make_train_step(
             task, optimizer, mesh=mesh, abstract=abstract, microbatches=microbatches, seed=0,
-            constants=task.constants.load(mesh),
+            frozen_params=task.frozen_inputs.load(mesh),
         )  # fmt: skip
         state = new_state(task, optimizer, abstract, seed=0, params=params)
         rows = pack_rows(task, mesh, microbatches, batch) if packs else batch

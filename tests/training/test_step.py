@@ -348,7 +348,7 @@ def test_a_training_that_can_never_fit_is_refused():
         options = TrainOptions(global_batch_size=rows, microbatches=microbatches)
         task = SimpleNamespace(
             description=SimpleNamespace(config=SimpleNamespace(hidden_size=128)),
-            constants=SimpleNamespace(abstract_params=lambda mesh: teacher and table(teacher)),
+            frozen_inputs=SimpleNamespace(abstract_params=lambda mesh: teacher and table(teacher)),
         )
         check_memory(task, state, options, mesh)
 

@@ -53,7 +53,7 @@ def trained(
         abstract=abstract,
         microbatches=microbatches,
         seed=0,
-        constants=task.constants.load(mesh),
+        frozen_params=task.frozen_inputs.load(mesh),
     )
     params, report = model_directory.load_params(
         directory, task.description, task.module, mesh=mesh

@@ -135,7 +135,7 @@ class ComputedModel:
     has_global_tokens: bool = False
 
 
-class Constants:
+class FrozenInputs:
     """Parameters that no step changes and no checkpoint has, such as a teacher's; here none."""
 
     def abstract_params(self, mesh: Mesh) -> Any:
@@ -169,7 +169,7 @@ class Task(abc.ABC):
         global_loss: whether the loss of a row depends on the other rows of the global batch. Then
             the loss of all micro-batches is computed from their outputs together, and `module`
             takes `row_indices`, see `EncoderInputs`.
-        constants: fixed parameters and what they add to the batches of a training.
+        frozen_inputs: fixed parameters and what they add to the batches of a training.
         grows_batches: whether `train_batches` knows `train.batch_warmup`.
     """
 
@@ -178,7 +178,7 @@ class Task(abc.ABC):
     tokenizer: Tokenizer
     derived_metrics: tuple[str, ...] = ()
     global_loss: bool = False
-    constants: Constants = Constants()
+    frozen_inputs: FrozenInputs = FrozenInputs()
     grows_batches: bool = False
     load_params: Callable[..., tuple[Any, LoadReport]] = staticmethod(model_directory.load_params)
     """Reads `init_from`, or a finished model; a model of several encoders may read each of them."""
@@ -244,7 +244,7 @@ class Task(abc.ABC):
 
         Args:
             params: parameters of `module`.
-            batch: a batch as from `train_batches`, with the outputs of `constants`.
+            batch: a batch as from `train_batches`, with the outputs of `frozen_inputs`.
             dropout_key: key of the dropout masks in training; None: without dropout.
         """
         return apply_model(self.module, params, self.inputs(batch), dropout_key)
