@@ -164,14 +164,8 @@ def _words_of(entity: _Entity, words: Sequence[Word], cut_words: str, location: 
     end = bisect.bisect_left(words, entity.end, key=lambda word: word.start)
     if first >= end:
         raise UserError(f"{location}: {entity} has no word; remove it")
-    cut = [
-        word.text
-        for word, is_cut in (
-            (words[first], words[first].start != entity.start),
-            (words[end - 1], words[end - 1].end != entity.end),
-        )
-        if is_cut
-    ]
+    begin, last = words[first], words[end - 1]
+    cut = [begin.text] * (begin.start != entity.start) + [last.text] * (last.end != entity.end)
     if cut and cut_words == ERROR:
         raise OptionError(
             "data.cut_words",
