@@ -173,14 +173,10 @@ def _documents(
                 f"a column has ids, name it as data.id_column (--id-column): {', '.join(others)}"
             )
         has_ids = bool(id_column)
-        yield (
-            Document(
-                id_of(fields[id_column], location) if id_column else str(number),
-                string_field(fields, text, location),
-                string_field(fields, title, location) if title else "",
-            ),
-            location,
-        )
+        id = id_of(fields[id_column], location) if id_column else str(number)
+        content = string_field(fields, text, location)
+        heading = string_field(fields, title, location) if title else ""
+        yield Document(id, content, heading), location
 
 
 def _columns(
