@@ -302,11 +302,7 @@ def _rules(fields: Mapping[str, Any]) -> TokenRules:
 
 
 def _single_tokens(words: Any) -> list[Any]:
-    """The tokens of bad words.
-
-    Raises:
-        OptionError: a word has several tokens.
-    """
+    """The tokens of bad words; an OptionError if one has several."""
     if not isinstance(words, list) or not all(isinstance(ids, list) for ids in words):
         raise OptionError("bad_token_ids", words, "it must be a list of lists")
     for ids in words:

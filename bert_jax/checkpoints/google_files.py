@@ -247,11 +247,7 @@ def _current(directory: Path, names: list[str]) -> str:
 
 
 def _names(path: Path, description: ModelDescription) -> TensorNames:
-    """The variable names of a family.
-
-    Raises:
-        UserError: there are no Google files of this family.
-    """
+    """The variable names of a family; a UserError if there are no Google files of it."""
     family = description.family
     if family.google is None:
         raise UserError(f"{path}: Google's files of {family.model_type} models are not supported")

@@ -237,14 +237,7 @@ def _intermediates(
     """The requested hidden states, attention weights and value relations of the layers.
 
     Weights are computed here and not in the layers, which are a loop: so they are computed for the
-    requested layers only.
-
-    Args:
-        config: architecture of the model.
-        requested: which values.
-        embedded: input of the first layer.
-        values: values of all layers, [L, ...].
-        tokens: the T tokens.
+    requested layers only. `values` are those of all layers, [L, ...].
     """
     states = values.hidden
     if states is not None:

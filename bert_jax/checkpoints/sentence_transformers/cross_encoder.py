@@ -90,11 +90,7 @@ def _section(other: Mapping[str, Any]) -> dict[str, Any]:
 def _typed(
     fields: Mapping[str, Any], key: str, kind: type[dict[Any, Any]] | type[list[Any]]
 ) -> Any:
-    """A field of `config.json` that is a list or a dict; empty if there is none.
-
-    Raises:
-        UserError: it is something else.
-    """
+    """A field of `config.json` that is a list or a dict; empty if there is none."""
     if (value := fields.get(key)) is None:
         return kind()
     if not isinstance(value, kind):

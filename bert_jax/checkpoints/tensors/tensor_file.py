@@ -103,13 +103,7 @@ class MappedTensorFile(TensorFile):
         shape: tuple[int, ...],
         strides: tuple[int, ...] | None = None,
     ) -> np.ndarray:
-        """A read-only array in the mapping, aligned or not.
-
-        Args:
-            offset: position of its first byte in the file.
-            dtype: dtype of its elements.
-            shape: shape of the array.
-            strides: strides in bytes; None: rows are contiguous.
+        """A read-only array in the mapping, aligned or not; offset and strides are in bytes.
 
         Raises:
             ValueError: a part of the array is outside the file.
