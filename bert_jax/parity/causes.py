@@ -67,7 +67,8 @@ def causes_in_tensors(
     shared = [name for name in reference if name in tensors]
     unequal = [name for name in shared if not np.array_equal(tensors[name], reference[name])]
     rounded = [name for name in unequal if _is_rounded(tensors[name], reference[name], dtype)]
-    transposed = [name for name in unequal if _is_transposed(tensors[name], reference[name])]
+    matrices = [name for name in unequal if tensors[name].ndim == 2]
+    transposed = [name for name in matrices if np.array_equal(tensors[name], reference[name].T)]
     rest = [name for name in unequal if name not in {*rounded, *transposed}]
     if transposed:
         causes.append(f"transposed kernel: {listed(transposed)}")
@@ -168,7 +169,3 @@ def _is_rounded(tensor: np.ndarray, reference: np.ndarray, dtype: str) -> bool:
         return False
     rounded = reference.astype(np.dtype(getattr(ml_dtypes, dtype, dtype))).astype(np.float32)
     return np.array_equal(tensor, rounded)
-
-
-def _is_transposed(tensor: np.ndarray, reference: np.ndarray) -> bool:
-    return tensor.ndim == 2 and np.array_equal(tensor, reference.T)

@@ -77,8 +77,13 @@ def make_inputs(
             f"the model takes {longest} tokens, but an input has at least {least}, a word and the "
             "special tokens: give another model"
         )
+    plans = (  # name, lengths of the rows, and whether they are pairs of texts
+        ("short", [min(12, longest)], False),
+        ("padded", [min(length, longest) for length in (24, 17, 6)], True),
+        ("full", [longest], True),
+    )
     inputs = []
-    for number, (name, lengths, with_pairs) in enumerate(_plans(longest)):
+    for number, (name, lengths, with_pairs) in enumerate(plans):
         generator = np.random.default_rng((seed, number))
         maker = _Maker(config, tokenizer, find_head(head).compared, problem_type, generator)
         has_pairs = with_pairs and tokenizer.supports_pairs(config.type_vocab_size)
@@ -111,15 +116,6 @@ def _image_inputs(
     return tuple(inputs)
 
 
-def _plans(longest: int) -> tuple[tuple[str, list[int], bool], ...]:
-    """Name, lengths of the rows, and whether they are pairs of texts."""
-    return (
-        ("short", [min(12, longest)], False),
-        ("padded", [min(length, longest) for length in (24, 17, 6)], True),
-        ("full", [longest], True),
-    )
-
-
 @dataclasses.dataclass(frozen=True)
 class _Maker:
     """Draws one input."""
@@ -143,7 +139,7 @@ class _Maker:
             self._is_word(ids),
             self.config,
             self.problem_type,
-            self._mask_id,
+            lambda: self.tokenizer.special_id("mask", "parity of the words' head"),
             self.generator,
         )
         labels = comparison.labels(draw)
@@ -196,6 +192,3 @@ class _Maker:
         special = self.tokenizer.special_ids
         around = [i for i in (special.cls, special.sep, special.pad) if i is not None]
         return ~np.isin(ids, around)
-
-    def _mask_id(self) -> int:
-        return self.tokenizer.special_id("mask", "parity of the words' head")
