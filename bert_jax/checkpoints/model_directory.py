@@ -56,7 +56,6 @@ from bert_jax.checkpoints.sentence_transformers.writing import (
 from bert_jax.checkpoints.tensors import SAFETENSORS, TensorFile, open_tensors
 from bert_jax.files import atomic_directory, check_undamaged, is_there, read_json_object
 from bert_jax.files.paths import DESCRIPTION, OLD_DESCRIPTION
-from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
 from bert_jax.models.head import BARE_ENCODER, find_head
@@ -196,6 +195,8 @@ def load_description(directory: Path, head: str | None = None, route: str = "") 
         if head is None:
             is_score = number_of_labels(file, located, names) == 1 != config.num_labels
             head = heads_in(parameters, is_score=is_score)[-1]
+    # One without an activation has no parameters.
+    has_pooler = config.has_pooler and (not config.classifier_activation or POOLER in parameters)
     return dataclasses.replace(
         described,
         config=config,
@@ -205,7 +206,7 @@ def load_description(directory: Path, head: str | None = None, route: str = "") 
         generation=_generation(encoder, head),
         mixed_dtypes=by_name if len(dtypes) > 1 else {},
         dtype=dtypes.pop() if len(dtypes) == 1 else "float32",
-        add_pooling_layer=head != BARE_ENCODER or _has_pooler(config, parameters),
+        add_pooling_layer=head != BARE_ENCODER or has_pooler,
     )
 
 
@@ -222,11 +223,6 @@ def _generation(directory: Path, head: str) -> GenerationDefaults | None:
     if not find_head(head).generates:
         return None
     return read_generation_config(directory, read_json_object(_description_file(directory)))
-
-
-def _has_pooler(config: EncoderConfig, parameters: set[str]) -> bool:
-    """Whether a bare encoder has a pooler; one without an activation has no parameters."""
-    return config.has_pooler and (not config.classifier_activation or POOLER in parameters)
 
 
 def load_tokenizer(directory: Path, description: ModelDescription) -> Tokenizer:

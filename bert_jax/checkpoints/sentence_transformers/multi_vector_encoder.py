@@ -71,6 +71,7 @@ def _read(directory: Path, entries: Entries, model: Mapping[str, Any]) -> TokenV
             raise not_supported(directory / MODULES, f"the module {entry['type']}")
     if expansion and mask is None:
         raise not_supported(directory / MODULES, f"query_expansion without a {_MASK}")
+    similarity = model.get("similarity_fn_name")
     return TokenVectors(
         modules=tuple(modules),
         **read_prompts(directory / MODEL, model),
@@ -80,7 +81,8 @@ def _read(directory: Path, entries: Entries, model: Mapping[str, Any]) -> TokenV
         **lengths,
         expansion=expansion,
         **(mask or {}),
-        similarity=_similarity(model),
+        # As in sentence-transformers: files of one vector for each text have other names.
+        similarity=similarity if similarity in SIMILARITIES else TokenVectors.similarity,
     )
 
 
@@ -111,12 +113,6 @@ def _expansion_of(path: Path, fields: Mapping[str, Any] | None) -> QueryExpansio
         return QueryExpansion(**fields)
     except (OptionError, TypeError) as error:
         raise not_supported(path, f"query_expansion {fields!r:.80} ({error})") from error
-
-
-def _similarity(model: Mapping[str, Any]) -> str:
-    # As in sentence-transformers: files of one vector for each text have other names.
-    stored = model.get("similarity_fn_name")
-    return stored if stored in SIMILARITIES else TokenVectors.similarity
 
 
 def _read_pylate(directory: Path, entries: Entries, model: Mapping[str, Any]) -> TokenVectors:

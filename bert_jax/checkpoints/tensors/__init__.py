@@ -65,7 +65,10 @@ class ShardedFiles(TensorFile):
         self._last: MappedTensorFile | None = None  # its pages may be resident
         try:
             for shard in dict.fromkeys(weight_map.values()):
-                self._shards[shard] = _open_shard(path, shard)
+                shard_path = below(path.parent, shard, path)
+                if not is_there(shard_path):
+                    raise UserError(f"{path} names {shard}, which is not there; {REMEDY}")
+                self._shards[shard] = SHARD_FORMATS[shard_path.suffix](shard_path)
             for name, shard in weight_map.items():
                 if name not in self._shards[shard].tensors:
                     raise UserError(f"{path} has {name} in {shard}, which lacks it; {REMEDY}")
@@ -106,13 +109,6 @@ def _read_weight_map(path: Path) -> dict[str, str]:
                 f"{path} has {name} in {shard!a:.80}; the name of a shard ends in {known}"
             )
     return weight_map
-
-
-def _open_shard(index: Path, shard: str) -> MappedTensorFile:
-    path = below(index.parent, shard, index)
-    if not is_there(path):
-        raise UserError(f"{index} names {shard}, which is not there; {REMEDY}")
-    return SHARD_FORMATS[path.suffix](path)
 
 
 # The first existing file is read.
