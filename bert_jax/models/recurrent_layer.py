@@ -111,8 +111,7 @@ class RecurrentLayer(nn.Module):
         if cache is not None:
             last = jax.tree.map(lambda *halves: jnp.concatenate(halves, axis=-1), *states)
             kept = DecoderCache(RecurrentState(last, known.length + hidden.shape[1]))
-        hidden_state = outer if requested.hidden_states else None
-        return outer, LayerValues(hidden_state, None, None, None, None, None, kept, None)
+        return outer, LayerValues(outer if requested.hidden_states else None, cache=kept)
 
     def _read(
         self, hidden: jax.Array, tokens: Tokens, state: State, direction: str, deterministic: bool

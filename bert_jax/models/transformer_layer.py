@@ -50,14 +50,14 @@ class LayerValues(NamedTuple):
         bias: of the scores, broadcast to [B, N, T, S].
     """
 
-    hidden: jax.Array | None
-    query: jax.Array | None
-    key: jax.Array | None
-    value: jax.Array | None
-    cross_query: jax.Array | None
-    cross_key: jax.Array | None
-    cache: DecoderCache | None
-    bias: jax.Array | None
+    hidden: jax.Array | None = None
+    query: jax.Array | None = None
+    key: jax.Array | None = None
+    value: jax.Array | None = None
+    cross_query: jax.Array | None = None
+    cross_key: jax.Array | None = None
+    cache: DecoderCache | None = None
+    bias: jax.Array | None = None
 
     @classmethod
     def needed(
@@ -70,10 +70,8 @@ class LayerValues(NamedTuple):
         """The values of a layer that the requested outputs, or a cache, need."""
         cache = None
         if attention.cache is not None:
-            cache = DecoderCache(attention.cache)
-            if cross is not None:
-                memory = MemoryKeyValues(cross.inputs.key, cross.inputs.value)
-                cache = DecoderCache(attention.cache, memory)
+            memory = MemoryKeyValues(cross.inputs.key, cross.inputs.value) if cross else None
+            cache = DecoderCache(attention.cache, memory)
         return cls(
             hidden if requested.hidden_states else None,
             attention.inputs.query if requested.attentions else None,
