@@ -76,11 +76,11 @@ LAYER_NAMES = (
     *("attention.output.dense", "attention.output.LayerNorm"),
     *("intermediate.dense", "output.dense", "output.LayerNorm"),
 )
-Rules = Callable[..., tuple[Rule, ...]]
+_MakeRules = Callable[..., tuple[Rule, ...]]
 
 
 def layer_rules(
-    layer: str, *names: str, dense: Rules = dense, layer_norm: Rules = layer_norm
+    layer: str, *names: str, dense: _MakeRules = dense, layer_norm: _MakeRules = layer_norm
 ) -> tuple[Rule, ...]:
     """The layers of a Transformer.
 
