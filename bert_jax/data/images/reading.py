@@ -203,16 +203,9 @@ def _folder(folder: Path) -> Iterator[Example[ImageFile]]:
         say(f"{len(others):,} files that are no images are left out; the first: {others[0]}")
     for number, (label, path) in enumerate(found):
         location, name = os.fspath(path), path.relative_to(folder).as_posix()
-        fields = {"label": label} if label else {}
-        yield Example(
-            _image(name, path, location),
-            None,
-            str(number),
-            location,
-            fields,
-            "label" if label else "",
-            {"image": name, **fields},
-        )
+        fields, known = ({"label": label}, "label") if label else ({}, "")
+        image, record = _image(name, path, location), {"image": name, **fields}
+        yield Example(image, None, str(number), location, fields, known, record)
 
 
 def _dataset(source: str, options: ImageFileOptions) -> Examples[ImageFile]:
