@@ -121,7 +121,7 @@ class Sequences:
         numbers: np.ndarray,
         others: Mapping[str, np.ndarray],
     ) -> None:
-        """Takes the tokens of all rows, one row after the other; see `of`.
+        """Takes the tokens of all rows, one row after the other; see `from_encodings`.
 
         Args:
             ids: int32 [sum of lengths].

@@ -54,7 +54,7 @@ class TeacherScores(FrozenInputs):
         self._scores: np.ndarray | None = None
 
     def load(self, mesh: Mesh) -> None:
-        """Maps the scores into memory for `of`; there are no parameters.
+        """Maps the scores into memory for `batch_scores`; there are no parameters.
 
         They are computed first if the disk does not have them. All hosts call it.
 

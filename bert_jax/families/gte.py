@@ -20,7 +20,7 @@ def tensor_names(prefix: str) -> TensorNames:
     """The names of tensors in files; those of the encoder begin with `prefix`."""
     layer = f"{prefix}encoder.layer.{{layer}}"
     return bert.names(
-        *bert.embedding_rules(prefix),
+        *bert.embedding_rules(prefix),  # no model has the table of positions
         *bert.layer_rules(f"{layer}.", *["attention.qkv_proj"] * 3, "attention.o_proj", "attn_ln"),
         # The second half is activated.
         bert.kernel(f"{_LAYERS}/gated_intermediate", f"{layer}.mlp.up_gate_proj", part=(0, 2)),

@@ -41,6 +41,7 @@ class ByteFallbackBPETokenizer(LetterBPETokenizer):
 
     _word_markers = (WORD_MARKER,)
     _settings: ClassVar = {"fuse_unk": True, "byte_fallback": True}
+    _byte_pieces: ClassVar = tuple(f"<0x{byte:02X}>" for byte in range(256))
     _no_words = "BPE with pieces for bytes", "which no merge makes", ""
 
     def _normalizer(self) -> "tokenizers.normalizers.Normalizer":
@@ -95,8 +96,5 @@ def load(source: TokenizerSource) -> ByteFallbackBPETokenizer:
                 f"Gemma's is supported, in which a space is {WORD_MARKER}: {OTHER_MODEL}"
             )
     pieces, merges = read_bpe(source)
-    missing = [piece for byte in range(256) if (piece := f"<0x{byte:02X}>") not in pieces]
-    if missing:
-        raise UserError(f"{path}: there is no piece {missing[0]} for a byte; copy the file again")
     described = source.describe(ByteFallbackBPETokenizer.class_description, pieces)
     return ByteFallbackBPETokenizer(pieces, merges, described, str(path), source.rows)

@@ -209,6 +209,8 @@ class LetterBPETokenizer(LibraryTokenizer):
     class_description = Description(SpecialTokens({"unk_token": Token("<unk>")}), BARE_TEMPLATE)
     # Settings of the library's model beside pieces and merges.
     _settings: ClassVar[Mapping[str, Any]]
+    # Pieces of which characters without a piece are made.
+    _byte_pieces: ClassVar[Sequence[str]] = ()
 
     def __init__(
         self,
@@ -224,7 +226,7 @@ class LetterBPETokenizer(LibraryTokenizer):
         first one first.
 
         Raises:
-            UserError: the piece for unknown letters is missing.
+            UserError: the piece for unknown letters is missing, or one for a byte.
         """
         import tokenizers
         from tokenizers import models
@@ -232,6 +234,9 @@ class LetterBPETokenizer(LibraryTokenizer):
         description = description or self.class_description
         unknown = description.tokens.names["unk"]
         check_unknown(origin, unknown, vocabulary)
+        if missing := [piece for piece in self._byte_pieces if piece not in vocabulary]:
+            rule = "for a byte; copy the file again"
+            raise UserError(f"{origin}: there is no piece {missing[0]} {rule}")
         library = tokenizers.Tokenizer(
             models.BPE(dict(vocabulary), list(merges), unk_token=unknown, **self._settings)
         )

@@ -180,7 +180,7 @@ def load_tokenizer(
             missing or do not fit the vocabulary, or a vocabulary is empty, has more pieces than the
             model has ids, or lacks a special token of its template.
     """
-    require_one_of("kind", kind, (None, *_KINDS_BY_NAME))
+    require_one_of("kind", kind or None, (None, *_KINDS_BY_NAME))
     path = fetch(as_path(path))
     if not path.exists():
         raise UserError(f"the tokenizer {path} does not exist; give a directory or a file")

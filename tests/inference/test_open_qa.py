@@ -109,6 +109,11 @@ def test_the_best_span_of_all_passages(index, make_model, threshold):
         assert of_document(answer) == answer.text != ""
 
 
+def test_a_threshold_is_a_number(index, make_model):
+    with pytest.raises(UserError, match="null_threshold is nan; it must be a number"):
+        bert_jax.OpenQA(index, make_model("question_answering"), null_threshold=float("nan"))
+
+
 def spans(reader, question, text):
     predictor = SpanPredictor(reader, AnswerPredictOptions())
     return list(predict_examples(predictor, [Question(question, text)]))

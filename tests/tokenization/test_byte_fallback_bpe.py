@@ -9,6 +9,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from bert_jax.data.windows.words import WordWindows
 from bert_jax.errors import UserError
 from bert_jax.tokenization import load_tokenizer
+from bert_jax.tokenization.byte_fallback_bpe import ByteFallbackBPETokenizer
 from bert_jax.tokenization.interface import BYTE_LEVEL_BPE
 
 SPECIALS = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
@@ -129,6 +130,12 @@ def test_other_rules_are_refused(directory, path, value, message):
     file.write_text(json.dumps(content))
     with pytest.raises(UserError, match=message):
         load_tokenizer(directory)
+
+
+def test_every_byte_has_a_piece():
+    pieces = {piece: number for number, piece in enumerate(VOCABULARY) if piece != "<0x41>"}
+    with pytest.raises(UserError, match="the vocabulary: there is no piece <0x41> for a byte"):
+        ByteFallbackBPETokenizer(pieces, [])
 
 
 @pytest.mark.slow
